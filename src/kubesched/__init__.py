@@ -1,0 +1,3 @@
+"""The Kubernetes scheduler, in Python."""
+
+__version__ = "0.1.0"

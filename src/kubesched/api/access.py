@@ -1,0 +1,129 @@
+"""How the rest of kubesched reaches an API server: one small protocol.
+
+There are two implementations: over HTTP (`client/`, any Kubernetes API server) and in
+process (`apiserver/`, the embedded store). Callers hold typed, immutable objects; a change
+is a new object. Every failure that an API server can answer with is an `ApiError` that
+carries the server's `Status`; a network failure is one too, with code 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from kubesched.api.meta import Status
+from kubesched.util.errors import KubeschedError
+
+__all__ = [
+    "ApiAccess",
+    "ApiError",
+    "EventType",
+    "ObjectList",
+    "PatchType",
+    "WatchEvent",
+]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+PatchType = Literal["json", "merge", "strategic", "apply"]
+
+
+class ApiError(KubeschedError):
+    """An API server said no, or could not be reached (code 0)."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+    @property
+    def code(self) -> int:
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        """The machine-readable reason, such as `NotFound`, `AlreadyExists`, `Conflict`."""
+        return self.status.reason
+
+
+class ObjectList(msgspec.Struct, Generic[T], frozen=True):
+    """One page of objects, and the version of the collection it shows."""
+
+    items: Sequence[T]
+    resource_version: str
+    continue_token: str = ""
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
+    """One change. A BOOKMARK carries only `resource_version`; `object` is then None."""
+
+    type: EventType
+    object: T | None
+    resource_version: str
+
+
+class ApiAccess(Protocol):
+    """What the scheduler, kubelets and controllers may ask of an API server.
+
+    `kind` is the msgspec type of the object (`api.Pod`, …); namespaced kinds need a
+    namespace except in `list` and `watch`, where None means all namespaces.
+    """
+
+    async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T: ...
+
+    async def list(
+        self,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+    ) -> ObjectList[T]: ...
+
+    def watch(
+        self,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Changes after `resource_version`, with bookmarks, until closed.
+
+        Raises ApiError with code 410 when that version is no longer known.
+        """
+        ...
+
+    async def create(self, new: T) -> T: ...
+
+    async def update(self, changed: T, *, subresource: str = "") -> T: ...
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        namespace: str | None,
+        patch: Mapping[str, Any],
+        *,
+        patch_type: PatchType = "strategic",
+        subresource: str = "",
+    ) -> T: ...
+
+    async def delete(
+        self,
+        kind: type[T],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None: ...
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Assign a pod to a node. Raises ApiError when it is bound, deleting or gated."""
+        ...

@@ -1,0 +1,61 @@
+"""The one tree of exceptions.
+
+    KubeschedError
+    ├── ConfigError          what the user wrote cannot be used (file, flag, argument)
+    │   └── ManifestError    an object in a user's file is broken (carries file and line)
+    ├── ApiError             an API server refused or failed (carries the Status)
+    ├── QuantityError        a text that is not a resource quantity
+    ├── SelectorError        a label, field or node selector that cannot be built
+    ├── CacheError           the scheduler cache was asked for an illegal transition
+    ├── PluginError          a plugin broke its contract
+    └── DeadlockError        virtual time cannot go on: nothing runnable, no timer
+
+Each layer raises its own branch and chains the cause. The next step for a user goes in a
+note (`error.add_note`), so that a message that must match the reference stays as it is.
+Branches that need more than a message are defined where their data lives.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CacheError",
+    "ConfigError",
+    "DeadlockError",
+    "KubeschedError",
+    "ManifestError",
+    "PluginError",
+    "QuantityError",
+    "SelectorError",
+]
+
+
+class KubeschedError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class ConfigError(KubeschedError):
+    """What the user wrote cannot be used."""
+
+
+class ManifestError(ConfigError):
+    """An object in a user's file is broken; the text starts with `FILE:LINE:`."""
+
+
+class QuantityError(KubeschedError, ValueError):
+    """A text that is not a resource quantity."""
+
+
+class SelectorError(KubeschedError, ValueError):
+    """A selector that cannot be built from what was given."""
+
+
+class CacheError(KubeschedError):
+    """The scheduler cache was asked for a transition that its state does not allow."""
+
+
+class PluginError(KubeschedError):
+    """A plugin broke the contract of its extension point."""
+
+
+class DeadlockError(KubeschedError):
+    """Virtual time cannot go on: nothing is runnable and no timer is set."""
