@@ -1,0 +1,129 @@
+"""Types of `apps/v1`, as far as owners of pods are concerned."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.meta import LabelSelector, ObjectMeta
+from kubesched.api.pod import PodTemplateSpec
+from kubesched.api.volume import PersistentVolumeClaimTemplate
+
+__all__ = [
+    "DaemonSet",
+    "DaemonSetSpec",
+    "DaemonSetStatus",
+    "Deployment",
+    "DeploymentSpec",
+    "DeploymentStatus",
+    "ReplicaSet",
+    "ReplicaSetSpec",
+    "ReplicaSetStatus",
+    "StatefulSet",
+    "StatefulSetSpec",
+    "StatefulSetStatus",
+]
+
+
+class ReplicaSetSpec(ApiStruct):
+    replicas: int | None = None
+    min_ready_seconds: int = 0
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
+class ReplicaSetStatus(ApiStruct):
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+
+
+class ReplicaSet(ApiObject):
+    api_version: ClassVar[str] = "apps/v1"
+    kind: ClassVar[str] = "ReplicaSet"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class StatefulSetSpec(ApiStruct):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+    volume_claim_templates: tuple[PersistentVolumeClaimTemplate, ...] = ()
+    service_name: str = ""
+    pod_management_policy: str = ""
+
+
+class StatefulSetStatus(ApiStruct):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+
+
+class StatefulSet(ApiObject):
+    api_version: ClassVar[str] = "apps/v1"
+    kind: ClassVar[str] = "StatefulSet"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+
+
+class DeploymentSpec(ApiStruct):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+    min_ready_seconds: int = 0
+    revision_history_limit: int | None = None
+    paused: bool = False
+
+
+class DeploymentStatus(ApiStruct):
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+
+
+class Deployment(ApiObject):
+    api_version: ClassVar[str] = "apps/v1"
+    kind: ClassVar[str] = "Deployment"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+class DaemonSetSpec(ApiStruct):
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+    min_ready_seconds: int = 0
+
+
+class DaemonSetStatus(ApiStruct):
+    current_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    observed_generation: int = 0
+    updated_number_scheduled: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+
+
+class DaemonSet(ApiObject):
+    api_version: ClassVar[str] = "apps/v1"
+    kind: ClassVar[str] = "DaemonSet"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()

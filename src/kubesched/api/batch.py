@@ -1,0 +1,53 @@
+"""Types of `batch/v1`: jobs, as far as owners of pods are concerned."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.meta import LabelSelector, ObjectMeta
+from kubesched.api.pod import PodTemplateSpec
+
+__all__ = ["Job", "JobCondition", "JobSpec", "JobStatus"]
+
+
+class JobSpec(ApiStruct):
+    parallelism: int | None = None
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    selector: LabelSelector | None = None
+    manual_selector: bool | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+    ttl_seconds_after_finished: int | None = None
+    completion_mode: str | None = None
+    suspend: bool | None = None
+
+
+class JobCondition(ApiStruct):
+    type: str = ""
+    status: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class JobStatus(ApiStruct):
+    conditions: tuple[JobCondition, ...] = ()
+    start_time: str | None = None
+    completion_time: str | None = None
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int | None = None
+    ready: int | None = None
+
+
+class Job(ApiObject):
+    api_version: ClassVar[str] = "batch/v1"
+    kind: ClassVar[str] = "Job"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()

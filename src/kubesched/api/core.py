@@ -1,0 +1,167 @@
+"""Core types that are neither pods, nodes nor volumes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from kubesched.api.base import ApiObject, ApiStruct, IntOrString
+from kubesched.api.meta import Condition, ObjectMeta
+from kubesched.api.pod import PodTemplateSpec
+from kubesched.api.reference import ObjectReference
+
+__all__ = [
+    "Binding",
+    "ConfigMap",
+    "Event",
+    "EventSeries",
+    "EventSource",
+    "Namespace",
+    "NamespaceSpec",
+    "NamespaceStatus",
+    "ReplicationController",
+    "ReplicationControllerSpec",
+    "ReplicationControllerStatus",
+    "Secret",
+    "Service",
+    "ServicePort",
+    "ServiceSpec",
+]
+
+
+class NamespaceSpec(ApiStruct):
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(ApiStruct):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Namespace(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Namespace"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ServicePort(ApiStruct):
+    name: str = ""
+    protocol: str = ""
+    app_protocol: str | None = None
+    port: int = 0
+    target_port: IntOrString | None = None
+    node_port: int = 0
+
+
+class ServiceSpec(ApiStruct):
+    ports: tuple[ServicePort, ...] = ()
+    selector: dict[str, str] | None = None  # None selects no pods, empty selects all
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    cluster_ips: tuple[str, ...] = msgspec.field(name="clusterIPs", default=())
+    type: str = ""
+    session_affinity: str = ""
+    internal_traffic_policy: str | None = None
+    ip_families: tuple[str, ...] = ()
+    ip_family_policy: str | None = None
+
+
+class Service(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Service"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicationControllerSpec(ApiStruct):
+    replicas: int | None = None
+    min_ready_seconds: int = 0
+    selector: dict[str, str] | None = None
+    template: PodTemplateSpec | None = None
+
+
+class ReplicationControllerStatus(ApiStruct):
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+
+
+class ReplicationController(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "ReplicationController"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: ReplicationControllerStatus = ReplicationControllerStatus()
+
+
+class EventSource(ApiStruct):
+    component: str = ""
+    host: str = ""
+
+
+class EventSeries(ApiStruct):
+    """Repetitions of a core event; `events.EventSeries` is the one of events.k8s.io."""
+
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(ApiObject):
+    """The core event; `events.Event` is the one the scheduler writes."""
+
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Event"
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    source: EventSource = EventSource()
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    count: int = 0
+    type: str = ""
+    event_time: str | None = None
+    series: EventSeries | None = None
+    action: str = ""
+    related: ObjectReference | None = None
+    reporting_component: str = ""
+    reporting_instance: str = ""
+
+
+class Binding(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Binding"
+
+    metadata: ObjectMeta = ObjectMeta()
+    target: ObjectReference = ObjectReference()
+
+
+class ConfigMap(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "ConfigMap"
+
+    metadata: ObjectMeta = ObjectMeta()
+    immutable: bool | None = None
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+class Secret(ApiObject):
+    """Values in `data` stay base64 text."""
+
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Secret"
+
+    metadata: ObjectMeta = ObjectMeta()
+    immutable: bool | None = None
+    data: dict[str, str] = {}
+    string_data: dict[str, str] = {}
+    type: str = ""

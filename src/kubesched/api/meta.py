@@ -1,0 +1,109 @@
+"""Types of `meta/v1`: what all objects share, label selectors, and the answer `Status`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from kubesched.api.base import ApiObject, ApiStruct
+
+__all__ = [
+    "Condition",
+    "LabelSelector",
+    "LabelSelectorRequirement",
+    "ListMeta",
+    "ObjectMeta",
+    "OwnerReference",
+    "Status",
+    "StatusCause",
+    "StatusDetails",
+]
+
+
+class OwnerReference(ApiStruct):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(ApiStruct):
+    """Identity and bookkeeping of an object.
+
+    `managedFields` is left out on purpose: it is the largest part of most objects, nothing
+    here reads it, and a server keeps its own when an update does not mention it.
+    """
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class ListMeta(ApiStruct):
+    resource_version: str = ""
+    continue_token: str = msgspec.field(name="continue", default="")
+    remaining_item_count: int | None = None
+
+
+class LabelSelectorRequirement(ApiStruct):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(ApiStruct):
+    """Labels to look for. Absent (None) selects nothing, empty selects everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class Condition(ApiStruct):
+    type: str = ""
+    status: str = ""
+    observed_generation: int = 0
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class StatusCause(ApiStruct):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(ApiStruct):
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[StatusCause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class Status(ApiObject):
+    """A server's answer to a request that has no object to return."""
+
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Status"
+
+    metadata: ListMeta = ListMeta()
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    details: StatusDetails | None = None
+    code: int = 0

@@ -1,0 +1,36 @@
+"""Types of `policy/v1`: how many pods of a set may be disrupted at once."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubesched.api.base import ApiObject, ApiStruct, IntOrString
+from kubesched.api.meta import Condition, LabelSelector, ObjectMeta
+
+__all__ = ["PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus"]
+
+
+class PodDisruptionBudgetSpec(ApiStruct):
+    min_available: IntOrString | None = None
+    selector: LabelSelector | None = None
+    max_unavailable: IntOrString | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(ApiStruct):
+    observed_generation: int = 0
+    disrupted_pods: dict[str, str | None] = {}
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodDisruptionBudget(ApiObject):
+    api_version: ClassVar[str] = "policy/v1"
+    kind: ClassVar[str] = "PodDisruptionBudget"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
