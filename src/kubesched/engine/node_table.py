@@ -1,0 +1,211 @@
+"""Nodes as columns: one row per node, one NumPy array per fact.
+
+The cache writes rows, plugins read columns. Row numbers are stable while a node exists and
+are reused afterwards; outside a scheduling cycle nodes have names. Nothing here knows a
+scheduling rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Node, Taint
+from kubesched.api.resources import Resources
+from kubesched.engine.change_log import ChangeLog
+from kubesched.engine.interning import Interner
+
+__all__ = ["CPU", "EPHEMERAL_STORAGE", "MEMORY", "LabelColumn", "NodeTable"]
+
+# Places of the built-in resources in the first axis of `allocatable` and `requested`.
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+_BUILT_IN = ("cpu", "memory", "ephemeral-storage")
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class LabelColumn:
+    """The values of one label key: `ids[row]` is the value's number, -1 if it is absent."""
+
+    __slots__ = ("ids", "values", "version")
+
+    def __init__(self, capacity: int) -> None:
+        self.ids = np.full(capacity, -1, dtype=np.int32)  # int32[row]
+        self.values: Interner[str] = Interner()
+        self.version = 0  # grows with every change to `ids`
+
+    def write(self, row: int, value: str | None) -> None:
+        number = -1 if value is None else self.values.intern(value)
+        if self.ids[row] != number:
+            self.ids[row] = number
+            self.version += 1
+
+
+class NodeTable:
+    """One row per node. Only the cache writes."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self._capacity = capacity
+        self._free: list[int] = []
+        self._high = 0  # rows at and above this were never used
+        self._live_rows: slice | NDArray[np.intp] | None = None
+        self._label_columns: dict[str, LabelColumn] = {}
+        self._labels: list[Mapping[str, str]] = []  # per row, for label columns made later
+        self.row_of: dict[str, int] = {}
+        self.names: list[str] = []  # str[row], "" for a free row
+        self.resources: Interner[str] = Interner()
+        for name in _BUILT_IN:
+            self.resources.intern(name)
+        self.taint_sets: Interner[tuple[Taint, ...]] = Interner()
+        self.changes = ChangeLog()
+        self.allocatable = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
+        self.requested = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
+        self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
+        self.pod_count = np.zeros(capacity, dtype=np.int64)
+        self.allowed_pods = np.zeros(capacity, dtype=np.int64)
+        self.unschedulable = np.zeros(capacity, dtype=bool)
+        self.taint_set = np.zeros(capacity, dtype=np.int32)  # number in taint_sets
+        self.taint_sets.intern(())
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @property
+    def live_rows(self) -> slice | NDArray[np.intp]:
+        """Rows that hold a node: a slice while no row is free, so that columns stay views."""
+        if self._live_rows is None:
+            if len(self.row_of) == self._high:
+                self._live_rows = slice(0, self._high)
+            else:
+                self._live_rows = np.fromiter(
+                    sorted(self.row_of.values()), dtype=np.intp, count=len(self.row_of)
+                )
+        return self._live_rows
+
+    def add_row(self, name: str) -> int:
+        """Give the node a row, all zero."""
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = self._high
+            if row == self._capacity:
+                self._grow()
+            self._high += 1
+            self.names.append(name)
+            self._labels.append(_NO_LABELS)
+        self.row_of[name] = row
+        self._live_rows = None
+        return row
+
+    def remove_row(self, name: str) -> None:
+        row = self.row_of.pop(name)
+        self.names[row] = ""
+        self._free.append(row)
+        self._live_rows = None
+        self._write_labels(row, _NO_LABELS)
+        self.allocatable[:, row] = 0
+        self.requested[:, row] = 0
+        self.nonzero_requested[:, row] = 0
+        self.pod_count[row] = 0
+        self.allowed_pods[row] = 0
+        self.unschedulable[row] = False
+        self.taint_set[row] = 0
+        self.changes.append(row)
+
+    def write_node(
+        self, row: int, node: Node, allocatable: Resources, allowed_pods: int
+    ) -> None:
+        """Copy the facts of a node object into its row."""
+        self._write_resources(self.allocatable, row, allocatable)
+        self.allowed_pods[row] = allowed_pods
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taint_set[row] = self.taint_sets.intern(node.spec.taints) if node.spec.taints else 0
+        self._write_labels(row, node.metadata.labels)
+
+    def write_usage(
+        self, row: int, requested: Resources, nonzero_cpu: int, nonzero_memory: int, pods: int
+    ) -> None:
+        """Copy what the pods on a node ask for into its row, and log the row as changed."""
+        self._write_resources(self.requested, row, requested)
+        self.nonzero_requested[0, row] = nonzero_cpu
+        self.nonzero_requested[1, row] = nonzero_memory
+        self.pod_count[row] = pods
+        self.changes.append(row)
+
+    def resource_column(self, name: str) -> int:
+        """Where the resource stands in the first axis, or -1 if no node or pod names it."""
+        return self.resources.find(name)
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The values of a label key on all rows; kept up to date from the first call on."""
+        column = self._label_columns.get(key)
+        if column is None:
+            column = self._label_columns[key] = LabelColumn(self._capacity)
+            for row, labels in enumerate(self._labels):
+                if key in labels:
+                    column.write(row, labels[key])
+        return column
+
+    def rows_of(self, names: Iterable[str]) -> NDArray[np.intp]:
+        """Rows of those named nodes that exist, ascending."""
+        rows = {self.row_of[name] for name in names if name in self.row_of}
+        return np.fromiter(sorted(rows), dtype=np.intp, count=len(rows))
+
+    def names_of(self, rows: NDArray[np.intp]) -> Sequence[str]:
+        names = self.names
+        return [names[row] for row in rows.tolist()]
+
+    def _write_labels(self, row: int, labels: Mapping[str, str]) -> None:
+        before = self._labels[row]
+        if before is labels or before == labels:
+            return
+        self._labels[row] = labels
+        for key, column in self._label_columns.items():
+            column.write(row, labels.get(key))
+
+    def _write_resources(
+        self, matrix: NDArray[np.int64], row: int, amounts: Resources
+    ) -> None:
+        scalars = amounts.scalar
+        if scalars or matrix.shape[0] > len(_BUILT_IN):
+            matrix = self._write_scalars(matrix, row, scalars)
+        matrix[CPU, row] = amounts.milli_cpu
+        matrix[MEMORY, row] = amounts.memory
+        matrix[EPHEMERAL_STORAGE, row] = amounts.ephemeral_storage
+
+    def _write_scalars(
+        self, matrix: NDArray[np.int64], row: int, scalars: Mapping[str, int]
+    ) -> NDArray[np.int64]:
+        is_requested = matrix is self.requested
+        places = [self.resources.intern(name) for name in scalars]
+        missing = len(self.resources) - matrix.shape[0]
+        if missing > 0:
+            padding = ((0, missing), (0, 0))
+            self.allocatable = np.pad(self.allocatable, padding)
+            self.requested = np.pad(self.requested, padding)
+            matrix = self.requested if is_requested else self.allocatable
+        matrix[len(_BUILT_IN) :, row] = 0
+        for place, amount in zip(places, scalars.values(), strict=True):
+            matrix[place, row] = amount
+        return matrix
+
+    def _grow(self) -> None:
+        extra = self._capacity
+        self._capacity += extra
+        wide = ((0, 0), (0, extra))
+        self.allocatable = np.pad(self.allocatable, wide)
+        self.requested = np.pad(self.requested, wide)
+        self.nonzero_requested = np.pad(self.nonzero_requested, wide)
+        self.pod_count = np.pad(self.pod_count, (0, extra))
+        self.allowed_pods = np.pad(self.allowed_pods, (0, extra))
+        self.unschedulable = np.pad(self.unschedulable, (0, extra))
+        self.taint_set = np.pad(self.taint_set, (0, extra))
+        for column in self._label_columns.values():
+            column.ids = np.pad(column.ids, (0, extra), constant_values=-1)

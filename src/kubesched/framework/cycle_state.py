@@ -1,0 +1,85 @@
+"""What plugins remember about one pod during one scheduling attempt (spec 04 §9)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from kubesched.api import Pod
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["Clonable", "CycleState", "StateNotFoundError"]
+
+
+class StateNotFoundError(KubeschedError, LookupError):
+    """No plugin wrote this key during the attempt."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("not found")
+        self.key = key
+
+
+@runtime_checkable
+class Clonable(Protocol):
+    """State that a dry run may change: it is copied with the cycle state."""
+
+    def clone(self) -> Any: ...
+
+
+class CycleState:
+    """A key/value store for one attempt, and what the runtime notes about the plugins.
+
+    Values without a `clone` method are shared between clones, so they must not change
+    after they were written. The sets and `pods_to_activate` are shared on purpose.
+    """
+
+    __slots__ = (
+        "_values",
+        "parallel_pre_bind",
+        "pods_to_activate",
+        "record_plugin_metrics",
+        "skip_filter",
+        "skip_pre_bind",
+        "skip_score",
+    )
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self.record_plugin_metrics = False
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+        self.skip_pre_bind: set[str] = set()
+        self.parallel_pre_bind: set[str] = set()
+        # Plugins put pods here ("ns/name" -> pod) that deserve a try once this one is placed.
+        self.pods_to_activate: dict[str, Pod] = {}
+
+    def read(self, key: str) -> Any:
+        """Return what was written under the key.
+
+        Raises:
+            StateNotFoundError: nothing was.
+        """
+        try:
+            return self._values[key]
+        except KeyError:
+            raise StateNotFoundError(key) from None
+
+    def write(self, key: str, value: Any) -> None:
+        self._values[key] = value
+
+    def delete(self, key: str) -> None:
+        self._values.pop(key, None)
+
+    def clone(self) -> CycleState:
+        """Copy the state so that a dry run can change it."""
+        copy = CycleState.__new__(CycleState)
+        copy._values = {
+            key: value.clone() if isinstance(value, Clonable) else value
+            for key, value in self._values.items()
+        }
+        copy.record_plugin_metrics = self.record_plugin_metrics
+        copy.skip_filter = self.skip_filter
+        copy.skip_score = self.skip_score
+        copy.skip_pre_bind = self.skip_pre_bind
+        copy.parallel_pre_bind = self.parallel_pre_bind
+        copy.pods_to_activate = self.pods_to_activate
+        return copy

@@ -1,0 +1,149 @@
+"""Why a pod fits nowhere: per-node verdicts kept compactly, words made when asked for.
+
+Spec 04 §11 and §12.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework.rejections import Rejections
+from kubesched.framework.status import Code, Status
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["Diagnosis", "FitError", "NodeVerdicts"]
+
+NO_NODES_AVAILABLE = "no nodes available to schedule pods"
+_SILENT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+
+class NodeVerdicts(NamedTuple):
+    """The nodes that one plugin rejected: `codes` holds only those."""
+
+    plugin: str
+    rows: NDArray[np.intp]
+    codes: NDArray[np.unsignedinteger]
+    statuses: tuple[Status, ...]  # already blamed on the plugin
+
+
+class Diagnosis:
+    """What filtering found out, for messages, preemption and the queue.
+
+    Nodes without a verdict of their own share `absent_nodes_status`: those that PreFilter
+    left out, or all of them when PreFilter rejected the pod.
+    """
+
+    __slots__ = (
+        "_by_name",
+        "_verdicts",
+        "absent_nodes_status",
+        "names",
+        "pending_plugins",
+        "post_filter_message",
+        "pre_filter_message",
+        "unschedulable_plugins",
+    )
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names = names  # str[row]: the table's, read only while the cycle lasts
+        self._verdicts: list[NodeVerdicts] = []
+        self._by_name: dict[str, Status] = {}  # verdicts given one node at a time
+        self.absent_nodes_status = _SILENT
+        self.unschedulable_plugins: set[str] = set()
+        self.pending_plugins: set[str] = set()
+        self.pre_filter_message = ""
+        self.post_filter_message = ""
+
+    def add_rejections(
+        self, plugin: str, rows: NDArray[np.intp], rejections: Rejections
+    ) -> None:
+        """Note the nodes of a view (`rows`) that a plugin rejected."""
+        assert rejections.codes is not None
+        hit = np.flatnonzero(rejections.codes)
+        statuses = tuple(status.blame(plugin) for status in rejections.statuses)
+        self._verdicts.append(NodeVerdicts(plugin, rows[hit], rejections.codes[hit], statuses))
+        self._note_plugins(plugin, rejections.statuses)
+
+    def add_node_status(self, node_name: str, status: Status) -> None:
+        """Note the verdict on one node; it replaces an earlier one."""
+        self._by_name[node_name] = status
+        if status.plugin:
+            self._note_plugins(status.plugin, (status,))
+
+    def _note_plugins(self, plugin: str, statuses: Sequence[Status]) -> None:
+        self.unschedulable_plugins.add(plugin)
+        if any(status.code is Code.PENDING for status in statuses):
+            self.pending_plugins.add(plugin)
+
+    @property
+    def explicit_count(self) -> int:
+        """How many nodes have a verdict of their own."""
+        if not self._by_name:
+            return sum(len(verdicts.rows) for verdicts in self._verdicts)
+        return len(self.node_statuses())
+
+    def node_statuses(self) -> dict[str, Status]:
+        """Every explicit verdict by node name. Costs a Python step per node."""
+        found: dict[str, Status] = {}
+        for verdicts in self._verdicts:
+            for row, code in zip(verdicts.rows.tolist(), verdicts.codes.tolist(), strict=True):
+                found[self.names[row]] = verdicts.statuses[code - 1]
+        found.update(self._by_name)
+        return found
+
+    def iter_verdicts(self) -> Iterator[NodeVerdicts]:
+        yield from self._verdicts
+
+    def reason_counts(self, all_nodes: int) -> Counter[str]:
+        """On how many nodes each reason was given."""
+        counts: Counter[str] = Counter()
+        if self._by_name:
+            for status in self.node_statuses().values():
+                counts.update(status.all_reasons)
+        else:
+            for verdicts in self._verdicts:
+                per_code = np.bincount(verdicts.codes, minlength=len(verdicts.statuses) + 1)
+                for status, number in zip(verdicts.statuses, per_code[1:].tolist(), strict=True):
+                    if number:
+                        counts.update(dict.fromkeys(status.all_reasons, number))
+        silent = all_nodes - self.explicit_count
+        if silent > 0:
+            for reason in self.absent_nodes_status.all_reasons:
+                counts[reason] += silent
+        return counts
+
+
+class FitError(KubeschedError):
+    """No node fits the pod. The text is made when it is read."""
+
+    def __init__(self, node_count: int, diagnosis: Diagnosis) -> None:
+        super().__init__()
+        self.node_count = node_count
+        self.diagnosis = diagnosis
+
+    def __str__(self) -> str:
+        diagnosis = self.diagnosis
+        text = f"0/{self.node_count} nodes are available:"
+        if diagnosis.pre_filter_message:
+            text += f" {diagnosis.pre_filter_message}."
+        else:
+            counts = diagnosis.reason_counts(self.node_count)
+            if counts:
+                parts = sorted(f"{number} {reason}" for reason, number in counts.items())
+                text += f" {', '.join(parts)}."
+        if diagnosis.post_filter_message:
+            text += f" {diagnosis.post_filter_message}"
+        return text
+
+    @classmethod
+    def for_one_node(cls, node_name: str, status: Status) -> FitError:
+        """A node that was chosen and then refused, by Reserve or Permit."""
+        diagnosis = Diagnosis()
+        diagnosis.add_node_status(node_name, status)
+        diagnosis.unschedulable_plugins.add(status.plugin)
+        return cls(1, diagnosis)

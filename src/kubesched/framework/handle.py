@@ -1,0 +1,156 @@
+"""What a plugin may reach: the cluster as this attempt sees it, listers, the API, time, chance.
+
+`Handle` is a protocol; the runtime provides it. Plugins never import `client/`.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiAccess
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.node_info import NodeInfo
+from kubesched.framework.node_view import NodeView
+from kubesched.framework.pod_info import PodInfo
+from kubesched.framework.status import Status
+from kubesched.util.clock import Clock
+
+__all__ = [
+    "EventRecorder",
+    "Handle",
+    "Lister",
+    "Nominating",
+    "NominatingMode",
+    "Nominator",
+    "Snapshot",
+    "WaitingPod",
+]
+
+T = TypeVar("T", bound=msgspec.Struct)
+T_co = TypeVar("T_co", bound=msgspec.Struct, covariant=True)
+
+
+class NominatingMode(enum.Enum):
+    NOOP = 0
+    OVERRIDE = 1
+
+
+class Nominating(msgspec.Struct, frozen=True):
+    """What to do with a pod's nominated node: leave it, or set it (an empty name clears)."""
+
+    mode: NominatingMode
+    node_name: str = ""
+
+
+class Lister(Protocol[T_co]):
+    """Objects of one kind as the informer last saw them."""
+
+    def get(self, name: str, namespace: str | None = None) -> T_co | None: ...
+
+    def list(self, namespace: str | None = None) -> Collection[T_co]: ...
+
+
+class Snapshot(Protocol):
+    """The nodes as they were when the attempt began."""
+
+    @property
+    def nodes(self) -> NodeView: ...
+
+    def get(self, name: str) -> NodeInfo | None: ...
+
+    def has_pvc_in_use(self, key: str) -> bool:
+        """Whether a scheduled pod uses the claim `namespace/name`."""
+        ...
+
+
+class Nominator(Protocol):
+    """Pods that are expected on a node soon."""
+
+    def nominated_pods(self, node_name: str) -> Collection[PodInfo]: ...
+
+    def nominated_nodes(self) -> Collection[str]:
+        """Names of the nodes that some pod is nominated to."""
+        ...
+
+    def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None: ...
+
+    def delete_nominated_pod(self, pod: Pod) -> None: ...
+
+
+class WaitingPod(Protocol):
+    """A pod that Permit plugins asked to wait."""
+
+    @property
+    def pod(self) -> Pod: ...
+
+    @property
+    def pending_plugins(self) -> Collection[str]: ...
+
+    def allow(self, plugin: str) -> None: ...
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """False if the outcome was decided before."""
+        ...
+
+
+class EventRecorder(Protocol):
+    def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None: ...
+
+
+class Handle(Protocol):
+    """The world of a plugin."""
+
+    @property
+    def profile_name(self) -> str: ...
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+
+    @property
+    def nominator(self) -> Nominator: ...
+
+    @property
+    def api(self) -> ApiAccess: ...
+
+    @property
+    def recorder(self) -> EventRecorder: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def random(self) -> random.Random: ...
+
+    def lister(self, kind: type[T]) -> Lister[T]:
+        """The lister of a kind; asking for it makes the scheduler watch that kind."""
+        ...
+
+    def feature_enabled(self, gate: str) -> bool: ...
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Try these waiting pods ("ns/name" -> pod) again at once."""
+        ...
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None: ...
+
+    def waiting_pods(self) -> Iterable[WaitingPod]: ...
+
+    def filter_with_nominated_pods(
+        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
+    ) -> Status:
+        """Run the filters on one node, with the pods nominated to it counted in."""
+        ...
+
+    def add_pod_to_state(
+        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
+    ) -> Status: ...
+
+    def remove_pod_from_state(
+        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
+    ) -> Status: ...

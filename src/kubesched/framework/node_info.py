@@ -1,0 +1,174 @@
+"""One node and the pods on it, with running totals (spec 04 §3.3).
+
+The cache owns the real ones; a dry run works on clones. A NodeInfo whose `node` is None is
+a ghost: pods that name a node nobody has announced, or whose node is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kubesched.api import Node
+from kubesched.api.host_ports import HostPort, ports_conflict
+from kubesched.api.resources import Resources
+from kubesched.framework.pod_info import PodInfo
+from kubesched.util.errors import CacheError
+
+__all__ = ["ImageState", "NodeInfo"]
+
+_NO_RESOURCES = Resources()
+
+
+class ImageState(msgspec.Struct, frozen=True, gc=False):
+    """An image on a node: its size, and on how many nodes it was when this was noted."""
+
+    size_bytes: int
+    node_count: int
+
+
+class NodeInfo:
+    """A node, its pods, and what they ask for in total."""
+
+    __slots__ = (
+        "_position",
+        "allocatable",
+        "allowed_pod_number",
+        "image_states",
+        "name",
+        "node",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "pods",
+        "pods_with_affinity",
+        "pods_with_required_anti_affinity",
+        "pvc_ref_counts",
+        "requested",
+        "used_ports",
+    )
+
+    def __init__(self, name: str = "", node: Node | None = None) -> None:
+        self.name = name
+        self.node: Node | None = None
+        self.pods: list[PodInfo] = []
+        self._position: dict[str, int] = {}  # uid -> index in pods
+        self.pods_with_affinity: list[PodInfo] = []
+        self.pods_with_required_anti_affinity: list[PodInfo] = []
+        self.used_ports: set[HostPort] = set()
+        self.requested = Resources()
+        self.nonzero_cpu = 0
+        self.nonzero_memory = 0
+        self.allocatable = _NO_RESOURCES
+        self.allowed_pod_number = 0
+        self.image_states: Mapping[str, ImageState] = {}
+        self.pvc_ref_counts: dict[str, int] = {}
+        if node is not None:
+            self.set_node(node)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.node.metadata.labels if self.node is not None else {}
+
+    def set_node(self, node: Node) -> None:
+        """Take a new version of the node; the pods stay."""
+        self.name = node.metadata.name
+        self.node = node
+        self.allocatable = Resources.from_resource_list(node.status.allocatable)
+        self.allowed_pod_number = Resources.allowed_pods(node.status.allocatable)
+
+    def remove_node(self) -> None:
+        self.node = None
+
+    def add_pod(self, pod_info: PodInfo) -> None:
+        self._position[pod_info.uid] = len(self.pods)
+        self.pods.append(pod_info)
+        self.requested.add(pod_info.requested)
+        cpu, memory = pod_info.nonzero_requested
+        self.nonzero_cpu += cpu
+        self.nonzero_memory += memory
+        if pod_info.has_affinity:
+            self.pods_with_affinity.append(pod_info)
+        if pod_info.required_anti_affinity_terms:
+            self.pods_with_required_anti_affinity.append(pod_info)
+        if ports := pod_info.host_ports:
+            self.used_ports.update(ports)
+        if pod_info.pod.spec.volumes:
+            self._count_claims(pod_info, 1)
+
+    def remove_pod(self, uid: str) -> PodInfo:
+        """Take a pod off the node; the last pod of the list takes its place.
+
+        The amounts subtracted are those that were added, whatever the pod looks like now.
+
+        Raises:
+            CacheError: the pod is not here.
+        """
+        position = self._position.pop(uid, None)
+        if position is None:
+            raise CacheError(f"no corresponding pod {uid} in pods of node {self.name}")
+        removed = self.pods[position]
+        last = self.pods.pop()
+        if last is not removed:
+            self.pods[position] = last
+            self._position[last.uid] = position
+        self.requested.subtract(removed.requested)
+        cpu, memory = removed.nonzero_requested
+        self.nonzero_cpu -= cpu
+        self.nonzero_memory -= memory
+        if removed.has_affinity:
+            _swap_out(self.pods_with_affinity, removed)
+        if removed.required_anti_affinity_terms:
+            _swap_out(self.pods_with_required_anti_affinity, removed)
+        if ports := removed.host_ports:
+            # A set, not a count: a triple that two pods hold is free when either goes.
+            self.used_ports.difference_update(ports)
+        if removed.pod.spec.volumes:
+            self._count_claims(removed, -1)
+        return removed
+
+    def has_pod(self, uid: str) -> bool:
+        return uid in self._position
+
+    def conflicts_with(self, wanted: tuple[HostPort, ...]) -> bool:
+        """Whether a wanted host port is taken on this node."""
+        return bool(self.used_ports) and ports_conflict(wanted, self.used_ports)
+
+    def clone(self) -> NodeInfo:
+        """Copy what a dry run changes; the node and the PodInfos are shared."""
+        copy = NodeInfo.__new__(NodeInfo)
+        copy.name = self.name
+        copy.node = self.node
+        copy.pods = list(self.pods)
+        copy._position = dict(self._position)
+        copy.pods_with_affinity = list(self.pods_with_affinity)
+        copy.pods_with_required_anti_affinity = list(self.pods_with_required_anti_affinity)
+        copy.used_ports = set(self.used_ports)
+        copy.requested = self.requested.clone()
+        copy.nonzero_cpu = self.nonzero_cpu
+        copy.nonzero_memory = self.nonzero_memory
+        copy.allocatable = self.allocatable
+        copy.allowed_pod_number = self.allowed_pod_number
+        copy.image_states = self.image_states
+        copy.pvc_ref_counts = dict(self.pvc_ref_counts)
+        return copy
+
+    def _count_claims(self, pod_info: PodInfo, step: int) -> None:
+        namespace = pod_info.pod.metadata.namespace
+        for volume in pod_info.pod.spec.volumes:
+            if volume.persistent_volume_claim is None:
+                continue
+            key = f"{namespace}/{volume.persistent_volume_claim.claim_name}"
+            count = self.pvc_ref_counts.get(key, 0) + step
+            if count > 0:
+                self.pvc_ref_counts[key] = count
+            else:
+                self.pvc_ref_counts.pop(key, None)
+
+
+def _swap_out(pods: list[PodInfo], removed: PodInfo) -> None:
+    for position, pod_info in enumerate(pods):
+        if pod_info is removed:
+            pods[position] = pods[-1]
+            pods.pop()
+            return

@@ -1,0 +1,137 @@
+"""Some rows of the node table, as a plugin sees them.
+
+Every array that a view hands out has one entry per node of the view, in the view's order.
+While a view covers the whole table these arrays are views of the columns themselves, so a
+plugin must not write to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Taint
+from kubesched.engine import CPU, MEMORY, NodeTable
+from kubesched.framework.node_info import NodeInfo
+from kubesched.framework.pod_index import PodIndex
+
+__all__ = ["NodeView"]
+
+
+class NodeView:
+    """A selection of nodes: columns for vector code, NodeInfos for code that looks at one."""
+
+    __slots__ = ("_infos", "_rows", "_selection", "pods", "table")
+
+    def __init__(
+        self,
+        pods: PodIndex,
+        infos: Sequence[NodeInfo | None],
+        selection: slice | NDArray[np.intp],
+    ) -> None:
+        self.table: NodeTable = pods.table
+        self.pods = pods  # the pods of the whole table, whatever the selection
+        self._infos = infos  # NodeInfo[row]
+        self._selection = selection
+        self._rows: NDArray[np.intp] | None = None
+
+    def __len__(self) -> int:
+        selection = self._selection
+        if isinstance(selection, slice):
+            return int(selection.stop)
+        return len(selection)
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        """The NodeInfos, in the view's order."""
+        infos = self._infos
+        for row in self.rows.tolist():
+            info = infos[row]
+            assert info is not None
+            yield info
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Row numbers; meaningful within one scheduling cycle only."""
+        if self._rows is None:
+            selection = self._selection
+            self._rows = np.arange(selection.stop) if isinstance(selection, slice) else selection
+        return self._rows
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.table.names_of(self.rows)
+
+    def info(self, index: int) -> NodeInfo:
+        info = self._infos[int(self.rows[index])]
+        assert info is not None
+        return info
+
+    def subset(self, keep: NDArray[np.bool_]) -> NodeView:
+        """Those nodes for which `keep` holds."""
+        return NodeView(self.pods, self._infos, self.rows[keep])
+
+    def at_rows(self, rows: NDArray[np.intp]) -> NodeView:
+        """Other rows of the same table, whether or not they are in this view."""
+        return NodeView(self.pods, self._infos, rows)
+
+    def at(self, column: NDArray[np.generic]) -> NDArray[np.generic]:
+        """A column of the table (row is its last axis), for the nodes of this view."""
+        return column[..., self._selection]
+
+    def allocatable(self, resource: str) -> NDArray[np.int64]:
+        return self._amounts(self.table.allocatable, resource)
+
+    def requested(self, resource: str) -> NDArray[np.int64]:
+        return self._amounts(self.table.requested, resource)
+
+    @property
+    def nonzero_requested_cpu(self) -> NDArray[np.int64]:
+        return self.table.nonzero_requested[CPU, self._selection]
+
+    @property
+    def nonzero_requested_memory(self) -> NDArray[np.int64]:
+        return self.table.nonzero_requested[MEMORY, self._selection]
+
+    @property
+    def pod_count(self) -> NDArray[np.int64]:
+        return self.table.pod_count[self._selection]
+
+    @property
+    def allowed_pods(self) -> NDArray[np.int64]:
+        return self.table.allowed_pods[self._selection]
+
+    @property
+    def unschedulable(self) -> NDArray[np.bool_]:
+        return self.table.unschedulable[self._selection]
+
+    @property
+    def taint_set(self) -> NDArray[np.int32]:
+        """Per node, the number of its taint list in `taint_sets`."""
+        return self.table.taint_set[self._selection]
+
+    @property
+    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
+        """All taint lists seen so far; few, however many nodes there are."""
+        return self.table.taint_sets.values
+
+    def label_ids(self, key: str) -> NDArray[np.int32]:
+        """Per node, the number of its value for the key (-1: absent)."""
+        return self.table.label_column(key).ids[self._selection]
+
+    def label_equals(self, key: str, value: str) -> NDArray[np.bool_]:
+        column = self.table.label_column(key)
+        number = column.values.find(value)
+        if number < 0:
+            return np.zeros(len(self), dtype=bool)
+        return column.ids[self._selection] == number
+
+    def has_label(self, key: str) -> NDArray[np.bool_]:
+        return self.label_ids(key) >= 0
+
+    def _amounts(self, matrix: NDArray[np.int64], resource: str) -> NDArray[np.int64]:
+        place = self.table.resource_column(resource)
+        if place < 0 or place >= matrix.shape[0]:
+            return np.zeros(len(self), dtype=np.int64)
+        return matrix[place, self._selection]

@@ -1,0 +1,242 @@
+"""The plugin contract: one base class, one method per extension point.
+
+A plugin extends a point by overriding its method; `extension_points` tells which ones it
+does. Filter and Score have a form for one node, which is the definition, and a form for
+many nodes over columns, which is an optional faster spelling of the same rule.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Diagnosis
+from kubesched.framework.events import ClusterEventWithHint
+from kubesched.framework.handle import Handle, Nominating
+from kubesched.framework.node_info import NodeInfo
+from kubesched.framework.node_view import NodeView
+from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
+from kubesched.framework.rejections import Rejections
+from kubesched.framework.status import SKIP, SUCCESS, Status
+
+__all__ = [
+    "MAX_NODE_SCORE",
+    "MIN_NODE_SCORE",
+    "ExtensionPoint",
+    "OnlyNodes",
+    "Plugin",
+    "PostFilterResult",
+    "Wait",
+    "extension_points",
+    "overrides",
+]
+
+MAX_NODE_SCORE = 100
+MIN_NODE_SCORE = 0
+
+
+class ExtensionPoint(enum.StrEnum):
+    """The points of a scheduling attempt, named as in the configuration file."""
+
+    QUEUE_SORT = "queueSort"
+    PRE_ENQUEUE = "preEnqueue"
+    PRE_FILTER = "preFilter"
+    FILTER = "filter"
+    POST_FILTER = "postFilter"
+    PRE_SCORE = "preScore"
+    SCORE = "score"
+    RESERVE = "reserve"
+    PERMIT = "permit"
+    PRE_BIND = "preBind"
+    BIND = "bind"
+    POST_BIND = "postBind"
+
+    @property
+    def label(self) -> str:
+        """The name in metrics and errors, such as `PreFilter`."""
+        return self.value[0].upper() + self.value[1:]
+
+
+class OnlyNodes(msgspec.Struct, frozen=True):
+    """A PreFilter answer: go on, but only these nodes can fit (none, if empty)."""
+
+    names: frozenset[str]
+
+
+class PostFilterResult(msgspec.Struct, frozen=True):
+    """A PostFilter answer; without `nominating` the pod's nomination stays as it is."""
+
+    status: Status
+    nominating: Nominating | None = None
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A Permit answer: hold the pod until it is allowed, at most this long."""
+
+    timeout_ns: int
+    reasons: tuple[str, ...] = ()
+
+
+class Plugin:
+    """Base of all plugins. Holds configuration only: facts of an attempt go in CycleState."""
+
+    name: ClassVar[str] = ""
+    # The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments.
+    args_type: ClassVar[type[msgspec.Struct] | None] = None
+    # The plugin's filter and score of a node depend on that node's row (and the pod, and what
+    # PreFilter and PreScore noted from the pod alone), not on other nodes. Caching trusts this.
+    node_local: ClassVar[bool] = False
+    # PreBind of neighbouring plugins that say so run at the same time.
+    pre_bind_in_parallel: ClassVar[bool] = False
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        self.args = args
+        self._handle = handle
+
+    @property
+    def handle(self) -> Handle:
+        """The world of the plugin; missing only in tests that do without one."""
+        if self._handle is None:
+            raise RuntimeError(f"plugin {self.name} was built without a handle")
+        return self._handle
+
+    # -- in the queue ------------------------------------------------------------------
+
+    def sort_key(self, queued: QueuedPodInfo) -> Any:
+        """QueueSort: the smallest key is scheduled first."""
+        raise NotImplementedError
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """PreEnqueue: anything but success keeps the pod out of the active queue."""
+        return SUCCESS
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint] | None:
+        """Events that could make a rejected pod schedulable; None: all of them."""
+        return None
+
+    # -- finding nodes that fit --------------------------------------------------------
+
+    def pre_filter(
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView
+    ) -> Status | OnlyNodes:
+        """PreFilter: note facts for Filter; SKIP if Filter has nothing to do for this pod."""
+        return SUCCESS
+
+    def add_pod(
+        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
+    ) -> Status:
+        """Update what PreFilter noted as if `added` ran on the node."""
+        return SUCCESS
+
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
+    ) -> Status:
+        """Update what PreFilter noted as if `removed` were gone from the node."""
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """Filter, one node: the definition of the rule."""
+        raise NotImplementedError
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        """Filter, many nodes: the same rule over columns."""
+        return Rejections.from_statuses([self.filter(state, pod, node) for node in nodes])
+
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """PostFilter: no node fits; try to make room."""
+        raise NotImplementedError
+
+    # -- choosing among them -----------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        """PreScore: note facts for Score; SKIP if Score has nothing to say for this pod."""
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Score, one node: higher is better. An exception ends the attempt in an error."""
+        raise NotImplementedError
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        """Score, many nodes: the same rule over columns."""
+        return np.fromiter(
+            (self.score(state, pod, node) for node in nodes), dtype=np.int64, count=len(nodes)
+        )
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """NormalizeScore: bring the scores of all nodes into 0..100."""
+        return scores
+
+    # -- placing the pod ---------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Reserve: claim what the pod will need on the node."""
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Give back what Reserve claimed. Also called if Reserve was never reached."""
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+        """Permit: let the pod go on, refuse it, or make it wait."""
+        return SUCCESS
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Whether PreBind has work to do for this pod: SUCCESS, or SKIP if not."""
+        return SUCCESS if overrides(self, "pre_bind") else SKIP
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """PreBind: what must be done before the pod can be bound."""
+        return SUCCESS
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Bind: assign the pod, or SKIP to leave that to the next Bind plugin."""
+        raise NotImplementedError
+
+    async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """PostBind: the pod is bound; for information."""
+
+    # -- batching and caching ----------------------------------------------------------
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
+        """What of the pod this plugin's answers depend on; a Status refuses to sign it."""
+        raise NotImplementedError
+
+
+_METHODS: dict[ExtensionPoint, str] = {
+    ExtensionPoint.QUEUE_SORT: "sort_key",
+    ExtensionPoint.PRE_ENQUEUE: "pre_enqueue",
+    ExtensionPoint.PRE_FILTER: "pre_filter",
+    ExtensionPoint.FILTER: "filter",
+    ExtensionPoint.POST_FILTER: "post_filter",
+    ExtensionPoint.PRE_SCORE: "pre_score",
+    ExtensionPoint.SCORE: "score",
+    ExtensionPoint.RESERVE: "reserve",
+    ExtensionPoint.PERMIT: "permit",
+    ExtensionPoint.PRE_BIND: "pre_bind",
+    ExtensionPoint.BIND: "bind",
+    ExtensionPoint.POST_BIND: "post_bind",
+}
+
+
+def overrides(plugin: Plugin | type[Plugin], method: str) -> bool:
+    """Whether a plugin brings its own version of a method of the base class."""
+    cls = plugin if isinstance(plugin, type) else type(plugin)
+    return getattr(cls, method) is not getattr(Plugin, method)
+
+
+def extension_points(plugin: Plugin | type[Plugin]) -> frozenset[ExtensionPoint]:
+    """The points that a plugin extends: those whose method it overrides."""
+    points = {point for point, method in _METHODS.items() if overrides(plugin, method)}
+    if overrides(plugin, "unreserve"):
+        points.add(ExtensionPoint.RESERVE)
+    return frozenset(points)

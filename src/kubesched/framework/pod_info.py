@@ -1,0 +1,207 @@
+"""A pod, and what scheduling needs to know about it again and again (spec 04 §3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubesched.api import Pod
+from kubesched.api.host_ports import HostPort, host_ports
+from kubesched.api.pod_requests import pod_nonzero_requested, pod_requested
+from kubesched.api.resources import Resources
+from kubesched.framework.affinity_terms import (
+    AffinityTerm,
+    WeightedAffinityTerm,
+    parse_terms,
+    parse_weighted_terms,
+)
+from kubesched.util.errors import SelectorError
+
+__all__ = ["PodInfo", "QueuedPodInfo", "assigned_to"]
+
+
+def assigned_to(pod: Pod, node_name: str) -> Pod:
+    """The pod as it will be once it is bound to the node."""
+    return replace(pod, spec=replace(pod.spec, node_name=node_name))
+
+
+class PodInfo:
+    """A pod with its parsed affinity terms and its computed amounts.
+
+    A term list that cannot be parsed is empty here, and its error is kept in
+    `affinity_errors`: existing pods are then treated as having no such terms, while an
+    incoming pod is refused by InterPodAffinity. Amounts are computed once, when first asked.
+    """
+
+    __slots__ = (
+        "_host_ports",
+        "_nonzero",
+        "_requested",
+        "affinity_errors",
+        "pod",
+        "preferred_affinity_terms",
+        "preferred_anti_affinity_terms",
+        "required_affinity_terms",
+        "required_anti_affinity_terms",
+    )
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self._requested: Resources | None = None
+        self._nonzero: tuple[int, int] | None = None
+        self._host_ports: tuple[HostPort, ...] | None = None
+        self._parse_terms()
+
+    def _parse_terms(self) -> None:
+        self.required_affinity_terms: tuple[AffinityTerm, ...] = ()
+        self.required_anti_affinity_terms: tuple[AffinityTerm, ...] = ()
+        self.preferred_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
+        self.preferred_anti_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
+        self.affinity_errors: tuple[str, ...] = ()
+        affinity = self.pod.spec.affinity
+        if affinity is None:
+            return
+        namespace = self.pod.metadata.namespace
+        errors: list[str] = []
+
+        def parsed(label: str, parse: Any, terms: Any) -> Any:
+            try:
+                return parse(terms, namespace)
+            except SelectorError as exc:
+                errors.append(f"{label}: {exc}")
+                return ()
+
+        if (near := affinity.pod_affinity) is not None:
+            self.required_affinity_terms = parsed(
+                "requiredAffinityTerms",
+                parse_terms,
+                near.required_during_scheduling_ignored_during_execution,
+            )
+        if (apart := affinity.pod_anti_affinity) is not None:
+            self.required_anti_affinity_terms = parsed(
+                "requiredAntiAffinityTerms",
+                parse_terms,
+                apart.required_during_scheduling_ignored_during_execution,
+            )
+        if near is not None:
+            self.preferred_affinity_terms = parsed(
+                "preferredAffinityTerms",
+                parse_weighted_terms,
+                near.preferred_during_scheduling_ignored_during_execution,
+            )
+        if apart is not None:
+            self.preferred_anti_affinity_terms = parsed(
+                "preferredAntiAffinityTerms",
+                parse_weighted_terms,
+                apart.preferred_during_scheduling_ignored_during_execution,
+            )
+        self.affinity_errors = tuple(errors)
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def requested(self) -> Resources:
+        """What a node is charged for the pod."""
+        if self._requested is None:
+            self._requested = pod_requested(self.pod)
+        return self._requested
+
+    @property
+    def nonzero_requested(self) -> tuple[int, int]:
+        """(milli-CPU, bytes of memory) as scoring counts them."""
+        if self._nonzero is None:
+            self._nonzero = pod_nonzero_requested(self.pod)
+        return self._nonzero
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        if self._host_ports is None:
+            self._host_ports = tuple(host_ports(self.pod))
+        return self._host_ports
+
+    @property
+    def has_affinity(self) -> bool:
+        """The pod has a podAffinity or podAntiAffinity section, even an empty one."""
+        affinity = self.pod.spec.affinity
+        return affinity is not None and (
+            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+        )
+
+    def update(self, pod: Pod) -> None:
+        """Take a newer version of the pod.
+
+        With the same uid the parsed terms and amounts stay, as in the reference: what they
+        depend on cannot change while the pod waits, except by being re-created.
+        """
+        recreated = pod.metadata.uid != self.pod.metadata.uid
+        self.pod = pod
+        if recreated:
+            self._requested = self._nonzero = self._host_ports = None
+            self._parse_terms()
+
+    def placed_on(self, node_name: str) -> PodInfo:
+        """A copy of this pod as it will be on the node, sharing all that was computed."""
+        copy = PodInfo.__new__(PodInfo)
+        copy.pod = assigned_to(self.pod, node_name)
+        copy._requested = self._requested
+        copy._nonzero = self._nonzero
+        copy._host_ports = self._host_ports
+        copy.required_affinity_terms = self.required_affinity_terms
+        copy.required_anti_affinity_terms = self.required_anti_affinity_terms
+        copy.preferred_affinity_terms = self.preferred_affinity_terms
+        copy.preferred_anti_affinity_terms = self.preferred_anti_affinity_terms
+        copy.affinity_errors = self.affinity_errors
+        return copy
+
+
+class QueuedPodInfo:
+    """A waiting pod and its history in the queue (spec 03 §2). Times are wall-clock ns."""
+
+    __slots__ = (
+        "attempts",
+        "backoff_expiration_ns",
+        "consecutive_errors_count",
+        "flush_timestamp_ns",
+        "gating_events",
+        "gating_plugin",
+        "initial_attempt_timestamp_ns",
+        "pending_plugins",
+        "pod_info",
+        "pod_signature",
+        "timestamp_ns",
+        "unschedulable_count",
+        "unschedulable_plugins",
+        "was_flushed_from_unschedulable",
+    )
+
+    def __init__(self, pod: Pod, now_ns: int) -> None:
+        self.pod_info = PodInfo(pod)
+        self.timestamp_ns = now_ns
+        self.attempts = 0
+        self.unschedulable_count = 0
+        self.consecutive_errors_count = 0
+        self.backoff_expiration_ns: int | None = None
+        self.initial_attempt_timestamp_ns: int | None = None
+        self.unschedulable_plugins: set[str] = set()
+        self.pending_plugins: set[str] = set()
+        self.gating_plugin = ""
+        self.gating_events: tuple[Any, ...] = ()  # ClusterEvents of the gating plugin
+        self.was_flushed_from_unschedulable = False
+        self.flush_timestamp_ns = 0
+        self.pod_signature: bytes | None = None
+
+    @property
+    def pod(self) -> Pod:
+        return self.pod_info.pod
+
+    @property
+    def is_gated(self) -> bool:
+        return bool(self.gating_plugin)
+
+    @property
+    def rejectors(self) -> set[str]:
+        """Plugins whose mind an event must change before the pod is tried again."""
+        return self.unschedulable_plugins | self.pending_plugins

@@ -1,0 +1,59 @@
+"""The verdict of one filter plugin on many nodes, kept as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework.status import Status
+
+__all__ = ["Rejections"]
+
+
+class Rejections:
+    """`codes[i]` is 0 when node i passes, else k for `statuses[k - 1]`.
+
+    A plugin that rejects nobody returns `Rejections.none()`, which costs nothing.
+    """
+
+    __slots__ = ("codes", "statuses")
+
+    def __init__(
+        self, codes: NDArray[np.unsignedinteger] | None, statuses: tuple[Status, ...] = ()
+    ) -> None:
+        self.codes = codes
+        self.statuses = statuses
+
+    @classmethod
+    def none(cls) -> Rejections:
+        return _NONE
+
+    @classmethod
+    def where(cls, rejected: NDArray[np.bool_], status: Status) -> Rejections:
+        """The same status for every node where `rejected` holds."""
+        return cls(rejected.view(np.uint8), (status,))
+
+    @classmethod
+    def from_statuses(cls, answers: Iterable[Status]) -> Rejections:
+        """One status per node, as the one-node form gives them."""
+        numbers: dict[Status, int] = {}
+        codes: list[int] = []
+        for status in answers:
+            if status.is_success:
+                codes.append(0)
+            else:
+                codes.append(numbers.setdefault(status, len(numbers) + 1))
+        if not numbers:
+            return _NONE
+        return cls(np.asarray(codes, dtype=np.uint32), tuple(numbers))
+
+    def status(self, index: int) -> Status | None:
+        """What node `index` was told, or None if it passed."""
+        if self.codes is None or not (code := int(self.codes[index])):
+            return None
+        return self.statuses[code - 1]
+
+
+_NONE = Rejections(None)
