@@ -1,0 +1,44 @@
+"""What configuration types are made of: the base struct, and scalars with their ranges.
+
+To a type checker the scalars are plain `int` and `float`. The decoder reads the name in
+`extra` to check the range, to accept a duration only in its written form, and to word its
+errors.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, dataclass_transform
+
+import msgspec
+from msgspec import Meta
+
+__all__ = [
+    "MILLISECOND",
+    "MINUTE",
+    "SCALAR",
+    "SECOND",
+    "ConfigStruct",
+    "DurationNs",
+    "Float32",
+    "Int32",
+    "Int64",
+]
+
+MILLISECOND: Final = 1_000_000
+SECOND: Final = 1000 * MILLISECOND
+MINUTE: Final = 60 * SECOND
+
+SCALAR: Final = "scalar"  # the key in `extra`
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, extra={SCALAR: "int32"})]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, extra={SCALAR: "int64"})]
+Float32 = Annotated[float, Meta(extra={SCALAR: "float32"})]
+
+# Nanoseconds in memory, text such as "1m30s" in the file.
+DurationNs = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, extra={SCALAR: "duration"})]
+
+
+# Struct options are inherited, but type checkers look for them on each class anew.
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A value of the configuration: immutable, with the file's names."""

@@ -1,0 +1,169 @@
+"""Stage two of plugin lists: what runs at each extension point, and with which weight.
+
+Given the merged lists of a profile and the points that each plugin implements, this says
+which plugins run where, in which order, or why the profile cannot be built (spec 01 §7).
+It knows names only; building the plugins is the runtime's work.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kubesched.config.plugin_names import (
+    ALL,
+    BIND,
+    EXTENSION_POINTS,
+    PLACEMENT_GENERATE,
+    PLACEMENT_SCORE,
+    QUEUE_SORT,
+    SCORE,
+)
+from kubesched.config.quoting import quote
+from kubesched.config.types import PluginRef, Plugins
+from kubesched.util.errors import ConfigError
+
+__all__ = ["MAX_NODE_SCORE", "ExpandedPlugins", "expand_plugins"]
+
+MAX_NODE_SCORE: Final = 100
+
+# For every extension point the plugins that run there, in order. The weight is 0 where a
+# point has none.
+ExpandedPlugins = Mapping[str, tuple[PluginRef, ...]]
+
+_MAX_INT64: Final = 2**63 - 1
+
+
+def expand_plugins(
+    plugins: Plugins, implemented: Mapping[str, Collection[str]], *, scheduler_name: str
+) -> ExpandedPlugins:
+    """Say what runs at each point of a profile.
+
+    `implemented` holds, for every plugin that exists, the names of its extension points.
+
+    Raises:
+        ConfigError: with the reference's text, but without the
+            `creating profile for scheduler name` in front of it.
+    """
+    explicit = {point: _explicit(plugins, implemented, point) for point in EXTENSION_POINTS}
+    lists = explicit
+    if plugins.multi_point.enabled:
+        lists = {
+            point: _with_multi_point(plugins, implemented, point, explicit[point])
+            for point in EXTENSION_POINTS
+        }
+    _check_counts(lists, scheduler_name)
+    weights = {
+        SCORE: _weights(plugins, implemented, SCORE, "score plugins"),
+        PLACEMENT_SCORE: _weights(plugins, implemented, PLACEMENT_SCORE, "placement score plugins"),
+    }
+    return MappingProxyType(
+        {
+            point: tuple(PluginRef(name, weights.get(point, {}).get(name, 0)) for name in names)
+            for point, names in lists.items()
+        }
+    )
+
+
+def _explicit(
+    plugins: Plugins, implemented: Mapping[str, Collection[str]], point: str
+) -> list[str]:
+    names: list[str] = []
+    for ref in plugins.at(point).enabled:
+        points = implemented.get(ref.name)
+        if points is None:
+            raise _does_not_exist(point, ref.name, implemented)
+        if point not in points:
+            raise ConfigError(
+                f"plugin {quote(ref.name)} does not extend {_interface(point)} plugin"
+            )
+        if ref.name in names:
+            raise _already_registered(point, ref.name)
+        names.append(ref.name)
+    return names
+
+
+def _with_multi_point(
+    plugins: Plugins,
+    implemented: Mapping[str, Collection[str]],
+    point: str,
+    explicit: list[str],
+) -> list[str]:
+    disabled = {ref.name for ref in plugins.at(point).disabled}
+    if ALL in disabled:
+        return explicit
+    added: list[str] = []
+    overrides: set[str] = set()
+    for ref in plugins.multi_point.enabled:
+        points = implemented.get(ref.name)
+        if points is None:
+            raise _does_not_exist(point, ref.name, implemented)
+        if point not in points or ref.name in disabled:
+            continue
+        if ref.name in explicit:
+            overrides.add(ref.name)
+            continue
+        if ref.name in added:
+            raise _already_registered(point, ref.name)
+        added.append(ref.name)
+    first = [name for name in explicit if name in overrides]
+    last = [name for name in explicit if name not in overrides]
+    return [*first, *added, *last]
+
+
+def _check_counts(lists: Mapping[str, list[str]], scheduler_name: str) -> None:
+    name = quote(scheduler_name)
+    if (count := len(lists[QUEUE_SORT])) != 1:
+        raise ConfigError(
+            "only one queue sort plugin required for profile with scheduler name "
+            f"{name}, but got {count}"
+        )
+    if not lists[BIND]:
+        raise ConfigError(
+            f"at least one bind plugin is needed for profile with scheduler name {name}"
+        )
+    if len(lists[PLACEMENT_GENERATE]) > 1:
+        raise ConfigError(
+            "at most one placement generate plugin is allowed for profile with scheduler name "
+            f"{name}"
+        )
+
+
+def _weights(
+    plugins: Plugins, implemented: Mapping[str, Collection[str]], point: str, subject: str
+) -> dict[str, int]:
+    """Weights by name; an entry of the point wins over multiPoint even if it has none."""
+    weights: dict[str, int] = {}
+    total = 0
+    for ref in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
+        if ref.name in weights or point not in implemented.get(ref.name, ()):
+            continue
+        weight = ref.weight or 1
+        # In 64 bits the room left wraps around once negative weights made the total negative.
+        room = _wrap_int64(_MAX_INT64 - total)
+        if weight * MAX_NODE_SCORE > room:
+            raise ConfigError(f"{subject}: total score of Score plugins could overflow")
+        weights[ref.name] = weight
+        total += weight * MAX_NODE_SCORE
+    return weights
+
+
+def _wrap_int64(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _interface(point: str) -> str:
+    return f"{point[0].upper()}{point[1:]}Plugin"
+
+
+def _does_not_exist(point: str, name: str, known: Collection[str]) -> ConfigError:
+    error = ConfigError(f"{_interface(point)} {quote(name)} does not exist")
+    if near := difflib.get_close_matches(name, known, n=1):
+        error.add_note(f"did you mean {near[0]!r}?")
+    return error
+
+
+def _already_registered(point: str, name: str) -> ConfigError:
+    return ConfigError(f'plugin {quote(name)} already registered as "{_interface(point)}"')

@@ -1,0 +1,198 @@
+"""Feature gates: which exist, which are on, and how `--feature-gates` sets them (spec 01 §16).
+
+A `FeatureGates` is a value: setting gates gives a new one. Names are checked, because a gate
+that does not exist would otherwise silently read as off.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from kubesched.config.feature_gate_table import DEPENDENCIES, GATES, LOCKED
+from kubesched.config.quoting import quote
+from kubesched.util.errors import ConfigError
+
+__all__ = [
+    "DEFAULT_FEATURE_GATES",
+    "FEATURES",
+    "Feature",
+    "FeatureGates",
+    "Stage",
+    "parse_bool",
+    "parse_feature_gates",
+]
+
+_log = logging.getLogger(__name__)
+
+
+class Stage(Enum):
+    """How far a feature has come; the value is the label that the metrics use."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = ""
+    DEPRECATED = "DEPRECATED"
+
+
+class Feature(msgspec.Struct, frozen=True):
+    """What is known of a gate before anybody sets it."""
+
+    name: str
+    stage: Stage
+    default: bool
+    locked: bool = False
+    depends_on: tuple[str, ...] = ()
+
+
+# Each turns on or off all gates of its stage that are not set by name.
+_ALL_OF_STAGE: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+
+FEATURES: Final[Mapping[str, Feature]] = {
+    feature.name: feature
+    for feature in (
+        *(Feature(name, stage, default=False) for name, stage in _ALL_OF_STAGE.items()),
+        *(
+            Feature(name, Stage[stage], default, name in LOCKED, DEPENDENCIES.get(name, ()))
+            for stage, default, names in GATES
+            for name in names.split()
+        ),
+    )
+}
+
+
+class FeatureGates:
+    """Which features are on.
+
+    Raises:
+        ConfigError: a gate does not exist, is locked, or needs another that is off; the text
+            is the reference's, and names every problem but those after an unknown gate.
+    """
+
+    __slots__ = ("_enabled",)
+
+    def __init__(self, settings: Mapping[str, bool] | None = None) -> None:
+        settings = {} if settings is None else settings
+        _raise_all(list(_setting_errors(settings)))
+        self._enabled = _resolve(settings)
+        if settings:
+            _raise_all(list(_dependency_errors(self._enabled)))
+
+    def enabled(self, name: str) -> bool:
+        """Whether a feature is on; a KeyError says that no such gate exists."""
+        return self._enabled[name]
+
+    def items(self) -> Iterator[tuple[Feature, bool]]:
+        """Every gate with its state, by name."""
+        for name in sorted(FEATURES):
+            yield FEATURES[name], self._enabled[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FeatureGates) and self._enabled == other._enabled
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._enabled.items()))
+
+    def __repr__(self) -> str:
+        changed = {n: on for n, on in self._enabled.items() if on != FEATURES[n].default}
+        return f"FeatureGates({changed!r})"
+
+
+def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
+    """Build the gates from every use of `--feature-gates`, such as `A=true,kube:B=false`."""
+    by_prefix: dict[str, list[str]] = {}
+    for value in values:
+        for setting in filter(None, value.split(",")):
+            prefix, colon, rest = setting.partition(":")
+            if colon:
+                by_prefix.setdefault(prefix.strip(), []).append(rest)
+            else:
+                by_prefix.setdefault("", []).append(prefix)
+    for prefix in by_prefix:
+        if prefix not in {"", "kube"}:
+            raise ConfigError(f"component not registered: {prefix}")
+    if len(by_prefix) > 1:
+        raise ConfigError(
+            "set kube feature gates with default empty prefix or kube: prefix consistently, "
+            "do not mix use"
+        )
+    return FeatureGates(dict(map(_parse_setting, itertools.chain(*by_prefix.values()))))
+
+
+def parse_bool(text: str) -> bool:
+    """Read a boolean in any spelling that flags allow."""
+    if text in {"1", "t", "T", "TRUE", "true", "True"}:
+        return True
+    if text in {"0", "f", "F", "FALSE", "false", "False"}:
+        return False
+    raise ConfigError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
+
+
+def _parse_setting(setting: str) -> tuple[str, bool]:
+    name, equals, text = (part.strip() for part in setting.partition("="))
+    if not equals:
+        raise ConfigError(f"missing bool value for {name}")
+    try:
+        return name, parse_bool(text)
+    except ConfigError as exc:
+        raise ConfigError(f"invalid value of {name}={text}, err: {exc}") from exc
+
+
+def _setting_errors(settings: Mapping[str, bool]) -> Iterator[str]:
+    for name, value in settings.items():
+        feature = FEATURES.get(name)
+        if feature is None:
+            yield f"unrecognized feature gate: {name}"
+            return
+        if feature.locked and value != feature.default:
+            yield (
+                f"cannot set feature gate {name} to {_word(value)}, "
+                f"feature is locked to {_word(feature.default)}"
+            )
+        elif feature.stage in {Stage.GA, Stage.DEPRECATED}:
+            kind = "GA" if feature.stage is Stage.GA else "deprecated"
+            _log.warning(
+                "Setting %s feature gate %s=%s. It will be removed in a future release.",
+                kind,
+                name,
+                _word(value),
+            )
+
+
+def _resolve(settings: Mapping[str, bool]) -> dict[str, bool]:
+    enabled = {feature.name: feature.default for feature in FEATURES.values()}
+    for name, stage in _ALL_OF_STAGE.items():
+        if name in settings:
+            enabled |= {f.name: settings[name] for f in FEATURES.values() if f.stage is stage}
+    # A feature of all stages is itself a beta or alpha gate; only its own setting counts.
+    enabled |= dict.fromkeys(_ALL_OF_STAGE, False)
+    return {**enabled, **settings}
+
+
+def _dependency_errors(enabled: Mapping[str, bool]) -> Iterator[str]:
+    for feature in FEATURES.values():
+        off = [name for name in feature.depends_on if not enabled[name]]
+        if enabled[feature.name] and off:
+            yield (
+                f"{feature.name} is enabled, but depends on features that are disabled: "
+                f"[{' '.join(off)}]"
+            )
+
+
+def _raise_all(messages: list[str]) -> None:
+    if len(messages) == 1:
+        raise ConfigError(messages[0])
+    if messages:
+        raise ConfigError(f"[{', '.join(messages)}]")
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+DEFAULT_FEATURE_GATES: Final = FeatureGates()
