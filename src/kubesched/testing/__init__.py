@@ -1,0 +1,73 @@
+"""Builders, fakes and plugin checks, for the tests of this package and of its users."""
+
+from __future__ import annotations
+
+from kubesched.testing.builders import (
+    HOSTNAME,
+    REGION,
+    ZONE,
+    make_container,
+    make_meta,
+    make_node,
+    make_owner,
+    make_pod,
+    make_port,
+    make_spread,
+    make_taint,
+    make_toleration,
+)
+from kubesched.testing.object_builders import (
+    make_csi_driver,
+    make_csi_node,
+    make_csi_storage_capacity,
+    make_namespace,
+    make_pdb,
+    make_priority_class,
+    make_pv,
+    make_pvc,
+    make_replica_set,
+    make_replication_controller,
+    make_service,
+    make_stateful_set,
+    make_storage_class,
+)
+from kubesched.testing.selector_builders import (
+    make_affinity,
+    make_node_selector,
+    make_node_term,
+    make_pod_term,
+    make_selector,
+)
+
+__all__ = [
+    "HOSTNAME",
+    "REGION",
+    "ZONE",
+    "make_affinity",
+    "make_container",
+    "make_csi_driver",
+    "make_csi_node",
+    "make_csi_storage_capacity",
+    "make_meta",
+    "make_namespace",
+    "make_node",
+    "make_node_selector",
+    "make_node_term",
+    "make_owner",
+    "make_pdb",
+    "make_pod",
+    "make_pod_term",
+    "make_port",
+    "make_priority_class",
+    "make_pv",
+    "make_pvc",
+    "make_replica_set",
+    "make_replication_controller",
+    "make_selector",
+    "make_service",
+    "make_spread",
+    "make_stateful_set",
+    "make_storage_class",
+    "make_taint",
+    "make_toleration",
+]
