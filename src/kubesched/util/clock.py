@@ -7,9 +7,23 @@ Below the edges, time is `int` nanoseconds. Nothing that decides reads a clock: 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Protocol
 
-__all__ = ["MICROSECOND", "MILLISECOND", "MINUTE", "SECOND", "Clock"]
+from kubesched.util.virtual_loop import VirtualLoop
+
+__all__ = [
+    "MICROSECOND",
+    "MILLISECOND",
+    "MINUTE",
+    "SECOND",
+    "Clock",
+    "ManualClock",
+    "RealClock",
+    "VirtualClock",
+    "clock_of",
+    "current_clock",
+]
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
@@ -31,3 +45,115 @@ class Clock(Protocol):
     async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
         """Wait for the event, at most `timeout_ns`; True if it was set."""
         ...
+
+
+def current_clock() -> Clock:
+    """Return the clock of the running loop: virtual on a virtual loop, else the machine's."""
+    return clock_of(asyncio.get_running_loop())
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
+    """Return the clock that the loop's timers follow."""
+    return VirtualClock(loop) if isinstance(loop, VirtualLoop) else RealClock()
+
+
+class RealClock:
+    """The machine's clocks and the running loop's timers."""
+
+    def now_ns(self) -> int:
+        return time.time_ns()
+
+    def monotonic_ns(self) -> int:
+        return time.perf_counter_ns()
+
+    async def sleep(self, duration_ns: int) -> None:
+        await asyncio.sleep(duration_ns / SECOND)
+
+    async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
+        if timeout_ns is None or event.is_set():
+            return await event.wait()
+        try:
+            async with asyncio.timeout(timeout_ns / SECOND):
+                return await event.wait()
+        except TimeoutError:
+            return event.is_set()
+
+
+class VirtualClock:
+    """The time of a virtual loop, to the nanosecond however long it runs."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def now_ns(self) -> int:
+        return self._loop.now_ns
+
+    def monotonic_ns(self) -> int:
+        return self._loop.elapsed_ns
+
+    async def sleep(self, duration_ns: int) -> None:
+        if duration_ns <= 0:
+            await asyncio.sleep(0)
+            return
+        woken = self._loop.create_future()
+        timer = self._loop.call_at_ns(self._loop.elapsed_ns + duration_ns, _wake, woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
+        if timeout_ns is None or event.is_set():
+            return await event.wait()
+        loop = self._loop
+        try:
+            # A timer of our own, because asyncio.timeout would round the deadline to a float.
+            async with asyncio.timeout(None) as scope:
+                timer = loop.call_at_ns(
+                    loop.elapsed_ns + timeout_ns, lambda: scope.reschedule(loop.time())
+                )
+                try:
+                    return await event.wait()
+                finally:
+                    timer.cancel()
+        except TimeoutError:
+            return event.is_set()
+
+
+class ManualClock:
+    """A clock that moves only when told to, for tests of plain classes.
+
+    `sleep`, and `wait` for an event that is not set, move the time on by themselves.
+    """
+
+    def __init__(self, now_ns: int = 0) -> None:
+        self._now_ns = now_ns
+        self._elapsed_ns = 0
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def monotonic_ns(self) -> int:
+        return self._elapsed_ns
+
+    def advance(self, duration_ns: int) -> None:
+        assert duration_ns >= 0, "time does not go back"
+        self._now_ns += duration_ns
+        self._elapsed_ns += duration_ns
+
+    async def sleep(self, duration_ns: int) -> None:
+        self.advance(max(0, duration_ns))
+        await asyncio.sleep(0)
+
+    async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
+        if timeout_ns is None or event.is_set():
+            return await event.wait()
+        await asyncio.sleep(0)
+        if not event.is_set():
+            self.advance(max(0, timeout_ns))
+        return event.is_set()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -8,7 +8,8 @@
     ├── SelectorError        a label, field or node selector that cannot be built
     ├── CacheError           the scheduler cache was asked for an illegal transition
     ├── PluginError          a plugin broke its contract
-    └── DeadlockError        virtual time cannot go on: nothing runnable, no timer
+    ├── DeadlockError        virtual time cannot go on: nothing runnable, no timer
+    └── VirtualTimeError     a virtual loop was asked for sockets, threads or signals
 
 Each layer raises its own branch and chains the cause. The next step for a user goes in a
 note (`error.add_note`), so that a message that must match the reference stays as it is.
@@ -26,6 +27,7 @@ __all__ = [
     "PluginError",
     "QuantityError",
     "SelectorError",
+    "VirtualTimeError",
 ]
 
 
@@ -58,4 +60,15 @@ class PluginError(KubeschedError):
 
 
 class DeadlockError(KubeschedError):
-    """Virtual time cannot go on: nothing is runnable and no timer is set."""
+    """Virtual time cannot go on: nothing is runnable and no timer is set.
+
+    `waiting` has a line per task that is not done: its name and where it waits.
+    """
+
+    def __init__(self, message: str, waiting: tuple[str, ...] = ()) -> None:
+        super().__init__("\n  ".join((message, *waiting)))
+        self.waiting = waiting
+
+
+class VirtualTimeError(KubeschedError, RuntimeError):
+    """A virtual loop was asked for something only the real world has."""

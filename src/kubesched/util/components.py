@@ -1,0 +1,93 @@
+"""Parts that run until told to stop, and a block that runs them.
+
+A component is built from its collaborators, runs in the one task its owner made for it, and ends
+soon after `stop()`. `StopSwitch` is for components that may be deep in a wait when they are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol
+
+__all__ = ["Component", "StopSwitch", "running"]
+
+
+class Component(Protocol):
+    async def run(self) -> None:
+        """Work until stopped. A component runs once."""
+        ...
+
+    def stop(self) -> None:
+        """Ask `run` to end. Idempotent; never blocks."""
+        ...
+
+
+@contextlib.asynccontextmanager
+async def running(*parts: Component) -> AsyncIterator[None]:
+    """Run the parts while the block runs; a part that dies ends the block.
+
+    At the end of the block, whether it succeeded or raised, the parts are stopped in reverse
+    order and awaited. The block's own exception comes out as it was; that of a part comes out
+    in an exception group.
+    """
+    failure: Exception | None = None
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for part in parts:
+                tasks.create_task(part.run(), name=type(part).__name__)
+            try:
+                yield
+            except Exception as error:
+                # Kept back, so that the group waits for an orderly stop instead of cancelling.
+                failure = error
+            finally:
+                for part in reversed(parts):
+                    part.stop()
+    except BaseExceptionGroup as group:
+        raise group from failure
+    if failure is not None:
+        raise failure
+
+
+class StopSwitch:
+    """Ends the work it guards at whatever it is awaiting.
+
+    To the work it looks like a cancellation, so `finally` blocks run; to the component's owner
+    it looks like a normal return. A cancellation from outside passes through as such.
+    """
+
+    def __init__(self) -> None:
+        self._scope: asyncio.Timeout | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_set = False
+
+    @property
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        """Stop the work that is running, or that will be given to `guard`."""
+        if self._is_set:
+            return
+        self._is_set = True
+        if self._scope is not None and self._loop is not None:
+            self._scope.reschedule(self._loop.time())
+
+    async def guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await the work until it ends or the switch is set."""
+        if self._is_set:
+            work.close()
+            return
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as scope:
+                self._scope = scope
+                try:
+                    await work
+                finally:
+                    self._scope = None
+        except TimeoutError:
+            if not scope.expired():
+                raise

@@ -1,0 +1,138 @@
+"""A priority queue whose members are found, replaced and removed by key.
+
+The smallest sort key is first; equal sort keys leave in the order they came. Replacing a member
+keeps its place if its sort key is unchanged, else it counts as newly come. The sort key is read
+when a member is added or updated, never later.
+
+Removal leaves a dead entry behind that is skipped when it surfaces; once the dead outnumber the
+living the heap is rebuilt. So add, update, delete and pop cost O(log n) amortised, all of it in
+`heapq`, and lookups are one dict access.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Generic, TypeVar
+
+__all__ = ["KeyedHeap"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_MIN_SIZE_TO_REBUILD = 64
+
+
+class KeyedHeap(Generic[K, V]):
+    """Members ordered by `sort_key`, addressed by `key`."""
+
+    def __init__(self, *, key: Callable[[V], K], sort_key: Callable[[V], Any]) -> None:
+        self._key = key
+        self._sort_key = sort_key
+        self._numbers = itertools.count()
+        # An entry is alive while its number is the one the member table holds for its key.
+        self._heap: list[tuple[Any, int, K]] = []
+        self._members: dict[K, tuple[Any, int, V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._members
+
+    def __iter__(self) -> Iterator[V]:
+        """Iterate over the members in the order their keys came, not in sort order."""
+        return (value for _, _, value in self._members.values())
+
+    def get(self, key: K) -> V | None:
+        member = self._members.get(key)
+        return None if member is None else member[2]
+
+    def add(self, value: V) -> bool:
+        """Insert, or replace the member with this key; True if the key is new."""
+        key = self._key(value)
+        order = self._sort_key(value)
+        present = self._members.get(key)
+        if present is not None and present[0] == order:
+            self._members[key] = (order, present[1], value)
+            return False
+        number = next(self._numbers)
+        self._members[key] = (order, number, value)
+        heapq.heappush(self._heap, (order, number, key))
+        if present is not None:
+            self._rebuild_if_mostly_dead()
+        return present is None
+
+    def update(self, value: V) -> None:
+        """Replace the member with this key.
+
+        Raises:
+            KeyError: there is none.
+        """
+        key = self._key(value)
+        if key not in self._members:
+            raise KeyError(key)
+        self.add(value)
+
+    def delete(self, key: K) -> V | None:
+        """Remove and return the member with this key, or None if there is none."""
+        member = self._members.pop(key, None)
+        if member is None:
+            return None
+        self._rebuild_if_mostly_dead()
+        return member[2]
+
+    def peek(self) -> V | None:
+        """Return the first member without removing it, or None if there is none."""
+        heap, members = self._heap, self._members
+        while heap:
+            _, number, key = heap[0]
+            member = members.get(key)
+            if member is not None and member[1] == number:
+                return member[2]
+            heapq.heappop(heap)
+        return None
+
+    def pop(self) -> V:
+        """Remove and return the first member.
+
+        Raises:
+            IndexError: the heap is empty.
+        """
+        heap, members = self._heap, self._members
+        while heap:
+            _, number, key = heapq.heappop(heap)
+            member = members.get(key)
+            if member is not None and member[1] == number:
+                del members[key]
+                return member[2]
+        raise IndexError("pop from an empty heap")
+
+    def in_order(self) -> list[V]:
+        """Return the members in the order that `pop` would give them."""
+        return [value for _, _, value in sorted(self._members.values(), key=_order_and_number)]
+
+    def clear(self) -> None:
+        self._heap.clear()
+        self._members.clear()
+
+    def check_invariants(self) -> None:
+        """Assert that every member has exactly one living entry, and the heap is a heap."""
+        alive = [
+            key
+            for order, number, key in self._heap
+            if (member := self._members.get(key)) is not None and member[:2] == (order, number)
+        ]
+        assert len(alive) == len(set(alive)) == len(self._members)
+        for child in range(1, len(self._heap)):
+            assert self._heap[(child - 1) // 2][:2] <= self._heap[child][:2]
+
+    def _rebuild_if_mostly_dead(self) -> None:
+        if len(self._heap) > _MIN_SIZE_TO_REBUILD and len(self._heap) > 2 * len(self._members):
+            self._heap = [(order, number, key) for key, (order, number, _) in self._members.items()]
+            heapq.heapify(self._heap)
+
+
+def _order_and_number(member: tuple[Any, int, Any]) -> tuple[Any, int]:
+    return member[:2]
