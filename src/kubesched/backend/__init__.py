@@ -1,0 +1,1 @@
+"""Who is where and who waits: the cache, its snapshot, the scheduling queue."""

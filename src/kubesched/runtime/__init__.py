@@ -1,0 +1,1 @@
+"""Builds profiles and runs the plugins of each extension point."""

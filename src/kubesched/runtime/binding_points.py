@@ -1,0 +1,209 @@
+"""The extension points after a node was chosen: Reserve to PostBind (spec 04 §8.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    Code,
+    CycleState,
+    ExtensionPoint,
+    Plugin,
+    Status,
+    Wait,
+)
+from kubesched.runtime.plugin_set import ProfilePlugins
+from kubesched.runtime.services import Services
+from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
+from kubesched.util.clock import MINUTE
+from kubesched.util.errors import PluginError
+from kubesched.util.logging import get_logger
+
+__all__ = ["BindingPoints"]
+
+log = get_logger(__name__)
+
+MAX_PERMIT_TIMEOUT_NS = 15 * MINUTE
+_WAITING = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+class BindingPoints:
+    """Runs Reserve, Permit, PreBind, Bind and PostBind of one profile.
+
+    Every method answers with a Status: here a failure is an outcome that the caller undoes.
+    """
+
+    def __init__(self, plugins: ProfilePlugins, services: Services) -> None:
+        self._services = services
+        self._reserve = plugins.at(ExtensionPoint.RESERVE)
+        self._permit = plugins.at(ExtensionPoint.PERMIT)
+        self._pre_bind = plugins.at(ExtensionPoint.PRE_BIND)
+        self._bind = plugins.at(ExtensionPoint.BIND)
+        self._post_bind = plugins.at(ExtensionPoint.POST_BIND)
+
+    def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        for plugin in self._reserve:
+            try:
+                status = plugin.reserve(state, pod, node_name)
+            except Exception as exc:
+                status = Status.failure(exc)
+            if not status.is_success:
+                return _refusal(f'running Reserve plugin "{plugin.name}"', plugin, status)
+        return SUCCESS
+
+    def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Undo Reserve of all plugins in reverse order, also of those not reached."""
+        for plugin in reversed(self._reserve):
+            try:
+                plugin.unreserve(state, pod, node_name)
+            except Exception as exc:
+                # The other plugins must still give back what they hold.
+                log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
+
+    def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """SUCCESS, a refusal, or WAIT with the pod noted as waiting."""
+        timeouts_ns: dict[str, int] = {}
+        reasons: tuple[str, ...] = ()
+        for plugin in self._permit:
+            try:
+                answer = plugin.permit(state, pod, node_name)
+            except Exception as exc:
+                answer = Status.failure(exc)
+            if isinstance(answer, Wait):
+                timeouts_ns[plugin.name] = min(answer.timeout_ns, MAX_PERMIT_TIMEOUT_NS)
+                reasons = answer.reasons
+            elif not answer.is_success:
+                return _refusal(f'running Permit plugin "{plugin.name}"', plugin, answer)
+        if not timeouts_ns:
+            return SUCCESS
+        self._services.waiting_pods.add(WaitingPodEntry(pod, timeouts_ns))
+        return Status(Code.WAIT, (*reasons, _WAITING))
+
+    async def wait_on_permit(self, pod: Pod) -> Status:
+        """Wait until a pod that Permit held is allowed, refused or timed out."""
+        entry = self._services.waiting_pods.get(pod.metadata.uid)
+        if entry is None:
+            return SUCCESS
+        try:
+            status = await entry.outcome()
+        finally:
+            self._services.waiting_pods.remove(pod.metadata.uid)
+        if status.is_success or status.is_rejected:
+            return status
+        return Status.failure(f"waiting on permit for pod: {status.message}").blame(status.plugin)
+
+    def will_wait_on_permit(self, pod: Pod) -> bool:
+        return self._services.waiting_pods.get(pod.metadata.uid) is not None
+
+    def run_pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """SUCCESS if some plugin has PreBind work for this pod, SKIP if none has."""
+        overall = SKIP
+        for plugin in self._pre_bind:
+            try:
+                status = plugin.pre_bind_pre_flight(state, pod, node_name)
+            except Exception as exc:
+                status = Status.failure(exc)
+            if status.is_success:
+                overall = SUCCESS
+            elif status.is_skip:
+                state.skip_pre_bind.add(plugin.name)
+            elif status.code is Code.ERROR:
+                return _refusal(f'running PreBindPreFlight "{plugin.name}"', plugin, status)
+            else:
+                return Status.failure(
+                    f'PreBindPreFlight {plugin.name} returned "{status.code.label}", '
+                    "which is unsupported. It is supposed to return Success, Skip, or Error status"
+                ).blame(plugin.name)
+        return overall
+
+    async def run_pre_bind(
+        self, state: CycleState, pod: Pod, node_name: str, entry: PodInPreBind | None = None
+    ) -> Status:
+        """Run PreBind; neighbours that allow it run at the same time.
+
+        A plugin that has nothing to do still separates the groups to its left and right,
+        unless it allows parallel runs itself.
+        """
+        for parallel, neighbours in groupby(self._pre_bind, lambda p: p.pre_bind_in_parallel):
+            work = [plugin for plugin in neighbours if plugin.name not in state.skip_pre_bind]
+            groups = [work] if parallel else [[plugin] for plugin in work]
+            for group in groups:
+                try:
+                    status = await self._run_group(group, state, pod, node_name)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if entry is None or not entry.cancel_reason or task is None:
+                        raise
+                    task.uncancel()
+                    names = group[0].name
+                    return Status.failure(f'running PreBind plugin "{names}": {entry.cancel_reason}')
+                if not status.is_success:
+                    return status
+        return SUCCESS
+
+    async def _run_group(
+        self, group: list[Plugin], state: CycleState, pod: Pod, node_name: str
+    ) -> Status:
+        if len(group) == 1:
+            return await _pre_bind(group[0], state, pod, node_name)
+        tasks = [
+            asyncio.create_task(_pre_bind(plugin, state, pod, node_name), name=plugin.name)
+            for plugin in group
+        ]
+        failed = SUCCESS
+        try:
+            for task in asyncio.as_completed(tasks):
+                status = await task
+                if not status.is_success:
+                    failed = status
+                    break
+        finally:
+            for pending in tasks:
+                pending.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return failed
+
+    async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Let the plugins bind in turn until one does not skip."""
+        for plugin in self._bind:
+            try:
+                status = await plugin.bind(state, pod, node_name)
+            except Exception as exc:
+                status = Status.failure(exc)
+            if status.is_skip:
+                continue
+            if status.is_success:
+                return status
+            return _refusal(f'running Bind plugin "{plugin.name}"', plugin, status)
+        return SKIP
+
+    async def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        for plugin in self._post_bind:
+            try:
+                await plugin.post_bind(state, pod, node_name)
+            except Exception as exc:
+                # The pod is bound whatever an informational plugin makes of it.
+                log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
+
+
+async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:
+    try:
+        status = await plugin.pre_bind(state, pod, node_name)
+    except Exception as exc:
+        status = Status.failure(exc)
+    if status.is_success:
+        return status
+    return _refusal(f'running PreBind plugin "{plugin.name}"', plugin, status)
+
+
+def _refusal(what: str, plugin: Plugin, status: Status) -> Status:
+    """A rejection as it is, anything else as an error that says where it happened."""
+    if status.is_rejected:
+        return status.blame(plugin.name)
+    error = PluginError(f"{what}: {status.message}")
+    error.__cause__ = status.error
+    return Status.failure(error).blame(plugin.name)

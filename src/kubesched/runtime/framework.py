@@ -1,0 +1,363 @@
+"""One profile at work: runs the plugins of each extension point (spec 04 §8).
+
+Methods that look for a node return values for an expected "no" and raise PluginError when a
+plugin failed or broke its contract: the attempt then ends in an error for that pod alone.
+`BindingPoints` holds what runs after a node was chosen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiAccess
+from kubesched.api.pods import pod_priority
+from kubesched.config.types import KubeSchedulerProfile
+from kubesched.framework import (
+    MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
+    REJECTED,
+    SUCCESS,
+    Code,
+    CycleState,
+    Diagnosis,
+    EventRecorder,
+    ExtensionPoint,
+    Lister,
+    NodeInfo,
+    NodeView,
+    Nominating,
+    NominatingMode,
+    Nominator,
+    OnlyNodes,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    QueuedPodInfo,
+    Rejections,
+    Snapshot,
+    Status,
+    overrides,
+)
+from kubesched.runtime.binding_points import BindingPoints
+from kubesched.runtime.plugin_set import ProfilePlugins, Registry
+from kubesched.runtime.services import Services
+from kubesched.runtime.signing import PodSigner
+from kubesched.runtime.waiting_pods import WaitingPodEntry
+from kubesched.util.clock import Clock
+from kubesched.util.errors import PluginError
+from kubesched.util.go_format import format_slice
+
+__all__ = ["Framework", "PreFilterOutcome", "Scores"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class PreFilterOutcome(NamedTuple):
+    """What PreFilter said: on success, perhaps only some nodes are worth a look."""
+
+    status: Status
+    only_nodes: frozenset[str] | None
+    narrowing_plugins: frozenset[str]
+
+
+class Scores(NamedTuple):
+    """Scores of the nodes of a view, in its order."""
+
+    by_plugin: Mapping[str, NDArray[np.int64]]  # after normalisation and weight
+    total: NDArray[np.int64]
+
+
+class Framework:
+    """The plugins of one profile. It is also the Handle that those plugins hold."""
+
+    def __init__(
+        self, profile: KubeSchedulerProfile, registry: Registry, services: Services
+    ) -> None:
+        self._services = services
+        self.profile_name = profile.scheduler_name
+        self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
+        plugins = self.plugins = ProfilePlugins(profile, registry, self)
+        at = plugins.at
+        self.queue_sort_plugin = at(ExtensionPoint.QUEUE_SORT)[0]
+        self.pre_enqueue_plugins = at(ExtensionPoint.PRE_ENQUEUE)
+        self.pre_filter_plugins = at(ExtensionPoint.PRE_FILTER)
+        self.filter_plugins = at(ExtensionPoint.FILTER)
+        self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
+        self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
+        self.score_plugins = at(ExtensionPoint.SCORE)
+        self._dry_run_plugins = [
+            plugin
+            for plugin in self.pre_filter_plugins
+            if overrides(plugin, "add_pod") or overrides(plugin, "remove_pod")
+        ]
+        self.binding = BindingPoints(plugins, services)
+        self._signer = PodSigner(profile.scheduler_name, plugins)
+
+    # -- the handle --------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._services.snapshot
+
+    @property
+    def nominator(self) -> Nominator:
+        assert self._services.nominator is not None
+        return self._services.nominator
+
+    @property
+    def api(self) -> ApiAccess:
+        return self._services.api
+
+    @property
+    def recorder(self) -> EventRecorder:
+        return self._services.recorder
+
+    @property
+    def clock(self) -> Clock:
+        return self._services.clock
+
+    @property
+    def random(self) -> random.Random:
+        return self._services.random
+
+    def lister(self, kind: type[T]) -> Lister[T]:
+        found: Lister[T] = self._services.lister(kind)
+        return found
+
+    def feature_enabled(self, gate: str) -> bool:
+        return self._services.feature_enabled(gate)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        assert self._services.activate is not None
+        self._services.activate(pods)
+
+    def waiting_pod(self, uid: str) -> WaitingPodEntry | None:
+        return self._services.waiting_pods.get(uid)
+
+    def waiting_pods(self) -> Iterable[WaitingPodEntry]:
+        return self._services.waiting_pods
+
+    # -- in the queue ------------------------------------------------------------------
+
+    def sort_key(self, queued: QueuedPodInfo) -> Any:
+        return self.queue_sort_plugin.sort_key(queued)
+
+    def sign_pod(self, pod: Pod) -> bytes | None:
+        """A text that is equal for pods that ask for the same; None if there is none."""
+        return self._signer.sign(pod)
+
+    # -- finding nodes that fit --------------------------------------------------------
+
+    def run_pre_filter(self, state: CycleState, pod_info: PodInfo) -> PreFilterOutcome:
+        nodes = self.snapshot.nodes
+        rejection: Status | None = None
+        only_nodes: frozenset[str] | None = None
+        narrowing: set[str] = set()
+        for plugin in self.pre_filter_plugins:
+            answer = _call(
+                'running PreFilter plugin "{}"', plugin, plugin.pre_filter, state, pod_info, nodes
+            )
+            if isinstance(answer, OnlyNodes):
+                narrowing.add(plugin.name)
+                only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
+                if not only_nodes:
+                    return PreFilterOutcome(
+                        _none_left(narrowing), only_nodes, frozenset(narrowing)
+                    )
+            elif answer.is_success:
+                continue
+            elif answer.is_skip:
+                state.skip_filter.add(plugin.name)
+            elif answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PreFilterOutcome(answer.blame(plugin.name), None, frozenset(narrowing))
+            elif answer.code is Code.UNSCHEDULABLE:
+                # The others still run: preemption needs what they note.
+                rejection = answer.blame(plugin.name)
+            else:
+                _fail('running PreFilter plugin "{}"', plugin, answer)
+        return PreFilterOutcome(rejection or SUCCESS, only_nodes, frozenset(narrowing))
+
+    def run_filter(
+        self, state: CycleState, pod: Pod, nodes: NodeView, diagnosis: Diagnosis
+    ) -> NodeView:
+        """Nodes that pass every filter; the others are noted in the diagnosis.
+
+        Each plugin looks only at the nodes that all plugins before it let pass.
+        """
+        skip = state.skip_filter
+        for plugin in self.filter_plugins:
+            if plugin.name in skip:
+                continue
+            rejections = _call(
+                'running "{}" filter plugin', plugin, plugin.filter_nodes, state, pod, nodes
+            )
+            if rejections.codes is None or not rejections.codes.any():
+                continue
+            _check_filter(plugin, rejections)
+            diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
+            nodes = nodes.subset(rejections.codes == 0)
+            if not len(nodes):
+                break
+        return nodes
+
+    def run_filter_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """The verdict on one node, with the plugin that rejected it."""
+        for plugin in self.filter_plugins:
+            if plugin.name in state.skip_filter:
+                continue
+            status = _call('running "{}" filter plugin', plugin, plugin.filter, state, pod, node)
+            if status.is_success:
+                continue
+            if not status.is_rejected:
+                _fail('running "{}" filter plugin', plugin, status)
+            return status.blame(plugin.name)
+        return SUCCESS
+
+    def filter_with_nominated_pods(
+        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
+    ) -> Status:
+        """The verdict on one node that must hold with and without the pods nominated to it.
+
+        With them, because they have a right to come; without, because they may not.
+        """
+        nominated = self.qualifying_nominated_pods(pod_info.pod, node.name)
+        if nominated:
+            with_nominated, state_with = node.clone(), state.clone()
+            for other in nominated:
+                with_nominated.add_pod(other)
+                self.add_pod_to_state(state_with, pod_info.pod, other, with_nominated)
+            status = self.run_filter_on_node(state_with, pod_info.pod, with_nominated)
+            if not status.is_success:
+                return status
+        return self.run_filter_on_node(state, pod_info.pod, node)
+
+    def qualifying_nominated_pods(self, pod: Pod, node_name: str) -> list[PodInfo]:
+        """Other pods nominated to the node whose priority is at least the pod's."""
+        priority = pod_priority(pod)
+        return [
+            other
+            for other in self.nominator.nominated_pods(node_name)
+            if pod_priority(other.pod) >= priority and other.uid != pod.metadata.uid
+        ]
+
+    def add_pod_to_state(
+        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
+    ) -> Status:
+        what = 'running AddPod on PreFilter plugin "{}"'
+        for plugin in self._dry_run_plugins:
+            if plugin.name not in state.skip_filter:
+                status = _call(what, plugin, plugin.add_pod, state, pod, added, node)
+                if not status.is_success:
+                    _fail(what, plugin, status)
+        return SUCCESS
+
+    def remove_pod_from_state(
+        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
+    ) -> Status:
+        what = 'running RemovePod on PreFilter plugin "{}"'
+        for plugin in self._dry_run_plugins:
+            if plugin.name not in state.skip_filter:
+                status = _call(what, plugin, plugin.remove_pod, state, pod, removed, node)
+                if not status.is_success:
+                    _fail(what, plugin, status)
+        return SUCCESS
+
+    def run_post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Ask the plugins in turn to make room; the first that succeeds ends it."""
+        reasons: list[str] = []
+        first_rejector = ""
+        nominating: Nominating | None = None
+        for plugin in self.post_filter_plugins:
+            try:
+                result = plugin.post_filter(state, pod_info, diagnosis)
+            except Exception as exc:
+                return PostFilterResult(Status.failure(exc).blame(plugin.name))
+            status = result.status
+            if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PostFilterResult(status.blame(plugin.name), result.nominating)
+            if not status.is_rejected:
+                error = status.as_error() or RuntimeError(status.message)
+                return PostFilterResult(Status.failure(error).blame(plugin.name))
+            reasons.extend(status.all_reasons)
+            first_rejector = first_rejector or plugin.name
+            if result.nominating and result.nominating.mode is not NominatingMode.NOOP:
+                nominating = result.nominating
+        status = Status(Code.UNSCHEDULABLE, tuple(reasons), None, first_rejector)
+        return PostFilterResult(status, nominating)
+
+    # -- choosing among them -----------------------------------------------------------
+
+    def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
+        for plugin in self.pre_score_plugins:
+            what = 'running PreScore plugin "{}"'
+            status = _call(what, plugin, plugin.pre_score, state, pod_info, nodes)
+            if status.is_skip:
+                state.skip_score.add(plugin.name)
+            elif not status.is_success:
+                _fail(what, plugin, status)
+
+    def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
+        """Score, normalise and weigh. A score out of range is an error of its plugin."""
+        by_plugin: dict[str, NDArray[np.int64]] = {}
+        total: NDArray[np.int64] | None = None
+        for plugin in self.score_plugins:
+            if plugin.name in state.skip_score:
+                continue
+            what = 'running Score plugins: plugin "{}" failed with'
+            scores = _call(what, plugin, plugin.score_nodes, state, pod, nodes)
+            what = 'running Normalize on Score plugins: plugin "{}" failed with'
+            scores = _call(what, plugin, plugin.normalize_score, state, pod, nodes, scores)
+            _check_range(plugin, scores)
+            weight = self.plugins.score_weights[plugin.name]
+            weighted = by_plugin[plugin.name] = scores if weight == 1 else scores * weight
+            total = weighted if total is None else total + weighted
+        if total is None:
+            total = np.zeros(len(nodes), dtype=np.int64)
+        return Scores(by_plugin, total)
+
+
+def _call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
+    """Call a plugin; whatever it throws becomes a PluginError that says where."""
+    try:
+        return method(*args)
+    except PluginError:
+        raise
+    except Exception as exc:
+        raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
+
+
+def _fail(what: str, plugin: Plugin, status: Status) -> NoReturn:
+    raise PluginError(f"{what.format(plugin.name)}: {status.message}") from status.error
+
+
+def _none_left(narrowing: set[str]) -> Status:
+    if len(narrowing) == 1:
+        return Status.unresolvable(f"node(s) didn't satisfy plugin {next(iter(narrowing))}")
+    names = format_slice(sorted(narrowing))
+    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) {names} simultaneously")
+
+
+def _check_filter(plugin: Plugin, rejections: Rejections) -> None:
+    assert rejections.codes is not None
+    for number, status in enumerate(rejections.statuses, start=1):
+        if status.code not in REJECTED and (rejections.codes == number).any():
+            _fail('running "{}" filter plugin', plugin, status)
+
+
+def _check_range(plugin: Plugin, scores: NDArray[np.int64]) -> None:
+    if len(scores) and (scores.min() < MIN_NODE_SCORE or scores.max() > MAX_NODE_SCORE):
+        worst = scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0]
+        raise PluginError(
+            "applying score defaultWeights on Score plugins: "
+            f'plugin "{plugin.name}" returns an invalid score {worst}, '
+            f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+        )

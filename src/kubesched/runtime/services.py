@@ -1,0 +1,45 @@
+"""What all profiles of a scheduler share: the snapshot, the queue's doors, time, the API."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiAccess
+from kubesched.framework import EventRecorder, Lister, Nominator, Snapshot
+from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPods
+from kubesched.util.clock import Clock
+
+__all__ = ["Services"]
+
+
+class Services:
+    """Collaborators that the scheduler hands to every framework it builds.
+
+    `nominator` and `activate` are set once the queue exists, which itself needs the plugins.
+    """
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        api: ApiAccess,
+        recorder: EventRecorder,
+        clock: Clock,
+        random: random.Random,
+        lister: Callable[[type[Any]], Lister[Any]],
+        feature_enabled: Callable[[str], bool],
+    ) -> None:
+        self.snapshot = snapshot
+        self.api = api
+        self.recorder = recorder
+        self.clock = clock
+        self.random = random
+        self.lister = lister
+        self.feature_enabled = feature_enabled
+        self.waiting_pods = WaitingPods()
+        self.pods_in_pre_bind = PodsInPreBind()
+        self.nominator: Nominator | None = None
+        self.activate: Callable[[Mapping[str, Pod]], None] | None = None
