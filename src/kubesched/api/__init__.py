@@ -57,6 +57,14 @@ from kubesched.api.batch import (
     JobSpec,
     JobStatus,
 )
+from kubesched.api.codec import (
+    decode,
+    decode_list,
+    encode,
+    encode_list,
+    from_builtins,
+    to_builtins,
+)
 from kubesched.api.coordination import (
     Lease,
     LeaseSpec,
@@ -80,6 +88,13 @@ from kubesched.api.core import (
 )
 from kubesched.api.events import Event as EventsEvent
 from kubesched.api.events import EventSeries as EventsEventSeries
+from kubesched.api.kinds import (
+    KINDS,
+    Kind,
+    by_api_version_kind,
+    by_plural,
+    kind_of,
+)
 from kubesched.api.meta import (
     Condition,
     LabelSelector,
@@ -136,6 +151,15 @@ from kubesched.api.policy import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
+)
+from kubesched.api.quantity import (
+    ZERO,
+    Format,
+    Quantity,
+    parse_milli_value,
+    parse_quantity,
+    parse_value,
+    quantity_from_json,
 )
 from kubesched.api.reference import (
     LocalObjectReference,
@@ -220,6 +244,11 @@ from kubesched.api.storage import (
     VolumeError,
     VolumeNodeResources,
 )
+from kubesched.api.time import (
+    format_micro_time,
+    format_time,
+    parse_time,
+)
 from kubesched.api.volume import (
     EphemeralVolumeSource,
     ModifyVolumeStatus,
@@ -280,6 +309,8 @@ from kubesched.api.volume_source import (
 )
 
 __all__ = [
+    "KINDS",
+    "ZERO",
     "AWSElasticBlockStoreVolumeSource",
     "Affinity",
     "AllocatedDeviceStatus",
@@ -369,6 +400,7 @@ __all__ = [
     "FlexPersistentVolumeSource",
     "FlexVolumeSource",
     "FlockerVolumeSource",
+    "Format",
     "GCEPersistentDiskVolumeSource",
     "GangSchedulingPolicy",
     "GitRepoVolumeSource",
@@ -385,6 +417,7 @@ __all__ = [
     "JobSpec",
     "JobStatus",
     "KeyToPath",
+    "Kind",
     "LabelSelector",
     "LabelSelectorRequirement",
     "Lease",
@@ -456,6 +489,7 @@ __all__ = [
     "PreferredSchedulingTerm",
     "PriorityClass",
     "ProjectedVolumeSource",
+    "Quantity",
     "QuobyteVolumeSource",
     "RBDPersistentVolumeSource",
     "RBDVolumeSource",
@@ -518,4 +552,20 @@ __all__ = [
     "Workload",
     "WorkloadPodGroupTemplateReference",
     "WorkloadSpec",
+    "by_api_version_kind",
+    "by_plural",
+    "decode",
+    "decode_list",
+    "encode",
+    "encode_list",
+    "format_micro_time",
+    "format_time",
+    "from_builtins",
+    "kind_of",
+    "parse_milli_value",
+    "parse_quantity",
+    "parse_time",
+    "parse_value",
+    "quantity_from_json",
+    "to_builtins",
 ]

@@ -28,7 +28,13 @@ IntOrString = int | str
 # Struct options are inherited, but type checkers look for them on each class anew.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class ApiStruct(
-    msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True, gc=False
+    msgspec.Struct,
+    rename="camel",
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    gc=False,
 ):
     """A value inside an API object."""
 

@@ -1,0 +1,142 @@
+"""Which kinds there are, and how an API server names them.
+
+One entry per top-level type, in the order in which a cluster is best created: what others
+refer to comes first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kubesched.api.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from kubesched.api.base import ApiObject
+from kubesched.api.batch import Job
+from kubesched.api.coordination import Lease
+from kubesched.api.core import (
+    Binding,
+    ConfigMap,
+    Event,
+    Namespace,
+    ReplicationController,
+    Secret,
+    Service,
+)
+from kubesched.api.events import Event as EventsEvent
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+from kubesched.api.policy import PodDisruptionBudget
+from kubesched.api.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from kubesched.api.scheduling import PodGroup, PriorityClass, Workload
+from kubesched.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+)
+from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
+
+__all__ = ["KINDS", "Kind", "by_api_version_kind", "by_plural", "kind_of"]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of object: its type, and its names in URLs, manifests and messages."""
+
+    type: type[ApiObject]
+    plural: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return self.type.api_version
+
+    @property
+    def kind(self) -> str:
+        return self.type.kind
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        group, slash, _ = self.api_version.partition("/")
+        return group if slash else ""
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def group_resource(self) -> str:
+        """The plural with its group, as error messages name it: `replicasets.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+KINDS: Final[tuple[Kind, ...]] = (
+    Kind(Namespace, "namespaces", False, ("ns",)),
+    Kind(PriorityClass, "priorityclasses", False, ("pc",)),
+    Kind(StorageClass, "storageclasses", False, ("sc",)),
+    Kind(CSIDriver, "csidrivers", False),
+    Kind(DeviceClass, "deviceclasses", False),
+    Kind(Node, "nodes", False, ("no",)),
+    Kind(CSINode, "csinodes", False),
+    Kind(CSIStorageCapacity, "csistoragecapacities", True),
+    Kind(ResourceSlice, "resourceslices", False),
+    Kind(DeviceTaintRule, "devicetaintrules", False),
+    Kind(PersistentVolume, "persistentvolumes", False, ("pv",)),
+    Kind(PersistentVolumeClaim, "persistentvolumeclaims", True, ("pvc",)),
+    Kind(VolumeAttachment, "volumeattachments", False),
+    Kind(ResourceClaimTemplate, "resourceclaimtemplates", True),
+    Kind(ResourceClaim, "resourceclaims", True),
+    Kind(ConfigMap, "configmaps", True, ("cm",)),
+    Kind(Secret, "secrets", True),
+    Kind(Service, "services", True, ("svc",)),
+    Kind(PodDisruptionBudget, "poddisruptionbudgets", True, ("pdb",)),
+    Kind(Workload, "workloads", True),
+    Kind(PodGroup, "podgroups", True),
+    Kind(ReplicationController, "replicationcontrollers", True, ("rc",)),
+    Kind(ReplicaSet, "replicasets", True, ("rs",)),
+    Kind(StatefulSet, "statefulsets", True, ("sts",)),
+    Kind(Deployment, "deployments", True, ("deploy",)),
+    Kind(DaemonSet, "daemonsets", True, ("ds",)),
+    Kind(Job, "jobs", True),
+    Kind(Pod, "pods", True, ("po",)),
+    Kind(Lease, "leases", True),
+    Kind(Event, "events", True, ("ev",)),
+    Kind(EventsEvent, "events", True, ("ev",)),
+    Kind(Binding, "bindings", True),
+)
+
+_BY_TYPE: Final = {kind.type: kind for kind in KINDS}
+_BY_API_VERSION_KIND: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
+_BY_PLURAL: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
+
+
+def kind_of(type: type[msgspec.Struct]) -> Kind:  # noqa: A002  the word for what is passed
+    """The kind of a top-level type. Raises KeyError for a type that is not one."""
+    return _BY_TYPE[type]  # type: ignore[index]
+
+
+def by_api_version_kind(api_version: str, kind: str) -> Kind | None:
+    """The kind that a manifest names, or None for one that is not known here."""
+    return _BY_API_VERSION_KIND.get((api_version, kind))
+
+
+def by_plural(group: str, version: str, plural: str) -> Kind | None:
+    """The kind that a URL names, or None for one that is not known here."""
+    return _BY_PLURAL.get((group, version, plural))

@@ -1,0 +1,58 @@
+"""Times on the wire are RFC 3339 text; below the edges they are nanoseconds since the epoch.
+
+`metav1.Time` has whole seconds, `metav1.MicroTime` has six decimals. Both are in UTC when
+written, and may have any offset and precision when read.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+__all__ = ["format_micro_time", "format_time", "parse_time"]
+
+_RFC3339: Final = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:[.,](\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))",
+    re.ASCII,
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+
+
+@lru_cache(maxsize=4096)
+def parse_time(text: str) -> int:
+    """Read a time; digits beyond nanoseconds are cut off.
+
+    Raises:
+        ValueError: the text is not an RFC 3339 time.
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an RFC 3339 time: {text!r}")
+    date, clock, fraction, sign, hours, minutes = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{date}T{clock}+00:00")
+    except ValueError as exc:
+        raise ValueError(f"not an RFC 3339 time: {text!r}") from exc
+    seconds = (moment - _EPOCH) // _SECOND
+    if sign:
+        offset = int(hours) * 3600 + int(minutes) * 60
+        seconds += offset if sign == "-" else -offset
+    nanoseconds = int(fraction[:9].ljust(9, "0")) if fraction else 0
+    return seconds * 1_000_000_000 + nanoseconds
+
+
+def format_time(ns: int) -> str:
+    """Write a time with whole seconds, as `creationTimestamp` and the like have it."""
+    return f"{_second(ns)}Z"
+
+
+def format_micro_time(ns: int) -> str:
+    """Write a time with six decimals, as leases and events have it."""
+    return f"{_second(ns)}.{ns // 1000 % 1_000_000:06d}Z"
+
+
+def _second(ns: int) -> str:
+    return (_EPOCH + timedelta(seconds=ns // 1_000_000_000)).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,26 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The recorded behaviour of the reference: `goldens/`, `spec/`, `traces/` and more.
+
+    It lives outside the repository, at KUBESCHED_SHARED or in a folder `shared` beside it.
+    Without it the tests that need it are skipped, except in CI, where they fail.
+    """
+    root = Path(os.environ.get("KUBESCHED_SHARED", _BESIDE_THE_REPOSITORY))
+    if root.is_dir():
+        return root
+    message = f"no recorded behaviour at {root}; set KUBESCHED_SHARED"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
