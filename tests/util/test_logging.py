@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kubesched.util.logging import format_field, get_logger, set_verbosity
+from kubesched.util.logging import LogMessage, format_field, get_logger, set_verbosity
 
 log = get_logger("kubesched.tests")
 
@@ -47,6 +47,7 @@ def test_a_line_is_the_message_then_the_fields(caplog: pytest.LogCaptureFixture)
     [record] = caplog.records
     assert record.getMessage() == "Bound pod pod=default/web-1 node=n"
     assert record.levelno == logging.INFO
+    assert isinstance(record.msg, LogMessage)
     assert record.msg.message == "Bound pod"
     assert record.msg.fields["node"] == "n"
     assert record.filename == "test_logging.py"
