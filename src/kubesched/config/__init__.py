@@ -18,12 +18,27 @@ from kubesched.config.args import (
     UtilizationShapePoint,
     VolumeBindingArgs,
 )
+from kubesched.config.args_validation import validate_plugin_args
+from kubesched.config.completion import (
+    check_profiles,
+    complete_extenders,
+    completed_configuration,
+    ordered_extenders,
+)
 from kubesched.config.defaults import default_configuration, default_plugins, default_profile
+from kubesched.config.effective import effective_configuration
 from kubesched.config.expansion import ExpandedPlugins, expand_plugins
 from kubesched.config.feature_gates import (
     DEFAULT_FEATURE_GATES,
     FeatureGates,
     parse_feature_gates,
+)
+from kubesched.config.field_errors import InvalidConfigurationError
+from kubesched.config.flags import apply_deprecated_flags, apply_leader_election_flags
+from kubesched.config.load import (
+    configuration_from_builtins,
+    load_configuration,
+    load_configuration_file,
 )
 from kubesched.config.merge import merge_plugins
 from kubesched.config.plugin_names import EXTENSION_POINTS
@@ -40,6 +55,8 @@ from kubesched.config.types import (
     Plugins,
     PluginSet,
 )
+from kubesched.config.validation import validate_configuration
+from kubesched.config.write import versioned, written
 
 __all__ = [
     "DEFAULT_FEATURE_GATES",
@@ -54,6 +71,7 @@ __all__ = [
     "ExtenderTLSConfig",
     "FeatureGates",
     "InterPodAffinityArgs",
+    "InvalidConfigurationError",
     "KubeSchedulerConfiguration",
     "KubeSchedulerProfile",
     "LeaderElectionConfiguration",
@@ -71,10 +89,24 @@ __all__ = [
     "ScoringStrategy",
     "UtilizationShapePoint",
     "VolumeBindingArgs",
+    "apply_deprecated_flags",
+    "apply_leader_election_flags",
+    "check_profiles",
+    "complete_extenders",
+    "completed_configuration",
+    "configuration_from_builtins",
     "default_configuration",
     "default_plugins",
     "default_profile",
+    "effective_configuration",
     "expand_plugins",
+    "load_configuration",
+    "load_configuration_file",
     "merge_plugins",
+    "ordered_extenders",
     "parse_feature_gates",
+    "validate_configuration",
+    "validate_plugin_args",
+    "versioned",
+    "written",
 ]

@@ -7,10 +7,11 @@ errors.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Final, dataclass_transform
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 __all__ = [
     "MILLISECOND",
@@ -22,6 +23,7 @@ __all__ = [
     "Float32",
     "Int32",
     "Int64",
+    "duration_members",
 ]
 
 MILLISECOND: Final = 1_000_000
@@ -36,6 +38,21 @@ Float32 = Annotated[float, Meta(extra={SCALAR: "float32"})]
 
 # Nanoseconds in memory, text such as "1m30s" in the file.
 DurationNs = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, extra={SCALAR: "duration"})]
+
+
+@cache
+def duration_members(struct: type) -> frozenset[str]:
+    """Names, in the file, of the members that are durations."""
+    described = inspect.type_info(struct)
+    if not isinstance(described, inspect.StructType):
+        return frozenset()
+    return frozenset(field.encode_name for field in described.fields if _is_duration(field.type))
+
+
+def _is_duration(kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.UnionType):
+        return any(map(_is_duration, kind.types))
+    return isinstance(kind, inspect.Metadata) and (kind.extra or {}).get(SCALAR) == "duration"
 
 
 # Struct options are inherited, but type checkers look for them on each class anew.

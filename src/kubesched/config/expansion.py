@@ -21,9 +21,10 @@ from kubesched.config.plugin_names import (
     QUEUE_SORT,
     SCORE,
 )
-from kubesched.config.quoting import quote
+from kubesched.config.removed import plugin_note
 from kubesched.config.types import PluginRef, Plugins
 from kubesched.util.errors import ConfigError
+from kubesched.util.go_format import quote
 
 __all__ = ["MAX_NODE_SCORE", "ExpandedPlugins", "expand_plugins"]
 
@@ -160,7 +161,9 @@ def _interface(point: str) -> str:
 
 def _does_not_exist(point: str, name: str, known: Collection[str]) -> ConfigError:
     error = ConfigError(f"{_interface(point)} {quote(name)} does not exist")
-    if near := difflib.get_close_matches(name, known, n=1):
+    if note := plugin_note(name):
+        error.add_note(note)
+    elif near := difflib.get_close_matches(name, known, n=1):
         error.add_note(f"did you mean {near[0]!r}?")
     return error
 

@@ -7,7 +7,6 @@ that does not exist would otherwise silently read as off.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final
@@ -15,8 +14,9 @@ from typing import Final
 import msgspec
 
 from kubesched.config.feature_gate_table import DEPENDENCIES, GATES, LOCKED
-from kubesched.config.quoting import quote
 from kubesched.util.errors import ConfigError
+from kubesched.util.go_format import format_slice, quote
+from kubesched.util.logging import get_logger
 
 __all__ = [
     "DEFAULT_FEATURE_GATES",
@@ -28,7 +28,7 @@ __all__ = [
     "parse_feature_gates",
 ]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Stage(Enum):
@@ -157,10 +157,8 @@ def _setting_errors(settings: Mapping[str, bool]) -> Iterator[str]:
         elif feature.stage in {Stage.GA, Stage.DEPRECATED}:
             kind = "GA" if feature.stage is Stage.GA else "deprecated"
             _log.warning(
-                "Setting %s feature gate %s=%s. It will be removed in a future release.",
-                kind,
-                name,
-                _word(value),
+                f"Setting {kind} feature gate {name}={_word(value)}. "
+                "It will be removed in a future release."
             )
 
 
@@ -180,7 +178,7 @@ def _dependency_errors(enabled: Mapping[str, bool]) -> Iterator[str]:
         if enabled[feature.name] and off:
             yield (
                 f"{feature.name} is enabled, but depends on features that are disabled: "
-                f"[{' '.join(off)}]"
+                f"{format_slice(off)}"
             )
 
 

@@ -6,14 +6,13 @@ later, by `expansion.py`.
 
 from __future__ import annotations
 
-import logging
-
 from kubesched.config.plugin_names import ALL
 from kubesched.config.types import PluginRef, Plugins, PluginSet
+from kubesched.util.logging import get_logger
 
 __all__ = ["merge_plugin_set", "merge_plugins"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
@@ -41,9 +40,7 @@ def merge_plugin_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
             if index is None:
                 enabled.append(default)
                 continue
-            _log.info(
-                "Default plugin is explicitly re-configured; overriding plugin=%s", default.name
-            )
+            _log.info("Default plugin is explicitly re-configured; overriding", plugin=default.name)
             enabled.append(custom.enabled[index])
             replacements.add(index)
     enabled.extend(ref for i, ref in enumerate(custom.enabled) if i not in replacements)

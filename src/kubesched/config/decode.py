@@ -1,0 +1,264 @@
+"""Strict decoding of plain values into configuration types (spec 01 §2.3).
+
+Unknown and repeated fields do not stop the decoder: it collects them all, each with its path.
+A value of the wrong type is worse: the first one is the error, and the strictness problems
+are forgotten. What comes out are members for `msgspec.convert`: nulls are gone, durations are
+nanoseconds, bytes are bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from kubesched.config.base import SCALAR
+from kubesched.config.document import JsonNumber, json_kind, members, plain
+from kubesched.util.errors import ConfigError
+from kubesched.util.go_format import parse_duration, quote
+
+__all__ = ["TYPE_META", "Decoded", "decode_members"]
+
+TYPE_META: Final = ("apiVersion", "kind")
+
+_MAX_PROBLEMS: Final = 100
+_INTEGER_RANGES: Final = {
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "float32": (-3.4028235e38, 3.4028235e38),
+}
+# Core types say `int` for what the API keeps in 32 bits.
+_INT32_MEMBERS: Final = frozenset(
+    {
+        ("PreferredSchedulingTerm", "weight"),
+        ("TopologySpreadConstraint", "maxSkew"),
+        ("TopologySpreadConstraint", "minDomains"),
+    }
+)
+_API_NAMES: Final = {
+    "PluginRef": "v1.Plugin",
+    "LeaderElectionConfiguration": "v1alpha1.LeaderElectionConfiguration",
+    "ClientConnectionConfiguration": "v1alpha1.ClientConnectionConfiguration",
+}
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """Members that fit the type, and the strictness problems met on the way."""
+
+    members: dict[str, Any]
+    problems: tuple[str, ...]
+
+
+def decode_members(value: Any, struct: type) -> Decoded:
+    """Decode an object whose members are those of `struct`, plus a version and a kind.
+
+    Raises:
+        ConfigError: a value has the wrong type.
+    """
+    decoder = _Decoder()
+    decoded = decoder.struct(struct, value, extra=TYPE_META)
+    if decoder.type_error is not None:
+        raise ConfigError(decoder.type_error)
+    return Decoded(decoded, tuple(dict.fromkeys(decoder.problems)))
+
+
+class _Decoder:
+    """One pass over one object; knows where it is for the sake of its errors."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.type_error: str | None = None
+        self._path: list[str] = []  # as users write it: `profiles[0]`, `plugins`
+        self._fields: list[str] = []  # without indices, as type errors have it
+        self._struct = ""
+
+    def struct(self, struct: type, value: Any, *, extra: tuple[str, ...] = ()) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self._mismatch(value, _api_name(struct))
+            return {}
+        types = _member_types(struct)
+        seen: set[str] = set()
+        decoded: dict[str, Any] = {}
+        outer, self._struct = self._struct, _api_name(struct).split(".")[-1]
+        for name, item in members(value):
+            self._path.append(f".{name}" if self._path else name)
+            self._fields.append(name)
+            if name not in types and name not in extra:
+                self._problem("unknown")
+            else:
+                if name in seen:
+                    self._problem("duplicate")
+                seen.add(name)
+                if name not in types:
+                    self._text(item)
+                elif item is not None:
+                    decoded[name] = self._value(types[name], item)
+            self._path.pop()
+            self._fields.pop()
+        self._struct = outer
+        return decoded
+
+    def _value(self, kind: inspect.Type, value: Any) -> Any:
+        scalar = ""
+        if isinstance(kind, inspect.Metadata):
+            scalar = (kind.extra or {}).get(SCALAR, "")
+            kind = kind.type
+        match kind:
+            case inspect.UnionType(types=types):
+                return self._union(types, value)
+            case inspect.StructType(cls=struct):
+                return self.struct(struct, value)
+            case inspect.IntType() if scalar == "duration":
+                return self._parsed(_duration, value)
+            case inspect.IntType():
+                return self._number(value, scalar or "int64")
+            case inspect.FloatType():
+                return self._number(value, scalar or "float64")
+            case inspect.StrType():
+                return self._text(value)
+            case inspect.BoolType():
+                return value if isinstance(value, bool) else self._mismatch(value, "bool")
+            case inspect.BytesType():
+                if not isinstance(value, str):
+                    return self._mismatch(value, "[]uint8")
+                return self._parsed(_bytes, value)
+            case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+                return self._list(item, value)
+            case inspect.DictType(value_type=item):
+                return self._dict(item, value)
+        # Any, and the richer types that a plugin's own arguments may have.
+        return plain(value)
+
+    def _union(self, types: tuple[inspect.Type, ...], value: Any) -> Any:
+        some = [kind for kind in types if not isinstance(kind, inspect.NoneType)]
+        return self._value(some[0], value) if len(some) == 1 else plain(value)
+
+    def _list(self, kind: inspect.Type, value: Any) -> Any:
+        if not isinstance(value, list):
+            return self._mismatch(value, f"[]{_type_name(kind)}")
+        decoded = []
+        for index, item in enumerate(value):
+            self._path.append(f"[{index}]")
+            decoded.append(_zero(kind) if item is None else self._value(kind, item))
+            self._path.pop()
+        return decoded
+
+    def _dict(self, kind: inspect.Type, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return self._mismatch(value, f"map[string]{_type_name(kind)}")
+        decoded: dict[str, Any] = {}
+        for name, item in members(value):
+            self._path.append(f".{name}" if self._path else name)
+            if name in decoded:
+                self._problem("duplicate")
+            decoded[name] = _zero(kind) if item is None else self._value(kind, item)
+            self._path.pop()
+        return decoded
+
+    def _parsed(self, parse: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return parse(value)
+        except ConfigError as exc:
+            # The reference does not say where; a person wants to know.
+            exc.add_note(f"in {''.join(self._path)}")
+            raise
+
+    def _text(self, value: Any) -> Any:
+        return value if value is None or isinstance(value, str) else self._mismatch(value, "string")
+
+    def _number(self, value: Any, name: str) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return self._mismatch(value, name)
+        low, high = _INTEGER_RANGES.get(name, (-float("inf"), float("inf")))
+        is_whole = isinstance(value, int) or name.startswith("float")
+        if not is_whole or not low <= value <= high:
+            text = value.text if isinstance(value, JsonNumber) else str(value)
+            return self._mismatch(value, name, f"number {text}")
+        return float(value) if name.startswith("float") else value
+
+    def _problem(self, what: str) -> None:
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(f"{what} field {quote(''.join(self._path))}")
+
+    def _mismatch(self, value: Any, wanted: str, found: str = "") -> None:
+        where = (
+            f"Go struct field {self._struct}.{'.'.join(self._fields)}"
+            if self._fields
+            else "Go value"
+        )
+        if self.type_error is None:
+            self.type_error = (
+                f"json: cannot unmarshal {found or json_kind(value)} into {where} of type {wanted}"
+            )
+
+
+@cache
+def _member_types(struct: type) -> dict[str, inspect.Type]:
+    described = inspect.type_info(struct)
+    if not isinstance(described, inspect.StructType):
+        raise TypeError(f"arguments of a plugin must be a msgspec.Struct, not {struct!r}")
+    types = {field.encode_name: field.type for field in described.fields}
+    for name in types:
+        if (struct.__name__, name) in _INT32_MEMBERS:
+            types[name] = inspect.Metadata(inspect.IntType(), extra={SCALAR: "int32"})
+    if described.tag_field is not None:
+        types[described.tag_field] = inspect.AnyType()
+    return types
+
+
+def _duration(value: Any) -> int:
+    if not isinstance(value, str):
+        raise ConfigError(f"json: cannot unmarshal {json_kind(value)} into Go value of type string")
+    try:
+        return parse_duration(value)
+    except ValueError as exc:
+        raise ConfigError(str(exc)) from exc
+
+
+def _bytes(value: str) -> bytes:
+    try:
+        return base64.b64decode(value.replace("\r", "").replace("\n", ""), validate=True)
+    except binascii.Error as exc:
+        raise ConfigError(f"illegal base64 data: {exc}") from exc
+
+
+_ZEROS: Final[tuple[tuple[type, Callable[[], Any]], ...]] = (
+    (inspect.StructType, dict),
+    (inspect.DictType, dict),
+    (inspect.StrType, str),
+    (inspect.IntType, int),
+    (inspect.FloatType, float),
+    (inspect.BoolType, bool),
+    (inspect.ListType, list),
+    (inspect.VarTupleType, list),
+)
+
+
+def _zero(kind: inspect.Type) -> Any:
+    """What a null inside a list or a map stands for."""
+    kind = kind.type if isinstance(kind, inspect.Metadata) else kind
+    return next((make() for described, make in _ZEROS if isinstance(kind, described)), None)
+
+
+def _type_name(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.Metadata(extra=extra):
+            return str((extra or {}).get(SCALAR) or _type_name(kind.type))
+        case inspect.StructType(cls=struct):
+            return _api_name(struct)
+        case inspect.StrType():
+            return "string"
+        case inspect.BoolType():
+            return "bool"
+        case inspect.IntType():
+            return "int64"
+    return "interface {}"
+
+
+def _api_name(struct: type) -> str:
+    return _API_NAMES.get(struct.__name__, f"v1.{struct.__name__}")

@@ -1,0 +1,280 @@
+"""Reading a configuration: text to values, values to types, defaults, validation.
+
+All of spec 01 §2 to §10 that concerns the file. Every error is a `ConfigError` with the
+reference's text; where a setting of an earlier release is at fault, a note names its successor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.config import removed
+from kubesched.config.args import IN_TREE_ARGS
+from kubesched.config.decode import TYPE_META, decode_members
+from kubesched.config.defaults import (
+    build_args,
+    default_plugins,
+    with_client_connection_defaults,
+    with_default_plugin_config,
+    with_leader_election_defaults,
+)
+from kubesched.config.document import Document, json_kind, members, plain, read_document
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.config.flags import apply_leader_election_flags
+from kubesched.config.merge import merge_plugins
+from kubesched.config.plugin_names import DEFAULT_SCHEDULER_NAME
+from kubesched.config.types import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    PluginConfig,
+)
+from kubesched.config.validation import validate_configuration
+from kubesched.util.errors import ConfigError
+from kubesched.util.go_format import quote
+
+__all__ = ["configuration_from_builtins", "load_configuration", "load_configuration_file"]
+
+# The reference names the place in its source where it lists its types.
+_SCHEME: Final = "pkg/scheduler/apis/config/scheme/scheme.go:29"
+_TYPE_META_TYPE: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+    'Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+
+def load_configuration_file(
+    path: str | os.PathLike[str],
+    *,
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
+    known_args: Mapping[str, type] = IN_TREE_ARGS,
+    leader_election_flags: Mapping[str, str] | None = None,
+) -> KubeSchedulerConfiguration:
+    """Load the file at `path`, as `load_configuration` loads its content."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise ConfigError(f"open {os.fspath(path)}: {reason}") from exc
+    return load_configuration(
+        text, gates=gates, known_args=known_args, leader_election_flags=leader_election_flags
+    )
+
+
+def load_configuration(
+    text: str | bytes,
+    *,
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
+    known_args: Mapping[str, type] = IN_TREE_ARGS,
+    leader_election_flags: Mapping[str, str] | None = None,
+) -> KubeSchedulerConfiguration:
+    """Read, complete and check a configuration in YAML or JSON.
+
+    `known_args` says which plugins' arguments have a type: by default those in the tree. Add
+    a plugin's own msgspec struct under its name to have them decoded as strictly; arguments
+    of other plugins are kept as they stand. Leader election flags (names without dashes)
+    override the file before it is checked.
+
+    Raises:
+        ConfigError: everything that is wrong, at once where the reference reports it so.
+    """
+    reader = _Reader(gates, known_args)
+    return _finish(reader.read(read_document(text)), gates, leader_election_flags)
+
+
+def configuration_from_builtins(
+    mapping: Mapping[str, Any],
+    *,
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
+    known_args: Mapping[str, type] = IN_TREE_ARGS,
+    leader_election_flags: Mapping[str, str] | None = None,
+) -> KubeSchedulerConfiguration:
+    """Do as `load_configuration` does, for a configuration that is already parsed."""
+    reader = _Reader(gates, known_args)
+    root = plain(mapping)
+    document = Document(root, json.dumps(root, separators=(",", ":"), ensure_ascii=False))
+    return _finish(reader.read(document), gates, leader_election_flags)
+
+
+def _finish(
+    configuration: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+    leader_election_flags: Mapping[str, str] | None,
+) -> KubeSchedulerConfiguration:
+    configuration = apply_leader_election_flags(configuration, leader_election_flags or {})
+    validate_configuration(configuration, gates=gates)
+    return configuration
+
+
+class _Reader:
+    """Decodes and completes one document; the gates and known arguments are its context."""
+
+    def __init__(self, gates: FeatureGates, known_args: Mapping[str, type]) -> None:
+        self._gates = gates
+        self._known_args = known_args
+
+    def read(self, document: Document) -> KubeSchedulerConfiguration:
+        api_version, kind = _type_meta(document.root, document.text)
+        if kind != KIND:
+            self._reject_kind(document, api_version, kind)
+        if api_version != API_VERSION:
+            raise _not_registered(api_version, kind)
+        decoded = decode_members(document.root, KubeSchedulerConfiguration)
+        problems = [*document.problems, *decoded.problems]
+        profiles = decoded.members.pop("profiles", [])
+        args_problems: list[str] = []
+        configs = [
+            list(self._plugin_configs(index, profile, args_problems))
+            for index, profile in enumerate(profiles)
+        ]
+        _raise_strict([*problems, *args_problems])
+        return self._complete(decoded.members, profiles, configs)
+
+    def _reject_kind(self, document: Document, api_version: str, kind: str) -> None:
+        """Say why a document is not a configuration; arguments are at least decoded."""
+        args_type = self._known_args.get(kind.removesuffix("Args"))
+        if api_version != API_VERSION or args_type is None or not kind.endswith("Args"):
+            raise _not_registered(api_version, kind)
+        decoded = decode_members(document.root, args_type)
+        _raise_strict([*document.problems, *decoded.problems])
+        raise ConfigError(
+            f"couldn't decode as KubeSchedulerConfiguration, got {api_version}, Kind={kind}: "
+        )
+
+    def _plugin_configs(
+        self, profile_index: int, profile: dict[str, Any], problems: list[str]
+    ) -> Iterator[PluginConfig]:
+        for index, entry in enumerate(profile.pop("pluginConfig", [])):
+            name = entry.get("name", "")
+            args_type = self._known_args.get(name)
+            if args_type is None:
+                yield PluginConfig(name, entry.get("args"))
+                continue
+            where = f"decoding .profiles[{profile_index}].pluginConfig[{index}]"
+            try:
+                args, found = self._args(name, entry.get("args"), args_type)
+            except ConfigError as exc:
+                raise _prefixed(exc, where) from exc
+            if found:
+                problems.append(
+                    f"{where}: strict decoding error: decoding args for plugin {name}: "
+                    f"strict decoding error: {', '.join(found)}"
+                )
+            yield PluginConfig(name, args)
+
+    def _args(self, name: str, value: Any, args_type: type) -> tuple[Any, tuple[str, ...]]:
+        where = f"decoding args for plugin {name}"
+        value = {} if value is None else value
+        try:
+            api_version, kind = _type_meta(value, "", default_kind=f"{name}Args")
+            wanted, decoded_type = f"{name}Args", self._known_args.get(kind.removesuffix("Args"))
+            if api_version != API_VERSION or decoded_type is None or not kind.endswith("Args"):
+                raise _not_registered(api_version, kind)
+            decoded = decode_members(value, decoded_type)
+        except ConfigError as exc:
+            raise _prefixed(exc, where) from exc
+        if kind != wanted:
+            raise ConfigError(
+                f"args for plugin {name} were not of type {wanted}.{GROUP}, got {kind}.{GROUP}"
+            )
+        try:
+            return build_args(args_type, decoded.members, self._gates), decoded.problems
+        except msgspec.ValidationError as exc:
+            raise ConfigError(f"{where}: {exc}") from exc
+
+    def _complete(
+        self,
+        configuration_members: dict[str, Any],
+        profiles: list[dict[str, Any]],
+        configs: list[list[PluginConfig]],
+    ) -> KubeSchedulerConfiguration:
+        if not configuration_members.get("enableProfiling", True):
+            configuration_members.setdefault("enableContentionProfiling", False)
+        if not profiles:
+            profiles, configs = [{}], [[]]
+        if len(profiles) == 1:
+            profiles[0].setdefault("schedulerName", DEFAULT_SCHEDULER_NAME)
+        given = msgspec.convert(configuration_members, KubeSchedulerConfiguration)
+        return replace(
+            given,
+            leader_election=with_leader_election_defaults(given.leader_election),
+            client_connection=with_client_connection_defaults(given.client_connection),
+            profiles=tuple(map(self._profile, profiles, configs)),
+        )
+
+    def _profile(
+        self, profile_members: dict[str, Any], configs: list[PluginConfig]
+    ) -> KubeSchedulerProfile:
+        given = msgspec.convert(profile_members, KubeSchedulerProfile)
+        plugins = merge_plugins(default_plugins(self._gates), given.plugins)
+        plugin_config = with_default_plugin_config(
+            configs, plugins, gates=self._gates, known_args=self._known_args
+        )
+        return replace(given, plugins=plugins, plugin_config=plugin_config)
+
+
+def _type_meta(value: Any, text: str, *, default_kind: str = "") -> tuple[str, str]:
+    """Find version and kind; arguments may leave them out and have a default kind."""
+    found = dict.fromkeys(TYPE_META, "")
+    if value is not None and not isinstance(value, dict):
+        raise ConfigError(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal "
+            f"{json_kind(value)} into Go value of type {_TYPE_META_TYPE}"
+        )
+    for name, item in members(value or {}):
+        for key in TYPE_META:
+            # This first look, unlike the decoding of fields, ignores case.
+            if name.lower() != key.lower() or item is None:
+                continue
+            if not isinstance(item, str):
+                raise ConfigError(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal "
+                    f"{json_kind(item)} into Go struct field .{key} of type string"
+                )
+            found[key] = item
+    api_version, kind = found["apiVersion"], found["kind"]
+    if api_version.count("/") > 1:
+        raise ConfigError(f"unexpected GroupVersion string: {api_version}")
+    if default_kind:
+        return api_version.strip("/") or API_VERSION, kind or default_kind
+    if not kind:
+        raise ConfigError(f"Object 'Kind' is missing in '{text}'")
+    if not api_version.rpartition("/")[2]:
+        raise ConfigError(f"Object 'apiVersion' is missing in '{text}'")
+    return api_version, kind
+
+
+def _not_registered(api_version: str, kind: str) -> ConfigError:
+    error = ConfigError(
+        f"no kind {quote(kind)} is registered for version {quote(api_version)} "
+        f"in scheme {quote(_SCHEME)}"
+    )
+    if note := removed.version_note(api_version, kind):
+        error.add_note(note)
+    return error
+
+
+def _prefixed(error: ConfigError, where: str) -> ConfigError:
+    prefixed = ConfigError(f"{where}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        prefixed.add_note(note)
+    return prefixed
+
+
+def _raise_strict(problems: list[str]) -> None:
+    if not problems:
+        return
+    error = ConfigError(f"strict decoding error: {', '.join(problems)}")
+    unknown = (p.partition('"')[2].rstrip('"') for p in problems if p.startswith("unknown field"))
+    for note in removed.field_notes(unknown):
+        error.add_note(note)
+    raise error

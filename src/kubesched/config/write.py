@@ -1,0 +1,117 @@
+"""The configuration as a file again, as `--write-config-to` prints it (spec 01 §14)."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api import ApiStruct
+from kubesched.config.base import duration_members
+from kubesched.config.completion import completed_configuration
+from kubesched.config.types import (
+    API_VERSION,
+    KIND,
+    Extender,
+    ExtenderManagedResource,
+    ExtenderTLSConfig,
+    KubeSchedulerConfiguration,
+    PluginConfig,
+)
+from kubesched.config.yaml_output import dump_yaml
+from kubesched.util.go_format import format_duration
+
+__all__ = ["versioned", "written"]
+
+# Members that are left out when they are false, zero or empty; lists and nulls always are.
+_OMITTED_WHEN_EMPTY: Final[dict[type, frozenset[str]]] = {
+    KubeSchedulerConfiguration: frozenset({"delayCacheUntilActive"}),
+    Extender: frozenset(
+        {
+            "filterVerb",
+            "preemptVerb",
+            "prioritizeVerb",
+            "weight",
+            "bindVerb",
+            "enableHTTPS",
+            "nodeCacheCapable",
+            "ignorable",
+        }
+    ),
+    ExtenderTLSConfig: frozenset(
+        field.encode_name for field in msgspec.structs.fields(ExtenderTLSConfig)
+    ),
+    ExtenderManagedResource: frozenset({"ignoredByScheduler"}),
+}
+# Members of core types that are written even when they hold nothing.
+_WRITTEN_WHEN_EMPTY: Final[dict[str, frozenset[str]]] = {
+    "LabelSelectorRequirement": frozenset({"key", "operator"}),
+    "NodeSelector": frozenset({"nodeSelectorTerms"}),
+    "NodeSelectorRequirement": frozenset({"key", "operator"}),
+    "PreferredSchedulingTerm": frozenset({"weight", "preference"}),
+    "TopologySpreadConstraint": frozenset({"maxSkew", "topologyKey", "whenUnsatisfiable"}),
+}
+
+
+def written(configuration: KubeSchedulerConfiguration) -> str:
+    """The YAML of the configuration with what building the scheduler does to it."""
+    return dump_yaml(versioned(completed_configuration(configuration)))
+
+
+def versioned(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
+    """The configuration in plain types, with the names and versions of the file."""
+    return {"apiVersion": API_VERSION, "kind": KIND, **_members(configuration)}
+
+
+def _members(value: msgspec.Struct) -> dict[str, Any]:
+    struct_type = type(value)
+    durations = duration_members(struct_type)
+    omitted = _OMITTED_WHEN_EMPTY.get(struct_type, frozenset())
+    kept = _WRITTEN_WHEN_EMPTY.get(struct_type.__name__, frozenset())
+    members: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct_type):
+        name, item = field.encode_name, getattr(value, field.name)
+        if isinstance(value, ApiStruct):
+            is_left_out = item == field.default and name not in kept
+        else:
+            is_left_out = item is None or item == () or (name in omitted and not item)
+        if is_left_out:
+            continue
+        members[name] = format_duration(item) if name in durations else _plain(item)
+    return members
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case PluginConfig():
+            return {"name": value.name, "args": _args(value)}
+        case msgspec.Struct():
+            return _members(value)
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case bytes():
+            return base64.b64encode(value).decode()
+        case float():
+            return _shortest_float32(value)
+    return value
+
+
+def _args(entry: PluginConfig) -> Any:
+    if not isinstance(entry.args, msgspec.Struct):
+        return entry.args
+    return {"apiVersion": API_VERSION, "kind": f"{entry.name}Args", **_members(entry.args)}
+
+
+def _shortest_float32(value: float) -> int | float:
+    """The shortest number that is the same in 32 bits, without a needless fraction."""
+    packed = struct.pack("f", value)
+    for digits in range(1, 18):
+        number = float(f"{value:.{digits}g}")
+        if struct.pack("f", number) == packed:
+            value = number
+            break
+    return int(value) if value.is_integer() and abs(value) < 1e21 else value
