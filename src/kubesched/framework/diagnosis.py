@@ -59,9 +59,7 @@ class Diagnosis:
         self.pre_filter_message = ""
         self.post_filter_message = ""
 
-    def add_rejections(
-        self, plugin: str, rows: NDArray[np.intp], rejections: Rejections
-    ) -> None:
+    def add_rejections(self, plugin: str, rows: NDArray[np.intp], rejections: Rejections) -> None:
         """Note the nodes of a view (`rows`) that a plugin rejected."""
         assert rejections.codes is not None
         hit = np.flatnonzero(rejections.codes)
@@ -79,6 +77,13 @@ class Diagnosis:
         self.unschedulable_plugins.add(plugin)
         if any(status.code is Code.PENDING for status in statuses):
             self.pending_plugins.add(plugin)
+
+    def merge(self, other: Diagnosis) -> None:
+        """Take over the verdicts that a part of the search came to."""
+        self._verdicts.extend(other._verdicts)
+        self._by_name.update(other._by_name)
+        self.unschedulable_plugins |= other.unschedulable_plugins
+        self.pending_plugins |= other.pending_plugins
 
     @property
     def explicit_count(self) -> int:

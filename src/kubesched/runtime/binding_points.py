@@ -140,7 +140,9 @@ class BindingPoints:
                         raise
                     task.uncancel()
                     names = group[0].name
-                    return Status.failure(f'running PreBind plugin "{names}": {entry.cancel_reason}')
+                    return Status.failure(
+                        f'running PreBind plugin "{names}": {entry.cancel_reason}'
+                    )
                 if not status.is_success:
                     return status
         return SUCCESS

@@ -82,6 +82,7 @@ class Framework:
     ) -> None:
         self._services = services
         self.profile_name = profile.scheduler_name
+        self._recorder = services.recorder_of(profile.scheduler_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         plugins = self.plugins = ProfilePlugins(profile, registry, self)
         at = plugins.at
@@ -117,7 +118,7 @@ class Framework:
 
     @property
     def recorder(self) -> EventRecorder:
-        return self._services.recorder
+        return self._recorder
 
     @property
     def clock(self) -> Clock:
@@ -168,9 +169,7 @@ class Framework:
                 narrowing.add(plugin.name)
                 only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
                 if not only_nodes:
-                    return PreFilterOutcome(
-                        _none_left(narrowing), only_nodes, frozenset(narrowing)
-                    )
+                    return PreFilterOutcome(_none_left(narrowing), only_nodes, frozenset(narrowing))
             elif answer.is_success:
                 continue
             elif answer.is_skip:

@@ -75,5 +75,8 @@ def _without_missing(plugins: Plugins, registry: Registry) -> Plugins:
         return msgspec.structs.replace(plugin_set, enabled=enabled)
 
     return Plugins(
-        **{field.name: kept(getattr(plugins, field.name)) for field in msgspec.structs.fields(Plugins)}
+        **{
+            field.name: kept(getattr(plugins, field.name))
+            for field in msgspec.structs.fields(Plugins)
+        }
     )

@@ -26,7 +26,7 @@ class Services:
         *,
         snapshot: Snapshot,
         api: ApiAccess,
-        recorder: EventRecorder,
+        recorder_of: Callable[[str], EventRecorder],
         clock: Clock,
         random: random.Random,
         lister: Callable[[type[Any]], Lister[Any]],
@@ -34,7 +34,7 @@ class Services:
     ) -> None:
         self.snapshot = snapshot
         self.api = api
-        self.recorder = recorder
+        self.recorder_of = recorder_of  # by profile: the reporting controller of its events
         self.clock = clock
         self.random = random
         self.lister = lister

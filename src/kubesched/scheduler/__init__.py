@@ -1,0 +1,1 @@
+"""The loop: from a watch event to a bound pod."""

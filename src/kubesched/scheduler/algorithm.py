@@ -1,0 +1,242 @@
+"""Which node a pod should run on (spec 04 §11). Pure computation: nothing is awaited."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.backend.snapshot import ClusterSnapshot
+from kubesched.framework import (
+    CycleState,
+    Diagnosis,
+    FitError,
+    NodeView,
+    PodInfo,
+    Status,
+)
+from kubesched.runtime.framework import Framework, Scores
+from kubesched.util.errors import KubeschedError, PluginError
+from kubesched.util.go_format import format_slice
+from kubesched.util.logging import get_logger
+
+__all__ = ["NoNodesError", "ScheduleResult", "SchedulingAlgorithm", "nodes_to_find"]
+
+log = get_logger(__name__)
+
+_MIN_NODES_TO_FIND = 100
+
+
+class NoNodesError(KubeschedError):
+    """The cluster has no node at all."""
+
+    def __init__(self) -> None:
+        super().__init__("no nodes available to schedule pods")
+
+
+class ScheduleResult(NamedTuple):
+    """The chosen node, and what it was chosen from."""
+
+    node_name: str
+    feasible: NodeView
+    scores: Scores | None  # None when there was only one node to choose
+    evaluated_nodes: int
+
+
+class SchedulingAlgorithm:
+    """Finds and chooses a node. `percentage` None or 0 means: look at every node.
+
+    The reference samples large clusters by default because scoring is dear there; a value
+    that the user sets is honoured, with its rotation through the nodes (docs/differences.md).
+    """
+
+    def __init__(
+        self, snapshot: ClusterSnapshot, rng: random.Random, percentage: int | None = None
+    ) -> None:
+        self._snapshot = snapshot
+        self._random = rng
+        self._percentage = percentage
+        self._start_index = 0
+
+    def schedule_pod(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo
+    ) -> ScheduleResult:
+        """Choose a node for the pod in the snapshot as it is.
+
+        Raises:
+            NoNodesError: there is no node.
+            FitError: no node fits; carries the diagnosis.
+            PluginError: a plugin failed.
+        """
+        if not len(self._snapshot):
+            raise NoNodesError
+        diagnosis = Diagnosis(self._snapshot.table.names)
+        feasible = self._find_feasible(framework, state, pod_info, diagnosis)
+        if not len(feasible):
+            raise FitError(len(self._snapshot), diagnosis)
+        evaluated = len(feasible) + diagnosis.explicit_count
+        if len(feasible) == 1:
+            return ScheduleResult(feasible.names[0], feasible, None, evaluated)
+        scores = self._prioritize(framework, state, pod_info, feasible)
+        chosen = self._choose(scores.total)
+        return ScheduleResult(feasible.info(chosen).name, feasible, scores, evaluated)
+
+    def _find_feasible(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> NodeView:
+        outcome = framework.run_pre_filter(state, pod_info)
+        nodes = self._snapshot.nodes
+        if not outcome.status.is_success:
+            diagnosis.absent_nodes_status = outcome.status
+            diagnosis.pre_filter_message = outcome.status.message
+            diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
+            if outcome.status.plugin:
+                diagnosis.unschedulable_plugins.add(outcome.status.plugin)
+            return nodes.at_rows(np.empty(0, dtype=np.intp))
+        if pod_info.pod.status.nominated_node_name:
+            nominated = self._nominated_node(framework, state, pod_info, diagnosis)
+            if nominated is not None:
+                return nominated
+        candidates: NodeView | None = None
+        if outcome.only_nodes is not None:
+            names = format_slice(sorted(outcome.narrowing_plugins))
+            diagnosis.absent_nodes_status = Status.unresolvable(
+                f"node(s) didn't satisfy plugin(s) {names}"
+            )
+            diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
+            candidates = nodes.at_rows(self._snapshot.table.rows_of(outcome.only_nodes))
+        try:
+            feasible = self._search(framework, state, pod_info, candidates, diagnosis)
+        except PluginError:
+            self._start_index = (self._start_index + diagnosis.explicit_count) % len(nodes)
+            raise
+        visited = len(feasible) + diagnosis.explicit_count
+        self._start_index = (self._start_index + visited) % len(nodes)
+        return feasible
+
+    def _nominated_node(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> NodeView | None:
+        """The node the pod is nominated to, if it fits there: no other is then looked at."""
+        name = pod_info.pod.status.nominated_node_name
+        node = self._snapshot.get(name)
+        if node is None:
+            log.error("Nominated node is gone", pod=pod_info.pod, node=name)
+            return None
+        try:
+            status = framework.filter_with_nominated_pods(state, pod_info, node)
+        except PluginError as exc:
+            log.error("Evaluation of the nominated node failed", exc=exc, pod=pod_info.pod)
+            return None
+        if status.is_success:
+            return self._snapshot.nodes.at_rows(self._snapshot.table.rows_of([name]))
+        diagnosis.add_node_status(name, status)
+        return None
+
+    def _search(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        candidates: NodeView | None,
+        diagnosis: Diagnosis,
+    ) -> NodeView:
+        """Filter the candidates (None: all nodes) until enough nodes fit."""
+        everything = self._snapshot.nodes
+        count = len(everything if candidates is None else candidates)
+        wanted = self._nodes_wanted(framework, count)
+        if wanted >= count:
+            nodes = everything if candidates is None else candidates
+            return self._filter(framework, state, pod_info, nodes, diagnosis)
+        rows = self._snapshot.order if candidates is None else candidates.rows
+        rows = np.roll(rows, -(self._start_index % count))
+        return self._filter_until(framework, state, pod_info, rows, wanted, diagnosis)
+
+    def _nodes_wanted(self, framework: Framework, count: int) -> int:
+        if not framework.score_plugins:
+            return 1
+        own = framework.percentage_of_nodes_to_score
+        return nodes_to_find(count, self._percentage if own is None else own)
+
+    def _filter_until(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        rows: NDArray[np.intp],
+        wanted: int,
+        diagnosis: Diagnosis,
+    ) -> NodeView:
+        """Go through the rows in order and stop at the first node beyond those wanted."""
+        found: list[NDArray[np.intp]] = []
+        missing = wanted
+        nodes = self._snapshot.nodes
+        for start in range(0, len(rows), wanted + 1):
+            chunk = rows[start : start + wanted + 1]
+            attempt = Diagnosis(diagnosis.names)
+            fitting = self._filter(framework, state, pod_info, nodes.at_rows(chunk), attempt)
+            fits = np.isin(chunk, fitting.rows)
+            is_enough = len(fitting) > missing
+            if is_enough:
+                # The node beyond those wanted, and what comes after it, was not looked at.
+                end = int(np.flatnonzero(fits)[missing])
+                chunk, fits = chunk[:end], fits[:end]
+                attempt = Diagnosis(diagnosis.names)
+                self._filter(framework, state, pod_info, nodes.at_rows(chunk), attempt)
+            diagnosis.merge(attempt)
+            found.append(chunk[fits])
+            if is_enough:
+                break
+            missing -= len(fitting)
+        return nodes.at_rows(np.concatenate(found))
+
+    def _filter(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        nodes: NodeView,
+        diagnosis: Diagnosis,
+    ) -> NodeView:
+        """Filter all nodes at once, and one by one those that other pods are nominated to."""
+        special = [
+            name
+            for name in framework.nominator.nominated_nodes()
+            if name in self._snapshot.table.row_of
+            and framework.qualifying_nominated_pods(pod_info.pod, name)
+        ]
+        if not special:
+            return framework.run_filter(state, pod_info.pod, nodes, diagnosis)
+        one_by_one = np.isin(nodes.rows, self._snapshot.table.rows_of(special))
+        feasible = framework.run_filter(state, pod_info.pod, nodes.subset(~one_by_one), diagnosis)
+        fitting: list[str] = []
+        for node in nodes.subset(one_by_one):
+            status = framework.filter_with_nominated_pods(state, pod_info, node)
+            if status.is_success:
+                fitting.append(node.name)
+            else:
+                diagnosis.add_node_status(node.name, status)
+        rows = np.concatenate([feasible.rows, self._snapshot.table.rows_of(fitting)])
+        return nodes.at_rows(np.sort(rows))
+
+    def _prioritize(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo, feasible: NodeView
+    ) -> Scores:
+        if not framework.score_plugins:
+            return Scores({}, np.ones(len(feasible), dtype=np.int64))
+        framework.run_pre_score(state, pod_info, feasible)
+        return framework.run_score(state, pod_info.pod, feasible)
+
+    def _choose(self, total: NDArray[np.int64]) -> int:
+        """The best node; among equals a seeded choice, so that a run can be repeated."""
+        best = np.flatnonzero(total == total.max())
+        return int(best[self._random.randrange(len(best)) if len(best) > 1 else 0])
+
+
+def nodes_to_find(count: int, percentage: int | None) -> int:
+    """How many fitting nodes are enough, of `count` (spec 04 §11.3)."""
+    if count < _MIN_NODES_TO_FIND or not percentage:
+        return count
+    return max(count * percentage // 100, _MIN_NODES_TO_FIND)

@@ -1,0 +1,166 @@
+"""The second half of a placement: everything that talks to the API server (spec 04 §14)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiError
+from kubesched.backend.cache import Cache
+from kubesched.backend.queue import SchedulingQueue
+from kubesched.framework import (
+    CycleState,
+    FitError,
+    Nominating,
+    NominatingMode,
+    PodInfo,
+    QueuedPodInfo,
+    Status,
+)
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.services import Services
+from kubesched.runtime.waiting_pods import PodInPreBind
+from kubesched.scheduler.event_handlers import ASSIGNED_POD_DELETE
+from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.pod_status import PodStatusWriter
+from kubesched.util.clock import Clock
+from kubesched.util.errors import CacheError
+from kubesched.util.logging import get_logger
+
+__all__ = ["BindingCycle", "Placement"]
+
+log = get_logger(__name__)
+
+
+class Placement(NamedTuple):
+    """A pod that was given a node and is assumed there."""
+
+    framework: Framework
+    state: CycleState
+    queued: QueuedPodInfo
+    assumed: PodInfo
+    node_name: str
+
+    @property
+    def pod(self) -> Pod:
+        return self.assumed.pod
+
+
+class BindingCycle:
+    """Binds placed pods; each in a task of its own, side by side."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        services: Services,
+        writer: PodStatusWriter,
+        failures: FailureHandler,
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._services = services
+        self._writer = writer
+        self._failures = failures
+        self._clock = clock
+
+    async def run(self, placement: Placement) -> None:
+        try:
+            status = await self._bind(placement)
+        except Exception as exc:
+            # Whatever went wrong, the room that the pod was given must be handed back.
+            log.exception("Binding a pod failed", exc, pod=placement.pod)
+            status = Status.failure(exc)
+        if status.is_success:
+            await self._succeed(placement)
+        else:
+            self._fail(placement, status)
+
+    async def _bind(self, placement: Placement) -> Status:
+        framework, state, _, _, node_name = placement
+        pod, points = placement.pod, placement.framework.binding
+        pre_flight = points.run_pre_bind_pre_flight(state, pod, node_name)
+        if not pre_flight.is_success and not pre_flight.is_skip:
+            return pre_flight
+        if pre_flight.is_success or points.will_wait_on_permit(pod):
+            await self._publish_choice(pod, node_name)
+        status = await points.wait_on_permit(pod)
+        if status.is_rejected:
+            return _one_node_rejection(node_name, status)
+        if not status.is_success:
+            return status
+        # From here on a failure is not a verdict on the pod: no event could undo it.
+        self._queue.done(pod.metadata.uid)
+        if pre_flight.is_success:
+            status = await self._pre_bind(placement)
+            if not status.is_success:
+                return status
+        return await framework.binding.run_bind(state, pod, node_name)
+
+    async def _pre_bind(self, placement: Placement) -> Status:
+        task = asyncio.current_task()
+        assert task is not None
+        entry = PodInPreBind(placement.pod, task)
+        self._services.pods_in_pre_bind.add(entry)
+        try:
+            status = await placement.framework.binding.run_pre_bind(
+                placement.state, placement.pod, placement.node_name, entry
+            )
+            if status.is_success and not entry.mark_prebound():
+                return Status.failure(entry.cancel_reason)
+            return status
+        finally:
+            self._services.pods_in_pre_bind.remove(entry.pod.metadata.uid)
+
+    async def _publish_choice(self, pod: Pod, node_name: str) -> None:
+        """Tell others where the pod will go, since getting there may take a while."""
+        nominating = Nominating(NominatingMode.OVERRIDE, node_name)
+        try:
+            await self._writer.write(pod, None, nominating)
+        except ApiError as exc:
+            log.error("Failed to write the nominated node", exc=exc, pod=pod)
+
+    async def _succeed(self, placement: Placement) -> None:
+        pod, state, node_name = placement.pod, placement.state, placement.node_name
+        log.detail(2, "Successfully bound pod to node", pod=pod, node=node_name)
+        placement.framework.recorder.event(
+            pod,
+            "Normal",
+            "Scheduled",
+            "Binding",
+            f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node_name}",
+        )
+        await placement.framework.binding.run_post_bind(state, pod, node_name)
+        if state.pods_to_activate:
+            self._queue.activate(state.pods_to_activate, self._clock.now_ns())
+            state.pods_to_activate.clear()
+
+    def _fail(self, placement: Placement, status: Status) -> None:
+        pod, uid = placement.pod, placement.pod.metadata.uid
+        placement.framework.binding.run_unreserve(placement.state, pod, placement.node_name)
+        is_forgotten = True
+        try:
+            self._cache.forget_pod(pod)
+        except CacheError as exc:
+            is_forgotten = False
+            log.error("Scheduler cache could not forget a pod", exc=exc, pod=pod)
+        now_ns = self._clock.now_ns()
+        if not status.is_rejected and is_forgotten:
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, now_ns)
+        self._failures.handle(placement.framework, placement.queued, status, CLEAR_NOMINATION)
+        if status.is_rejected and is_forgotten:
+            # The room it gave back must not wake the very pod that was refused.
+            self._queue.move_all(
+                ASSIGNED_POD_DELETE,
+                pod,
+                None,
+                now_ns,
+                pre_check=lambda waiting: waiting.metadata.uid != uid,
+            )
+
+
+def _one_node_rejection(node_name: str, status: Status) -> Status:
+    error = FitError.for_one_node(node_name, status)
+    return Status(status.code, (), error, status.plugin)

@@ -1,0 +1,177 @@
+"""From watch events to the cache and the queue (spec 04 §7, 03 §8.1).
+
+Errors of the cache are logged, never raised: the event is still announced to waiting pods.
+Only a cache that contradicts the API server about a pod's node ends the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubesched.api import Node, Pod
+from kubesched.api.pods import pod_priority
+from kubesched.backend.cache import Cache, CacheCorruptedError
+from kubesched.backend.queue import SchedulingQueue
+from kubesched.framework import ActionType, ClusterEvent, EventResource
+from kubesched.framework.object_changes import node_update_events, pod_update_events
+from kubesched.runtime.waiting_pods import WaitingPods
+from kubesched.util.clock import Clock
+from kubesched.util.errors import CacheError
+from kubesched.util.logging import get_logger
+
+__all__ = ["ASSIGNED_POD_DELETE", "EventHandlers"]
+
+log = get_logger(__name__)
+
+ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
+ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
+NODE_DELETE = ClusterEvent(EventResource.NODE, ActionType.DELETE)
+
+
+class EventHandlers:
+    """What to do when an informer reports a change."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
+        clock: Clock,
+        is_responsible: Callable[[Pod], bool],
+        on_corruption: Callable[[CacheCorruptedError], None],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self._clock = clock
+        self._is_responsible = is_responsible
+        self._on_corruption = on_corruption
+
+    # -- nodes -------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        self._try(self._cache.add_node, node)
+        self._announce(NODE_ADD, None, node)
+
+    def update_node(self, old: Node, new: Node) -> None:
+        self._try(self._cache.update_node, new)
+        for event in node_update_events(old, new):
+            self._announce(event, old, new)
+
+    def delete_node(self, node: Node, *, is_tombstone: bool = False) -> None:
+        self._announce(NODE_DELETE, node, None)
+        self._try(self._cache.remove_node, node)
+
+    # -- pods --------------------------------------------------------------------------
+
+    def add_pod(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._add_assigned(pod)
+        elif self._is_responsible(pod):
+            self._queue.add(pod, self._clock.now_ns())
+
+    def update_pod(self, old: Pod, new: Pod) -> None:
+        if old.spec.node_name:
+            self._try(self._cache.update_pod, old, new)
+            for event in pod_update_events(old, new):
+                self._announce(event, old, new)
+        elif new.spec.node_name:
+            self._add_assigned(new)
+            if self._is_responsible(old):
+                self._queue.delete(old)
+        elif self._is_responsible(old):
+            self._update_waiting(old, new)
+
+    def delete_pod(self, pod: Pod, *, is_tombstone: bool = False) -> None:
+        """A tombstone may be stale: the pod may have been bound since, so both paths run."""
+        if pod.spec.node_name or is_tombstone:
+            self._try(self._cache.remove_pod, pod)
+            self._announce(ASSIGNED_POD_DELETE, pod, None)
+        if self._is_responsible(pod) and (is_tombstone or not pod.spec.node_name):
+            self._delete_waiting(pod)
+
+    def _add_assigned(self, pod: Pod) -> None:
+        self._try(self._cache.add_pod, pod)
+        self._announce(ASSIGNED_POD_ADD, None, pod)
+
+    def _update_waiting(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if self._cache.is_assumed(new):
+            if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp:
+                self._delete_assumed(new)
+            return
+        self._queue.update(old, new, self._clock.now_ns())
+        nominated = old.status.nominated_node_name
+        if nominated and nominated != new.status.nominated_node_name:
+            self._announce_to_lower_priority(old)
+
+    def _delete_waiting(self, pod: Pod) -> None:
+        self._queue.delete(pod)
+        if self._cache.is_assumed(pod):
+            self._delete_assumed(pod)
+        elif pod.status.nominated_node_name:
+            self._announce_to_lower_priority(pod)
+
+    def _delete_assumed(self, pod: Pod) -> None:
+        """A pod is deleted between being placed and being bound (spec 04 §7.4)."""
+        try:
+            assumed = self._cache.get_pod(pod)
+        except CacheError:
+            return
+        waiting = self._waiting_pods.get(pod.metadata.uid)
+        if waiting is None or not waiting.reject("", "removed"):
+            self._try(self._cache.forget_pod, assumed)
+        self._announce(ASSIGNED_POD_DELETE, assumed, None)
+
+    # -- other kinds -------------------------------------------------------------------
+
+    def handlers_of(
+        self, resource: str, actions: ActionType
+    ) -> tuple[
+        Callable[[Any], None] | None,
+        Callable[[Any, Any], None] | None,
+        Callable[..., None] | None,
+    ]:
+        """(on_add, on_update, on_delete) for a kind that plugins registered events of."""
+
+        def added(new: Any) -> None:
+            self._announce(ClusterEvent(resource, ActionType.ADD), None, new)
+
+        def updated(old: Any, new: Any) -> None:
+            self._announce(ClusterEvent(resource, ActionType.UPDATE), old, new)
+
+        def deleted(old: Any, *, is_tombstone: bool = False) -> None:
+            self._announce(ClusterEvent(resource, ActionType.DELETE), old, None)
+
+        return (
+            added if actions & ActionType.ADD else None,
+            updated if actions & ActionType.UPDATE else None,
+            deleted if actions & ActionType.DELETE else None,
+        )
+
+    # -- helpers -----------------------------------------------------------------------
+
+    def _announce(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        self._queue.move_all(event, old, new, self._clock.now_ns())
+
+    def _announce_to_lower_priority(self, pod: Pod) -> None:
+        """Room that was kept for the pod is free for those that could not displace it."""
+        limit = pod_priority(pod)
+        self._queue.move_all(
+            ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            self._clock.now_ns(),
+            pre_check=lambda waiting: pod_priority(waiting) <= limit,
+        )
+
+    def _try(self, operation: Callable[..., None], *objects: Any) -> None:
+        try:
+            operation(*objects)
+        except CacheCorruptedError as exc:
+            self._on_corruption(exc)
+        except CacheError as exc:
+            log.error("Scheduler cache refused a change", exc=exc, object=objects[-1])

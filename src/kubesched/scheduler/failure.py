@@ -1,0 +1,127 @@
+"""What happens to a pod whose attempt failed (spec 04 §15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kubesched.api import Pod, PodCondition
+from kubesched.api.access import ApiError
+from kubesched.backend.queue import SchedulingQueue
+from kubesched.framework import (
+    FitError,
+    Lister,
+    Nominating,
+    NominatingMode,
+    QueuedPodInfo,
+    Status,
+)
+from kubesched.runtime.framework import Framework
+from kubesched.scheduler.pod_status import POD_SCHEDULED, PodStatusWriter
+from kubesched.util.clock import Clock
+from kubesched.util.errors import KubeschedError
+from kubesched.util.go_format import sprintf_without_arguments
+from kubesched.util.logging import get_logger
+
+__all__ = ["CLEAR_NOMINATION", "FailureHandler"]
+
+log = get_logger(__name__)
+
+CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
+_NOTE_LIMIT = 1024
+_ELLIPSIS = " ..."
+
+
+class FailureHandler:
+    """Puts the pod back, tells the user why, and writes the condition.
+
+    `spawn` starts the API write: the scheduling loop does not wait for it.
+    """
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        pods: Lister[Pod],
+        writer: PodStatusWriter,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._queue = queue
+        self._pods = pods
+        self._writer = writer
+        self._clock = clock
+        self._spawn = spawn
+
+    def handle(
+        self,
+        framework: Framework,
+        queued: QueuedPodInfo,
+        status: Status,
+        nominating: Nominating | None,
+    ) -> None:
+        reason = "Unschedulable" if status.is_rejected else "SchedulerError"
+        queued.unschedulable_plugins = set()
+        queued.pending_plugins = set()
+        queued.gating_plugin = ""
+        queued.gating_events = ()
+        if isinstance(status.error, FitError):
+            diagnosis = status.error.diagnosis
+            queued.unschedulable_plugins |= diagnosis.unschedulable_plugins
+            queued.pending_plugins |= diagnosis.pending_plugins
+        if not self._requeue(queued):
+            return
+        self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
+        if status.as_error() is None:
+            return
+        message = status.message
+        if reason == "SchedulerError":
+            log.error("Error scheduling pod; retrying", exc=status.as_error(), pod=queued.pod)
+        else:
+            log.detail(2, "Unable to schedule pod", pod=queued.pod, err=message)
+        framework.recorder.event(
+            queued.pod, "Warning", "FailedScheduling", "Scheduling", _note(message)
+        )
+        condition = PodCondition(
+            type=POD_SCHEDULED,
+            status="False",
+            reason=reason,
+            message=message,
+            observed_generation=queued.pod.metadata.generation,
+        )
+        self._spawn(self._write(queued.pod, condition, nominating))
+
+    def _requeue(self, queued: QueuedPodInfo) -> bool:
+        """Put the pod back if it still waits. False: it was re-created, nothing is left to do."""
+        uid = queued.pod.metadata.uid
+        current = self._pods.get(queued.pod.metadata.name, queued.pod.metadata.namespace)
+        if current is None or current.spec.node_name:
+            log.detail(2, "Pod is gone or assigned, not put back", pod=queued.pod)
+            self._queue.done(uid)
+            return True
+        if current.metadata.uid != uid:
+            log.detail(2, "Pod was re-created, not put back", pod=queued.pod)
+            self._queue.done(uid)
+            return False
+        queued.pod_info.update(current)
+        try:
+            self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
+        except KubeschedError as exc:
+            log.error("Pod could not be put back", exc=exc, pod=queued.pod)
+        return True
+
+    async def _write(
+        self, pod: Pod, condition: PodCondition, nominating: Nominating | None
+    ) -> None:
+        try:
+            await self._writer.write(pod, condition, nominating)
+        except ApiError as exc:
+            log.error("Error updating pod", exc=exc, pod=pod)
+
+
+def _note(message: str) -> str:
+    """An event's note: at most 1024 bytes, and formatted as the reference's recorder does."""
+    encoded = message.encode()
+    if len(encoded) > _NOTE_LIMIT:
+        room = _NOTE_LIMIT - len(_ELLIPSIS)
+        message = encoded[:room].decode(errors="ignore") + _ELLIPSIS
+    return sprintf_without_arguments(message)

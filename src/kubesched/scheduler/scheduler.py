@@ -1,0 +1,238 @@
+"""The scheduler: wires the parts, and runs the loop that places one pod after another.
+
+Everything that touches scheduling state runs on one event loop. The loop pops a pod, places
+it without awaiting (`SchedulingCycle`), and starts a task that binds it (`BindingCycle`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from kubesched.api import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    DeviceClass,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ResourceClaim,
+    ResourceSlice,
+    StorageClass,
+    VolumeAttachment,
+)
+from kubesched.api.access import ApiAccess
+from kubesched.backend.cache import Cache, CacheCorruptedError
+from kubesched.backend.queue import QueueProfile, SchedulingQueue, register_hints
+from kubesched.backend.queue_flusher import QueueFlusher
+from kubesched.client.event_recorder import EventBroadcaster
+from kubesched.client.informer import InformerFactory
+from kubesched.config.defaults import default_configuration
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework import ActionType, EventResource, QueuedPodInfo
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.plugin_set import Registry
+from kubesched.runtime.services import Services
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.binding_cycle import BindingCycle, Placement
+from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.pod_status import PodStatusWriter
+from kubesched.scheduler.profiles import build_profiles
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
+from kubesched.util.clock import SECOND, Clock
+from kubesched.util.components import running
+from kubesched.util.logging import get_logger
+from kubesched.util.randomness import derive
+
+__all__ = ["Scheduler"]
+
+log = get_logger(__name__)
+
+# A pod that ends is as good as deleted: the informer reports it so.
+POD_FIELD_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
+
+_WATCHED_KINDS: Mapping[str, type[Any]] = {
+    EventResource.PERSISTENT_VOLUME: PersistentVolume,
+    EventResource.PERSISTENT_VOLUME_CLAIM: PersistentVolumeClaim,
+    EventResource.CSI_NODE: CSINode,
+    EventResource.CSI_DRIVER: CSIDriver,
+    EventResource.CSI_STORAGE_CAPACITY: CSIStorageCapacity,
+    EventResource.STORAGE_CLASS: StorageClass,
+    EventResource.VOLUME_ATTACHMENT: VolumeAttachment,
+    EventResource.RESOURCE_CLAIM: ResourceClaim,
+    EventResource.RESOURCE_SLICE: ResourceSlice,
+    EventResource.DEVICE_CLASS: DeviceClass,
+}
+
+
+class Scheduler:
+    """Places pods of one API server. A component: `run` until `stop`."""
+
+    def __init__(
+        self,
+        api: ApiAccess,
+        clock: Clock,
+        *,
+        configuration: KubeSchedulerConfiguration | None = None,
+        registry: Registry = IN_TREE_PLUGINS,
+        feature_gates: FeatureGates = DEFAULT_FEATURE_GATES,
+        seed: int = 0,
+    ) -> None:
+        configuration = configuration or default_configuration(feature_gates)
+        self._clock = clock
+        self._stopping = False
+        self._ready = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._corruption: CacheCorruptedError | None = None
+        self.cache = Cache()
+        self.informers = InformerFactory(api, clock, derive(seed, "informers"))
+        self._pods = self.informers.informer(Pod, field_selector=POD_FIELD_SELECTOR)
+        self._broadcaster = EventBroadcaster(api, clock, derive(seed, "events"))
+        self.services = Services(
+            snapshot=self.cache.snapshot,
+            api=api,
+            recorder_of=self._broadcaster.recorder,
+            clock=clock,
+            random=derive(seed, "plugins"),
+            lister=self.informers.lister,
+            feature_enabled=feature_gates.enabled,
+        )
+        self.profiles = build_profiles(configuration.profiles, registry, self.services)
+        self.queue = self._build_queue(configuration)
+        self.queue.on_ready = self._ready.set
+        self.services.nominator = self.queue.nominator
+        self.services.activate = self._activate
+        writer = PodStatusWriter(api, clock, derive(seed, "status"))
+        failures = FailureHandler(self.queue, self._pods.lister, writer, clock, self._spawn)
+        algorithm = SchedulingAlgorithm(
+            self.cache.snapshot,
+            derive(seed, "ties"),
+            configuration.percentage_of_nodes_to_score,
+        )
+        self._scheduling = SchedulingCycle(self.cache, self.queue, algorithm, failures, clock)
+        self._binding = BindingCycle(self.cache, self.queue, self.services, writer, failures, clock)
+        self._add_handlers()
+
+    def _build_queue(self, configuration: KubeSchedulerConfiguration) -> SchedulingQueue:
+        profiles = {
+            name: QueueProfile(
+                scheduler_name=name,
+                sort_key=framework.sort_key,
+                pre_enqueue=framework.pre_enqueue_plugins,
+                hints=register_hints(tuple(framework.plugins.by_name.values())),
+                sign=framework.sign_pod,
+            )
+            for name, framework in self.profiles.items()
+        }
+        return SchedulingQueue(
+            profiles,
+            lister=self._pods.lister,
+            initial_backoff_ns=configuration.pod_initial_backoff_seconds * SECOND,
+            max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
+        )
+
+    def _add_handlers(self) -> None:
+        handlers = EventHandlers(
+            self.cache,
+            self.queue,
+            self.services.waiting_pods,
+            self._clock,
+            lambda pod: pod.spec.scheduler_name in self.profiles,
+            self._on_corruption,
+        )
+        self._pods.add_handler(handlers.add_pod, handlers.update_pod, handlers.delete_pod)
+        self.informers.informer(Node).add_handler(
+            handlers.add_node, handlers.update_node, handlers.delete_node
+        )
+        for resource, actions in self._registered_actions().items():
+            informer = self.informers.informer(_WATCHED_KINDS[resource])
+            informer.add_handler(*handlers.handlers_of(resource, actions))
+
+    def _registered_actions(self) -> dict[str, ActionType]:
+        """What must be watched besides pods and nodes, because some plugin asked for it."""
+        wanted: dict[str, ActionType] = {}
+        for framework in self.profiles.values():
+            for hint in register_hints(tuple(framework.plugins.by_name.values())):
+                resource = hint.event.resource
+                if resource in _WATCHED_KINDS:
+                    wanted[resource] = wanted.get(resource, ActionType.NONE) | hint.event.action
+        return wanted
+
+    # -- running -----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Watch the cluster and place pods until stopped.
+
+        Raises:
+            CacheCorruptedError: the cache and the API server disagree beyond repair.
+        """
+        flusher = QueueFlusher(self.queue, self._clock)
+        async with running(*self.informers.components(), self._broadcaster, flusher):
+            await self.informers.wait_for_sync()
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await self._place_pods()
+                self.queue.close()
+                for task in list(tasks._tasks):
+                    task.cancel()
+        if self._corruption is not None:
+            raise self._corruption
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._ready.set()
+
+    async def _place_pods(self) -> None:
+        while not self._stopping:
+            queued = self.queue.pop(self._clock.now_ns())
+            if queued is None:
+                self._ready.clear()
+                await self._ready.wait()
+                continue
+            self.schedule_one(queued)
+            # Let watch events in and bindings out between two pods.
+            await asyncio.sleep(0)
+
+    def schedule_one(self, queued: QueuedPodInfo) -> None:
+        """Place a popped pod and start binding it, or put it back."""
+        pod = queued.pod
+        framework = self.profiles.get(pod.spec.scheduler_name)
+        if framework is None:
+            log.error("No profile for the pod's scheduler name", pod=pod)
+            self.queue.done(pod.metadata.uid)
+            return
+        reason = skip_reason(pod, self.cache)
+        if reason is not None:
+            if reason:
+                framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", reason)
+            self.queue.done(pod.metadata.uid)
+            return
+        placement = self._scheduling.run(framework, queued)
+        if placement is not None:
+            self._spawn(self._binding.run(placement))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "the scheduler is not running"
+        self._tasks.create_task(_guarded(work))
+
+    def _activate(self, pods: Mapping[str, Pod]) -> None:
+        self.queue.activate(pods, self._clock.now_ns())
+
+    def _on_corruption(self, error: CacheCorruptedError) -> None:
+        log.error("Scheduler cache is corrupted, ending", exc=error)
+        self._corruption = error
+        self.stop()
+
+
+async def _guarded(work: Coroutine[Any, Any, None]) -> None:
+    """Run a binding or a write; a bug in it costs that pod, not the scheduler."""
+    try:
+        await work
+    except Exception as exc:
+        log.exception("A background task failed", exc)

@@ -1,0 +1,346 @@
+"""Transitions of the cache (spec 04 §4) and its snapshot (§6)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubesched.api import Pod
+from kubesched.backend.cache import Cache, CacheCorruptedError
+from kubesched.engine import CPU, MEMORY
+from kubesched.framework import PodInfo
+from kubesched.testing import make_node, make_pod
+from kubesched.util.errors import CacheError
+
+ZONE = "topology.kubernetes.io/zone"
+IMAGE = "registry.example/app:v1"
+
+
+def bound(name: str, node: str, cpu: str = "1", **more: object) -> Pod:
+    return make_pod(name, node_name=node, requests={"cpu": cpu}, **more)  # type: ignore[arg-type]
+
+
+def cpu_on(cache: Cache, node: str) -> int:
+    snapshot = cache.update_snapshot()
+    return int(snapshot.table.requested[CPU, snapshot.table.row_of[node]])
+
+
+def cache_with(*nodes: str) -> Cache:
+    cache = Cache()
+    for name in nodes:
+        cache.add_node(make_node(name))
+    return cache
+
+
+# -- pods ------------------------------------------------------------------------------
+
+
+def test_an_assumed_pod_counts_until_it_is_forgotten() -> None:
+    cache = cache_with("n1")
+    pod = bound("p", "n1")
+    cache.assume_pod(PodInfo(pod))
+    assert cache.is_assumed(pod)
+    assert cpu_on(cache, "n1") == 1000
+    cache.forget_pod(pod)
+    cache.forget_pod(pod)  # a second time is no error
+    assert not cache.is_assumed(pod)
+    assert cpu_on(cache, "n1") == 0
+
+
+def test_a_confirmed_pod_is_no_longer_assumed_and_counts_once() -> None:
+    cache = cache_with("n1")
+    pod = bound("p", "n1")
+    cache.assume_pod(PodInfo(pod))
+    cache.add_pod(pod)
+    assert not cache.is_assumed(pod)
+    assert cpu_on(cache, "n1") == 1000
+
+
+def test_a_pod_assumed_on_one_node_and_seen_on_another_counts_there_only() -> None:
+    cache = cache_with("n1", "n2")
+    cache.assume_pod(PodInfo(bound("p", "n1")))
+    cache.add_pod(bound("p", "n2"))
+    assert (cpu_on(cache, "n1"), cpu_on(cache, "n2")) == (0, 1000)
+
+
+def test_a_confirmed_pod_with_other_requests_counts_as_the_api_shows_it() -> None:
+    cache = cache_with("n1")
+    cache.assume_pod(PodInfo(bound("p", "n1", cpu="1")))
+    cache.add_pod(bound("p", "n1", cpu="2"))
+    assert cpu_on(cache, "n1") == 2000
+
+
+def test_an_update_is_counted_anew() -> None:
+    cache = cache_with("n1")
+    cache.add_pod(bound("p", "n1", cpu="1"))
+    cache.update_pod(bound("p", "n1", cpu="1"), bound("p", "n1", cpu="3"))
+    assert cpu_on(cache, "n1") == 3000
+
+
+def test_a_late_deletion_without_a_node_name_removes_the_cached_pod() -> None:
+    cache = cache_with("n1")
+    cache.add_pod(bound("p", "n1"))
+    cache.remove_pod(bound("p", ""))
+    assert cpu_on(cache, "n1") == 0
+
+
+def test_removing_an_assumed_pod_works() -> None:
+    cache = cache_with("n1")
+    cache.assume_pod(PodInfo(bound("p", "n1")))
+    cache.remove_pod(bound("p", "n1"))
+    assert cache.pod_count == cache.assumed_count == 0
+
+
+def _assumed(cache: Cache) -> None:
+    cache.assume_pod(PodInfo(bound("p", "n1")))
+
+
+def _added(cache: Cache) -> None:
+    cache.add_pod(bound("p", "n1"))
+
+
+def _nothing(cache: Cache) -> None:
+    pass
+
+
+P = bound("p", "n1")
+NAMED = "pod.default.p(default/p)"
+ILLEGAL: dict[str, tuple[Callable[[Cache], None], Callable[[Cache], object], str]] = {
+    "assume twice": (
+        _assumed,
+        lambda c: c.assume_pod(PodInfo(P)),
+        f"pod {NAMED} is in the cache, so can't be assumed",
+    ),
+    "assume an added pod": (
+        _added,
+        lambda c: c.assume_pod(PodInfo(P)),
+        f"pod {NAMED} is in the cache, so can't be assumed",
+    ),
+    "forget an added pod": (
+        _added,
+        lambda c: c.forget_pod(P),
+        f"pod {NAMED} wasn't assumed so cannot be forgotten",
+    ),
+    "forget on another node": (
+        _assumed,
+        lambda c: c.forget_pod(bound("p", "n2")),
+        f"pod {NAMED} was assumed on n2 but assigned to n1",
+    ),
+    "add twice": (_added, lambda c: c.add_pod(P), f"pod {NAMED} was already in added state"),
+    "update a stranger": (
+        _nothing,
+        lambda c: c.update_pod(P, P),
+        f"pod {NAMED} is not added to scheduler cache, so cannot be updated",
+    ),
+    "update an assumed pod": (
+        _assumed,
+        lambda c: c.update_pod(P, P),
+        f"assumed pod {NAMED} should not be updated",
+    ),
+    "remove a stranger": (
+        _nothing,
+        lambda c: c.remove_pod(P),
+        f"pod {NAMED} is not found in scheduler cache, so cannot be removed from it",
+    ),
+    "get a stranger": (
+        _nothing,
+        lambda c: c.get_pod(P),
+        f"pod {NAMED} does not exist in scheduler cache",
+    ),
+    "a pod without a uid": (
+        _nothing,
+        lambda c: c.add_pod(bound("p", "n1", uid="")),
+        "cannot get cache key for pod with empty UID",
+    ),
+    "remove an unknown node": (
+        _nothing,
+        lambda c: c.remove_node(make_node("n9")),
+        "node n9 is not found",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "operation", "message"), ILLEGAL.values(), ids=ILLEGAL)
+def test_illegal_transitions_are_refused(
+    before: Callable[[Cache], None], operation: Callable[[Cache], object], message: str
+) -> None:
+    cache = cache_with("n1", "n2")
+    before(cache)
+    with pytest.raises(CacheError) as refusal:
+        operation(cache)
+    assert str(refusal.value) == message
+    cache.check_invariants()
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda c: c.update_pod(P, bound("p", "n2")),
+        lambda c: c.remove_pod(bound("p", "n2")),
+    ],
+    ids=["update", "remove"],
+)
+def test_a_pod_that_moved_means_a_corrupted_cache(operation: Callable[[Cache], None]) -> None:
+    cache = cache_with("n1", "n2")
+    cache.add_pod(P)
+    with pytest.raises(CacheCorruptedError):
+        operation(cache)
+
+
+# -- nodes and the snapshot ------------------------------------------------------------
+
+
+def test_pods_on_an_unknown_node_become_visible_with_it() -> None:
+    cache = Cache()
+    cache.add_pod(bound("p", "late"))
+    assert len(cache.update_snapshot()) == 0
+    cache.add_node(make_node("late"))
+    snapshot = cache.update_snapshot()
+    info = snapshot.get("late")
+    assert info is not None
+    assert [each.pod.metadata.name for each in info.pods] == ["p"]
+    assert cpu_on(cache, "late") == 1000
+
+
+def test_a_removed_node_stays_as_a_ghost_until_its_last_pod_is_gone() -> None:
+    cache = cache_with("n1", "n2")
+    cache.add_pod(bound("p", "n1"))
+    cache.remove_node(make_node("n1"))
+    assert [node.name for node in cache.update_snapshot().nodes] == ["n2"]
+    assert cache.node_count == 2
+    cache.remove_pod(bound("p", "n1"))
+    assert cache.node_count == 1
+    with pytest.raises(CacheError):
+        cache.remove_node(make_node("n1"))
+
+
+def order_of(cache: Cache) -> list[str]:
+    snapshot = cache.update_snapshot()
+    return list(snapshot.table.names_of(snapshot.order))
+
+
+def test_a_change_of_zone_alone_does_not_reorder_the_nodes() -> None:
+    cache = Cache()
+    for name, zone in {"a": "z1", "b": "z1", "c": "z2"}.items():
+        cache.add_node(make_node(name, labels={ZONE: zone}))
+    assert order_of(cache) == ["a", "c", "b"]
+    cache.update_node(make_node("a", labels={ZONE: "z2"}))
+    assert order_of(cache) == ["a", "c", "b"]
+    cache.add_node(make_node("d", labels={ZONE: "z3"}))
+    assert order_of(cache) == ["b", "c", "d", "a"]
+
+
+def test_a_node_that_was_re_created_between_refreshes_keeps_its_place() -> None:
+    cache = cache_with("a", "b", "c")
+    assert order_of(cache) == ["a", "b", "c"]
+    cache.remove_node(make_node("a"))
+    cache.add_node(make_node("x"))
+    cache.remove_node(make_node("x"))
+    cache.add_node(make_node("a", cpu="1"))
+    assert order_of(cache) == ["a", "b", "c"]
+    snapshot = cache.snapshot
+    assert snapshot.table.allocatable[CPU, snapshot.table.row_of["a"]] == 1000
+
+
+def image_state(cache: Cache, node: str) -> tuple[int, int]:
+    info = cache.update_snapshot().get(node)
+    assert info is not None
+    state = info.image_states[IMAGE]
+    return state.size_bytes, state.node_count
+
+
+def test_the_first_reporter_of_an_image_sets_its_size() -> None:
+    cache = Cache()
+    cache.add_node(make_node("n1", images={IMAGE: 10}))
+    cache.add_node(make_node("n2", images={IMAGE: 20}))
+    assert image_state(cache, "n1") == image_state(cache, "n2") == (10, 2)
+    cache.update_node(make_node("n1"))
+    cache.update_node(make_node("n2"))
+    cache.update_node(make_node("n2", images={IMAGE: 20}))
+    assert image_state(cache, "n2") == (20, 1)
+
+
+def test_image_counts_are_those_of_a_nodes_last_refresh() -> None:
+    cache = Cache()
+    cache.add_node(make_node("n1", images={IMAGE: 10}))
+    cache.update_snapshot()
+    cache.add_node(make_node("n2", images={IMAGE: 10}))
+    assert image_state(cache, "n2") == (10, 2)
+    assert image_state(cache, "n1") == (10, 1)
+    cache.add_pod(bound("p", "n1"))  # touches n1
+    assert image_state(cache, "n1") == (10, 2)
+
+
+def test_claims_of_scheduled_pods_are_known_while_any_of_them_runs() -> None:
+    cache = cache_with("n1")
+    cache.add_pod(bound("p", "n1", pvcs=["data"]))
+    cache.add_pod(bound("q", "n1", pvcs=["data"]))
+    assert cache.update_snapshot().has_pvc_in_use("default/data")
+    cache.remove_pod(bound("p", "n1", pvcs=["data"]))
+    assert cache.update_snapshot().has_pvc_in_use("default/data")
+    cache.remove_pod(bound("q", "n1", pvcs=["data"]))
+    assert not cache.update_snapshot().has_pvc_in_use("default/data")
+
+
+# -- the table equals a recount --------------------------------------------------------
+
+
+def random_step(cache: Cache, rng: random.Random, pods: dict[str, Pod]) -> None:
+    """One random change, as informers and the scheduler make them; refusals are fine."""
+    node = f"n{rng.randrange(5)}"
+    name = f"p{rng.randrange(8)}"
+    ports = [rng.randrange(8000, 8003)] if rng.random() < 0.3 else []
+    requests = {"cpu": f"{rng.randrange(4)}", "memory": "1Gi"}
+    if rng.random() < 0.3:
+        requests["example.com/gpu"] = "1"
+    pod = make_pod(name, node_name=node, requests=requests, host_ports=ports)
+    steps: list[Callable[[], None]] = [
+        lambda: cache.add_node(make_node(node, cpu=str(rng.randrange(8)))),
+        lambda: cache.remove_node(make_node(node)),
+        lambda: cache.assume_pod(PodInfo(pod)),
+        lambda: cache.add_pod(pod),
+        lambda: cache.forget_pod(pods.get(name, pod)),
+        lambda: cache.remove_pod(pods.get(name, pod)),
+        lambda: cache.update_snapshot() and None,
+    ]
+    try:
+        rng.choice(steps)()
+    except CacheError:
+        return
+    found = cache._pods.get(pod.metadata.uid)
+    if found is not None:
+        pods[name] = found.pod
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 80))
+def test_columns_equal_a_recount_after_any_sequence_of_changes(seed: int, steps: int) -> None:
+    rng = random.Random(seed)
+    cache, pods = Cache(), {}
+    for _ in range(steps):
+        random_step(cache, rng, pods)
+    cache.check_invariants()
+    snapshot = cache.update_snapshot()
+    table = snapshot.table
+    real = {name: info for name, info in cache._nodes.items() if info.node is not None}
+    assert set(table.row_of) == set(real)
+    for name, info in real.items():
+        row = table.row_of[name]
+        running = [each.pod for each in cache._pods.values() if each.pod.spec.node_name == name]
+        cpu = sum(int(pod.spec.containers[0].resources.requests["cpu"]) for pod in running)
+        assert table.requested[CPU, row] == 1000 * cpu
+        assert table.requested[MEMORY, row] == len(running) * 2**30
+        assert table.pod_count[row] == len(running)
+        assert table.allocatable[CPU, row] == info.allocatable.milli_cpu
+        gpu = table.resource_column("example.com/gpu")
+        if gpu >= 0:
+            wanted = sum(
+                "example.com/gpu" in p.spec.containers[0].resources.requests for p in running
+            )
+            assert table.requested[gpu, row] == wanted
+    assert sorted(np.sort(snapshot.order).tolist()) == sorted(table.row_of.values())
