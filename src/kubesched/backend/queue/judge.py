@@ -1,0 +1,80 @@
+"""Whether events give a rejected pod a chance (spec 03 §10, §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kubesched.backend.queue.in_flight import SeenEvent
+from kubesched.backend.queue.queueing_hints import (
+    HintAnswer,
+    HintTable,
+    RegisteredHint,
+    Strategy,
+    worth_requeuing,
+)
+from kubesched.framework import ClusterEvent, QueuedPodInfo
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.util.logging import get_logger
+
+__all__ = ["Judge"]
+
+log = get_logger(__name__)
+
+
+class Judge:
+    """Asks the hints of a pod's rejectors, and reports how long they took."""
+
+    def __init__(
+        self,
+        hints: HintTable,
+        metrics: SchedulerMetrics,
+        monotonic_ns: Callable[[], int] | None,
+    ) -> None:
+        self._hints = hints
+        self._durations = metrics.queueing_hint_execution_duration_seconds
+        self._monotonic_ns = monotonic_ns
+
+    def judge(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
+        hints = self._hints.interest_in(event).hints.get(queued.pod.spec.scheduler_name)
+        if self._monotonic_ns is None:
+            return worth_requeuing(queued, event, old, new, hints)
+        return worth_requeuing(
+            queued,
+            event,
+            old,
+            new,
+            hints,
+            monotonic_ns=self._monotonic_ns,
+            observe=self._observe,
+        )
+
+    def replay(self, queued: QueuedPodInfo, events: Sequence[SeenEvent] | None) -> Strategy:
+        """Judge what happened while a pod was in flight, by those who reject it now.
+
+        None for events means that the pod was not in flight.
+        """
+        if not queued.unschedulable_plugins and not queued.pending_plugins:
+            return Strategy.AFTER_BACKOFF
+        if events is None:
+            log.error(
+                "in flight Pod isn't found in the scheduling queue. "
+                "If you see this error log, it's likely a bug in the scheduler",
+                pod=queued.pod,
+            )
+            return Strategy.AFTER_BACKOFF
+        outcome = Strategy.SKIP
+        for seen in events:
+            strategy = self.judge(queued, seen.event, seen.old, seen.new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                if not queued.pending_plugins:
+                    return strategy
+                outcome = strategy  # a pending plugin may still say "immediately"
+        return outcome
+
+    def _observe(
+        self, hint: RegisteredHint, event: ClusterEvent, answer: HintAnswer, elapsed_ns: int
+    ) -> None:
+        self._durations.labels(hint.plugin, event.label, answer.value).observe_ns(elapsed_ns)

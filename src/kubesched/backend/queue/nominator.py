@@ -1,0 +1,125 @@
+"""Pods that are believed to occupy a node soon (spec 03 §13).
+
+Kept by uid and resolved by name: what a plugin sees of a nominated pod is the pod as it waits in
+the queue. A pod that waits nowhere, because it is being scheduled right now, appears as a stub
+without a spec, which asks for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+from kubesched.api import ObjectMeta, Pod
+from kubesched.backend.queue.pod_key import key_of
+from kubesched.framework import Nominating, NominatingMode, PodInfo
+
+__all__ = ["Nominator", "PodLister"]
+
+
+class PodLister(Protocol):
+    """Pods as the informer last saw them."""
+
+    def get(self, name: str, namespace: str | None = None) -> Pod | None: ...
+
+
+class _Reference(NamedTuple):
+    name: str
+    namespace: str
+    uid: str
+
+
+class Nominator:
+    """Who is nominated where. `find` returns the pod that waits under a key, if any."""
+
+    def __init__(self, lister: PodLister, find: Callable[[str], PodInfo | None]) -> None:
+        self._lister = lister
+        self._find = find
+        self._by_node: dict[str, dict[str, _Reference]] = {}  # node -> uid -> pod, as they came
+        self._nowhere: dict[str, _Reference] = {}  # nominated to the empty name
+        self._node_of: dict[str, str] = {}  # uid -> node
+
+    def nominated_pods(self, node_name: str) -> Collection[PodInfo]:
+        """Return the pods nominated to the node, in the order of their nominations."""
+        references = self._by_node.get(node_name) if node_name else self._nowhere
+        if not references:
+            return ()
+        return [self._resolve(reference) for reference in references.values()]
+
+    def nominated_nodes(self) -> Collection[str]:
+        return self._by_node.keys()
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node that the pod is nominated to, if any."""
+        return self._node_of.get(uid)
+
+    def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
+        """Nominate the pod to the node of `nominating` or, without one, of its own status.
+
+        An override with no node is how a nomination is cleared; it stays on record under the
+        empty name, as in the reference.
+        """
+        pod = pod_info.pod
+        self.delete_nominated_pod(pod)
+        if nominating is not None and nominating.mode is NominatingMode.OVERRIDE:
+            node_name = nominating.node_name
+        else:
+            node_name = pod.status.nominated_node_name
+            if not node_name:
+                return
+        metadata = pod.metadata
+        listed = self._lister.get(metadata.name, metadata.namespace)
+        if listed is None or listed.spec.node_name:
+            return
+        self._node_of[metadata.uid] = node_name
+        references = self._by_node.setdefault(node_name, {}) if node_name else self._nowhere
+        references[metadata.uid] = _Reference(metadata.name, metadata.namespace, metadata.uid)
+
+    def update_nominated_pod(self, old: Pod, pod_info: PodInfo) -> None:
+        """Follow an update of a waiting pod.
+
+        A nomination that exists only here survives updates in which the API knows of none.
+        """
+        node_name = self._node_of.get(old.metadata.uid)
+        self.delete_nominated_pod(old)
+        nominating = None
+        if (
+            node_name is not None
+            and not old.status.nominated_node_name
+            and not pod_info.pod.status.nominated_node_name
+        ):
+            nominating = Nominating(NominatingMode.OVERRIDE, node_name)
+        self.add_nominated_pod(pod_info, nominating)
+
+    def delete_nominated_pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        node_name = self._node_of.pop(uid, None)
+        if node_name is None:
+            return
+        if not node_name:
+            del self._nowhere[uid]
+            return
+        references = self._by_node[node_name]
+        del references[uid]
+        if not references:
+            del self._by_node[node_name]
+
+    def check_invariants(self) -> None:
+        listed = {
+            uid: node_name for node_name, references in self._by_node.items() for uid in references
+        }
+        listed |= dict.fromkeys(self._nowhere, "")
+        assert listed == self._node_of, "nominations by node and by pod differ"
+        assert all(self._by_node.values()), "a node without nominated pods is kept"
+
+    def _resolve(self, reference: _Reference) -> PodInfo:
+        waiting = self._find(key_of(reference.name, reference.namespace))
+        if waiting is not None:
+            return waiting
+        return PodInfo(
+            Pod(
+                metadata=ObjectMeta(
+                    name=reference.name, namespace=reference.namespace, uid=reference.uid
+                )
+            )
+        )

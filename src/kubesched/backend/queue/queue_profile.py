@@ -1,0 +1,25 @@
+"""What the queue needs to know of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kubesched.api import Pod
+from kubesched.backend.queue.queueing_hints import RegisteredHint
+from kubesched.framework import Plugin, QueuedPodInfo
+
+__all__ = ["QueueProfile", "QueueSortKey"]
+
+QueueSortKey = Callable[[QueuedPodInfo], Any]
+"""The smallest key is scheduled first. Read when a pod enters a queue or changes in it."""
+
+
+class QueueProfile(NamedTuple):
+    """The order of its QueueSort plugin, its PreEnqueue plugins, the events it waits for."""
+
+    scheduler_name: str
+    sort_key: QueueSortKey
+    pre_enqueue: Sequence[Plugin] = ()
+    hints: Sequence[RegisteredHint] = ()
+    sign: Callable[[Pod], bytes | None] | None = None
