@@ -36,14 +36,7 @@ from kubesched.api.codec import (
 )
 
 # Fields that no part of the scheduler reads; everything else in the goldens must be kept.
-UNUSED = {
-    "metadata.managedFields",
-    "spec.securityContext",
-    "spec.serviceAccount",
-    "spec.containers.securityContext",
-    "spec.containers.volumeMounts",
-    "status.daemonEndpoints",
-}
+UNUSED = {"metadata.managedFields"}
 
 
 def recorded_objects(shared: Path) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,194 @@
+"""Field selectors: `metadata.name=x,spec.nodeName!=,status.phase!=Failed`.
+
+A term compares one field with one text. They work on typed objects and on dictionaries; a
+field that is absent reads as empty. Which fields may be asked for depends on the kind.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple, get_args
+
+import msgspec
+
+from kubesched.api.base import ApiObject
+from kubesched.api.core import Event, Namespace, ReplicationController, Secret, Service
+from kubesched.api.events import Event as EventsEvent
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+from kubesched.api.resource import ResourceSlice
+from kubesched.util.errors import SelectorError
+
+__all__ = ["FieldSelector", "FieldTerm"]
+
+_TERM: Final = re.compile(r"(?:\\.|[^,\\])+|\\\Z", re.DOTALL)
+_OPERATOR: Final = re.compile(r"!=|==|=")
+_ESCAPED: Final = re.compile(r"\\(.?)|[,=]", re.DOTALL)
+
+_METADATA: Final = ("metadata.name", "metadata.namespace")
+_REFERENCE: Final = (
+    "kind",
+    "namespace",
+    "name",
+    "uid",
+    "apiVersion",
+    "resourceVersion",
+    "fieldPath",
+)
+_FIELDS: Final[Mapping[type[ApiObject], tuple[str, ...]]] = {
+    Pod: (
+        *_METADATA,
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    Node: ("metadata.name", "spec.unschedulable"),
+    Namespace: ("metadata.name", "status.phase"),
+    ReplicationController: (*_METADATA, "status.replicas"),
+    Secret: (*_METADATA, "type"),
+    Service: (*_METADATA, "spec.clusterIP", "spec.type"),
+    Event: (
+        *_METADATA,
+        *(f"involvedObject.{each}" for each in _REFERENCE),
+        "reason",
+        "reportingComponent",
+        "type",
+    ),
+    EventsEvent: (
+        *_METADATA,
+        *(f"regarding.{each}" for each in _REFERENCE),
+        "reason",
+        "reportingController",
+        "type",
+    ),
+    ResourceSlice: ("metadata.name", "spec.nodeName", "spec.driver"),
+}
+
+
+class FieldTerm(NamedTuple):
+    """A field that must have a value, or must not."""
+
+    path: str
+    value: str
+    is_negated: bool = False
+
+    def matches(self, obj: msgspec.Struct | Mapping[str, Any]) -> bool:
+        return (_read(obj, self.path) == self.value) != self.is_negated
+
+    def __str__(self) -> str:
+        value = re.sub(r"([\\,=])", r"\\\1", self.value)
+        return f"{self.path}{'!=' if self.is_negated else '='}{value}"
+
+
+class FieldSelector(NamedTuple):
+    """All terms must hold; none hold for everything."""
+
+    terms: tuple[FieldTerm, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, kind: type[ApiObject] | None = None) -> FieldSelector:
+        """Read a query string; with a kind, only fields that it can be selected by.
+
+        Raises:
+            SelectorError: with a real API server's message.
+        """
+        terms = tuple(_parse_term(part, text) for part in sorted(_TERM.findall(text)))
+        if kind is not None:
+            for term in terms:
+                _check_field(kind, term.path)
+        return cls(terms)
+
+    def matches(self, obj: msgspec.Struct | Mapping[str, Any]) -> bool:
+        return all(term.matches(obj) for term in self.terms)
+
+    def required_value(self, path: str) -> str | None:
+        """The only value that the selector lets a field have, if it fixes one."""
+        for term in self.terms:
+            if term.path == path and not term.is_negated:
+                return term.value
+        return None
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.terms))
+
+
+def _parse_term(part: str, text: str) -> FieldTerm:
+    sign = _OPERATOR.search(part)
+    if sign is None:
+        raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
+    value = _ESCAPED.sub(_unescape, part[sign.end() :])
+    return FieldTerm(part[: sign.start()], value, sign[0] == "!=")
+
+
+def _unescape(match: re.Match[str]) -> str:
+    escaped: str | None = match[1]
+    if escaped is None:
+        code = ord(match[0])
+        raise SelectorError(f"invalid field selector: unescaped character in value: {code}")
+    if escaped not in ("\\", ",", "="):
+        raise SelectorError(f"invalid field selector: invalid escape sequence: {match[0]}")
+    return escaped
+
+
+def _check_field(kind: type[ApiObject], path: str) -> None:
+    known = _FIELDS.get(kind)
+    if known is None:
+        if path not in _METADATA:
+            names = ", ".join(f'"{each}"' for each in _METADATA)
+            raise SelectorError(f'"{path}" is not a known field selector: only {names}')
+    elif path not in known:
+        raise SelectorError(f"field label not supported: {path}")
+
+
+def _read(obj: msgspec.Struct | Mapping[str, Any], path: str) -> str:
+    value: Any = obj
+    if isinstance(obj, msgspec.Struct):
+        getters = _getters(type(obj), path)
+        for get in getters:
+            if value is None:
+                return ""
+            value = get(value)
+        return _text(value) if getters else ""
+    for name in path.split("."):
+        if not isinstance(value, Mapping):
+            return ""
+        value = value.get(name)
+    return _text(value)
+
+
+@cache
+def _getters(kind: type[msgspec.Struct], path: str) -> tuple[Callable[[Any], Any], ...]:
+    """How to walk a path from an object of a type; empty if the path leads nowhere."""
+    getters = []
+    current: Any = kind
+    for name in path.split("."):
+        if not (isinstance(current, type) and issubclass(current, msgspec.Struct)):
+            return ()
+        field = next((f for f in msgspec.structs.fields(current) if f.encode_name == name), None)
+        if field is None:
+            return ()
+        getters.append(operator.attrgetter(field.name))
+        current = _struct_of(field.type)
+    return tuple(getters)
+
+
+def _struct_of(annotation: Any) -> Any:
+    """The struct behind an annotation such as `PodSpec | None`."""
+    options = get_args(annotation) or (annotation,)
+    return next((each for each in options if each is not type(None)), annotation)
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, (Mapping, list, tuple, msgspec.Struct)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,55 @@
+"""Ports of the host that pods occupy, and when two of them clash (spec 05 §4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from kubesched.api.pod import Container, Pod
+from kubesched.api.pod_requests import is_restartable_init_container
+
+__all__ = ["WILDCARD_IP", "HostPort", "host_ports", "ports_conflict"]
+
+WILDCARD_IP: Final = "0.0.0.0"
+
+
+class HostPort(NamedTuple):
+    """A port on an address of the host; `0.0.0.0` stands for all addresses."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """The host ports a pod holds while it runs: those of sidecars, then of containers."""
+    spec = pod.spec
+    ports = _ports_of(spec.containers)
+    if spec.init_containers:
+        sidecars = filter(is_restartable_init_container, spec.init_containers)
+        ports = _ports_of(sidecars) + ports
+    return ports
+
+
+def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
+    """Whether a wanted port is taken: same protocol and number, on an address in common.
+
+    Addresses are compared as text, and only `0.0.0.0` means all of them.
+    """
+    return any(_is_taken(port, used) for port in wanted)
+
+
+def _is_taken(wanted: HostPort, used: Collection[HostPort]) -> bool:
+    if wanted.ip != WILDCARD_IP:
+        return wanted in used or wanted._replace(ip=WILDCARD_IP) in used
+    return any(other.port == wanted.port and other.protocol == wanted.protocol for other in used)
+
+
+def _ports_of(containers: Iterable[Container]) -> tuple[HostPort, ...]:
+    return tuple(
+        HostPort(port.host_ip or WILDCARD_IP, port.protocol or "TCP", port.host_port)
+        for container in containers
+        if container.ports
+        for port in container.ports
+        if port.host_port > 0
+    )

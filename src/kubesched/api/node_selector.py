@@ -1,0 +1,252 @@
+"""Node selectors, compiled: which nodes a pod must have, and which it prefers (spec 05 §4.4).
+
+Terms are alternatives; inside a term everything must hold. A term that cannot be parsed
+matches no node, and the others still count. Its errors are kept: where the reference reports
+them, `check` raises; where it swallows them, use `matches`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from kubesched.api.affinity import (
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+)
+from kubesched.api.labels import Requirement, Selector
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+from kubesched.api.validation import invalid, joined, not_supported
+from kubesched.util.errors import SelectorError
+
+__all__ = [
+    "FieldRequirement",
+    "NodeMatcher",
+    "NodeTerm",
+    "PreferredNodeTerm",
+    "PreferredNodeTerms",
+    "RequiredNodeAffinity",
+]
+
+_LABEL_OPERATORS: Final = {
+    "In": "in",
+    "NotIn": "notin",
+    "Exists": "exists",
+    "DoesNotExist": "!",
+    "Gt": "gt",
+    "Lt": "lt",
+}
+_FIELD_OPERATORS: Final = ("In", "NotIn")
+_NAME_FIELD: Final = "metadata.name"
+
+
+class FieldRequirement(NamedTuple):
+    """A condition on a field of a node; the only field there is, is its name."""
+
+    key: str
+    value: str
+    is_negated: bool
+
+    def matches(self, node_name: str) -> bool:
+        actual = node_name if self.key == _NAME_FIELD else ""
+        return (actual == self.value) != self.is_negated
+
+
+class NodeTerm(NamedTuple):
+    """Conditions on labels and fields of a node that must all hold."""
+
+    selector: Selector
+    fields: tuple[FieldRequirement, ...]
+    errors: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, term: NodeSelectorTerm, path: str) -> NodeTerm:
+        errors: list[str] = []
+        requirements = _parse_expressions(
+            term.match_expressions, f"{path}.matchExpressions", errors
+        )
+        fields = _parse_fields(term.match_fields, f"{path}.matchFields", errors)
+        return cls(Selector(requirements), fields, tuple(errors))
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node fits. Fields of a node without a name are not looked at."""
+        return (
+            not self.errors
+            and self.selector.matches(labels)
+            and (not name or all(field.matches(name) for field in self.fields))
+        )
+
+
+class NodeMatcher(NamedTuple):
+    """Terms of which one must match. Without terms, no node does."""
+
+    terms: tuple[NodeTerm, ...]
+
+    @classmethod
+    def parse(cls, selector: NodeSelector, path: str = "") -> NodeMatcher:
+        """Compile a selector, keeping errors for later; empty terms are dropped."""
+        return _parse_selector(selector, path)
+
+    @classmethod
+    def parse_strictly(cls, selector: NodeSelector, path: str = "") -> NodeMatcher:
+        """Compile a selector. Raises SelectorError if any term has an error."""
+        matcher = _parse_selector(selector, path)
+        if (error := matcher.error) is not None:
+            raise error
+        return matcher
+
+    @property
+    def error(self) -> SelectorError | None:
+        """What is wrong with the terms, in one text."""
+        return _error(message for term in self.terms for message in term.errors)
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        return any(term.matches(labels, name) for term in self.terms)
+
+    def check(self, labels: Mapping[str, str], name: str) -> bool:
+        """As `matches`, but raises SelectorError when no term matches and one has errors."""
+        if self.matches(labels, name):
+            return True
+        if (error := self.error) is not None:
+            raise error
+        return False
+
+    def matches_node(self, node: Node) -> bool:
+        return self.matches(node.metadata.labels, node.metadata.name)
+
+
+class RequiredNodeAffinity(NamedTuple):
+    """What a pod requires of a node: its nodeSelector, and its required node affinity."""
+
+    selector: Selector | None = None
+    affinity: NodeMatcher | None = None
+
+    @classmethod
+    def of(cls, pod: Pod) -> RequiredNodeAffinity:
+        spec = pod.spec
+        node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        return cls.of_parts(spec.node_selector, node_affinity)
+
+    @classmethod
+    def of_parts(
+        cls, node_selector: Mapping[str, str] | None, node_affinity: NodeAffinity | None
+    ) -> RequiredNodeAffinity:
+        required = (
+            node_affinity.required_during_scheduling_ignored_during_execution
+            if node_affinity is not None
+            else None
+        )
+        return cls(
+            Selector.from_map(node_selector) if node_selector else None,
+            NodeMatcher.parse(required) if required is not None else None,
+        )
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        return (self.selector is None or self.selector.matches(labels)) and (
+            self.affinity is None or self.affinity.matches(labels, name)
+        )
+
+    def check(self, labels: Mapping[str, str], name: str) -> bool:
+        """As `matches`, but raises SelectorError where errors in terms decided.
+
+        A node that the nodeSelector rules out is ruled out before any term is looked at.
+        """
+        if self.selector is not None and not self.selector.matches(labels):
+            return False
+        return self.affinity is None or self.affinity.check(labels, name)
+
+    def matches_node(self, node: Node) -> bool:
+        return self.matches(node.metadata.labels, node.metadata.name)
+
+
+class PreferredNodeTerm(NamedTuple):
+    term: NodeTerm
+    weight: int
+
+
+class PreferredNodeTerms(NamedTuple):
+    """Terms that each add a weight to the nodes they match."""
+
+    terms: tuple[PreferredNodeTerm, ...]
+
+    @classmethod
+    def parse(
+        cls, preferred: Sequence[PreferredSchedulingTerm], path: str = ""
+    ) -> PreferredNodeTerms:
+        """Compile preferences; those of weight zero and empty ones are not looked at.
+
+        Raises:
+            SelectorError: a term has an error.
+        """
+        terms = tuple(
+            PreferredNodeTerm(NodeTerm.parse(each.preference, f"{path}[{index}]"), each.weight)
+            for index, each in enumerate(preferred)
+            if each.weight and not _is_empty(each.preference)
+        )
+        errors = (message for each in terms for message in each.term.errors)
+        if (error := _error(errors)) is not None:
+            raise error
+        return cls(terms)
+
+    def score(self, labels: Mapping[str, str], name: str) -> int:
+        """The sum of the weights of the terms that match a node."""
+        return sum(each.weight for each in self.terms if each.term.matches(labels, name))
+
+
+@lru_cache(maxsize=4096)
+def _parse_selector(selector: NodeSelector, path: str) -> NodeMatcher:
+    prefix = f"{path}.nodeSelectorTerms" if path else "nodeSelectorTerms"
+    return NodeMatcher(
+        tuple(
+            NodeTerm.parse(term, f"{prefix}[{index}]")
+            for index, term in enumerate(selector.node_selector_terms)
+            if not _is_empty(term)
+        )
+    )
+
+
+def _parse_expressions(
+    expressions: Iterable[NodeSelectorRequirement], path: str, errors: list[str]
+) -> list[Requirement]:
+    requirements = []
+    for index, each in enumerate(expressions):
+        where = f"{path}[{index}]"
+        operator = _LABEL_OPERATORS.get(each.operator)
+        if operator is None:
+            errors.append(not_supported(f"{where}.operator", each.operator, _LABEL_OPERATORS))
+            continue
+        requirement = Requirement(each.key, operator, each.values)
+        if complaints := requirement.errors(where):
+            errors += complaints
+        else:
+            requirements.append(requirement)
+    return requirements
+
+
+def _parse_fields(
+    expressions: Iterable[NodeSelectorRequirement], path: str, errors: list[str]
+) -> tuple[FieldRequirement, ...]:
+    fields = []
+    for index, each in enumerate(expressions):
+        where = f"{path}[{index}]"
+        if each.operator not in _FIELD_OPERATORS:
+            errors.append(not_supported(f"{where}.operator", each.operator, _FIELD_OPERATORS))
+        elif len(each.values) != 1:
+            errors.append(invalid(f"{where}.values", each.values, "must have one element"))
+        else:
+            fields.append(FieldRequirement(each.key, each.values[0], each.operator == "NotIn"))
+    return tuple(fields)
+
+
+def _is_empty(term: NodeSelectorTerm) -> bool:
+    return not term.match_expressions and not term.match_fields
+
+
+def _error(messages: Iterable[str]) -> SelectorError | None:
+    collected = list(messages)
+    return SelectorError(joined(collected)) if collected else None

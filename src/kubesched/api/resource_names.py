@@ -1,0 +1,73 @@
+"""What a resource's name says about it (spec 05 §3.1)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from kubesched.api.validation import label_key_errors
+
+__all__ = [
+    "CPU",
+    "DEVICE_CLASS_PREFIX",
+    "EPHEMERAL_STORAGE",
+    "HUGEPAGES_PREFIX",
+    "MEMORY",
+    "PODS",
+    "STORAGE",
+    "is_attachable_volume_resource_name",
+    "is_extended_resource_name",
+    "is_hugepage_resource_name",
+    "is_native_resource_name",
+    "is_pod_level_resource_name",
+    "is_scalar_resource_name",
+]
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+STORAGE: Final = "storage"
+
+HUGEPAGES_PREFIX: Final = "hugepages-"
+DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+_ATTACHABLE_VOLUMES_PREFIX: Final = "attachable-volumes-"
+_NATIVE_DOMAIN: Final = "kubernetes.io/"
+_QUOTA_PREFIX: Final = "requests."
+
+
+def is_hugepage_resource_name(name: str) -> bool:
+    return name.startswith(HUGEPAGES_PREFIX)
+
+
+def is_attachable_volume_resource_name(name: str) -> bool:
+    return name.startswith(_ATTACHABLE_VOLUMES_PREFIX)
+
+
+def is_native_resource_name(name: str) -> bool:
+    """Whether the name belongs to Kubernetes: no domain, or `kubernetes.io/` anywhere."""
+    return "/" not in name or _NATIVE_DOMAIN in name
+
+
+@lru_cache(maxsize=4096)
+def is_extended_resource_name(name: str) -> bool:
+    """Whether the name is of a vendor's domain, such as `nvidia.com/gpu`."""
+    if is_native_resource_name(name) or name.startswith(_QUOTA_PREFIX):
+        return False
+    return not label_key_errors(_QUOTA_PREFIX + name)
+
+
+@lru_cache(maxsize=4096)
+def is_scalar_resource_name(name: str) -> bool:
+    """Whether the name is counted beside cpu, memory and ephemeral storage."""
+    return (
+        is_extended_resource_name(name)
+        or is_hugepage_resource_name(name)
+        or _NATIVE_DOMAIN in name
+        or is_attachable_volume_resource_name(name)
+    )
+
+
+def is_pod_level_resource_name(name: str) -> bool:
+    """Whether the name may be requested for a pod as a whole."""
+    return name in (CPU, MEMORY) or is_hugepage_resource_name(name)

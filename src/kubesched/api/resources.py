@@ -1,0 +1,125 @@
+"""Amounts of resources as a scheduler counts them: integers, one slot per resource.
+
+Cpu is in thousandths, memory and ephemeral storage in bytes, everything else in whole units
+(spec 05 §3.1). Names that are none of these are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubesched.api.base import RawQuantity
+from kubesched.api.quantity import Quantity, parse_milli_value, parse_value
+from kubesched.api.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    is_scalar_resource_name,
+)
+
+__all__ = ["Resources"]
+
+
+class Resources:
+    """A vector of amounts that can be added to and subtracted from in place."""
+
+    __slots__ = ("ephemeral_storage", "memory", "milli_cpu", "scalar")
+
+    def __init__(
+        self,
+        milli_cpu: int = 0,
+        memory: int = 0,
+        ephemeral_storage: int = 0,
+        scalar: dict[str, int] | None = None,
+    ) -> None:
+        self.milli_cpu = milli_cpu
+        self.memory = memory
+        self.ephemeral_storage = ephemeral_storage
+        self.scalar: dict[str, int] = {} if scalar is None else scalar
+
+    @classmethod
+    def from_resource_list(cls, amounts: Mapping[str, RawQuantity]) -> Resources:
+        """Count what a resource list on the wire holds."""
+        resources = cls()
+        for name, raw in amounts.items():
+            if name == CPU:
+                resources.milli_cpu = parse_milli_value(raw)
+            elif name == MEMORY:
+                resources.memory = parse_value(raw)
+            elif name == EPHEMERAL_STORAGE:
+                resources.ephemeral_storage = parse_value(raw)
+            elif is_scalar_resource_name(name):
+                resources.scalar[name] = parse_value(raw)
+        return resources
+
+    @classmethod
+    def from_quantities(cls, amounts: Mapping[str, Quantity]) -> Resources:
+        """Count what a sum of resource lists holds, rounding each amount once."""
+        resources = cls()
+        for name, quantity in amounts.items():
+            if name == CPU:
+                resources.milli_cpu = quantity.milli_value
+            elif name == MEMORY:
+                resources.memory = quantity.value
+            elif name == EPHEMERAL_STORAGE:
+                resources.ephemeral_storage = quantity.value
+            elif is_scalar_resource_name(name):
+                resources.scalar[name] = quantity.value
+        return resources
+
+    @staticmethod
+    def allowed_pods(amounts: Mapping[str, RawQuantity]) -> int:
+        """How many pods a node's allocatable admits; none if it does not say."""
+        raw = amounts.get(PODS)
+        return 0 if raw is None else parse_value(raw)
+
+    def add(self, other: Resources) -> None:
+        self.milli_cpu += other.milli_cpu
+        self.memory += other.memory
+        self.ephemeral_storage += other.ephemeral_storage
+        if other.scalar:
+            scalar = self.scalar
+            for name, amount in other.scalar.items():
+                scalar[name] = scalar.get(name, 0) + amount
+
+    def subtract(self, other: Resources) -> None:
+        """Take amounts away; a scalar that falls to zero keeps its entry."""
+        self.milli_cpu -= other.milli_cpu
+        self.memory -= other.memory
+        self.ephemeral_storage -= other.ephemeral_storage
+        if other.scalar:
+            scalar = self.scalar
+            for name, amount in other.scalar.items():
+                scalar[name] = scalar.get(name, 0) - amount
+
+    def clone(self) -> Resources:
+        return Resources(self.milli_cpu, self.memory, self.ephemeral_storage, dict(self.scalar))
+
+    def amount(self, name: str) -> int:
+        """The amount of one resource by name, zero if there is none."""
+        if name == CPU:
+            return self.milli_cpu
+        if name == MEMORY:
+            return self.memory
+        if name == EPHEMERAL_STORAGE:
+            return self.ephemeral_storage
+        return self.scalar.get(name, 0)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Resources):
+            return NotImplemented
+        return (
+            self.milli_cpu == other.milli_cpu
+            and self.memory == other.memory
+            and self.ephemeral_storage == other.ephemeral_storage
+            and self.scalar == other.scalar
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        return (
+            f"Resources(milli_cpu={self.milli_cpu}, memory={self.memory}, "
+            f"ephemeral_storage={self.ephemeral_storage}, scalar={self.scalar})"
+        )
