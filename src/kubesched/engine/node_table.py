@@ -7,15 +7,17 @@ scheduling rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Node, Taint
+from kubesched.api.host_ports import HostPort
 from kubesched.api.resources import Resources
 from kubesched.engine.change_log import ChangeLog
 from kubesched.engine.interning import Interner
+from kubesched.engine.sparse_columns import ImageFacts, ImageRows, PortRows
 
 __all__ = ["CPU", "EPHEMERAL_STORAGE", "MEMORY", "LabelColumn", "NodeTable"]
 
@@ -68,6 +70,11 @@ class NodeTable:
         self.unschedulable = np.zeros(capacity, dtype=bool)
         self.taint_set = np.zeros(capacity, dtype=np.int32)  # number in taint_sets
         self.taint_sets.intern(())
+        self.feature_sets: Interner[tuple[str, ...]] = Interner()  # features nodes declare
+        self.feature_set = np.zeros(capacity, dtype=np.int32)  # number in feature_sets
+        self.feature_sets.intern(())
+        self.ports = PortRows()
+        self.images = ImageRows()
 
     def __len__(self) -> int:
         return len(self.row_of)
@@ -117,17 +124,28 @@ class NodeTable:
         self.allowed_pods[row] = 0
         self.unschedulable[row] = False
         self.taint_set[row] = 0
+        self.feature_set[row] = 0
+        self.ports.write(row, ())
+        self.images.write(row, {})
         self.changes.append(row)
 
-    def write_node(
-        self, row: int, node: Node, allocatable: Resources, allowed_pods: int
-    ) -> None:
+    def write_node(self, row: int, node: Node, allocatable: Resources, allowed_pods: int) -> None:
         """Copy the facts of a node object into its row."""
         self._write_resources(self.allocatable, row, allocatable)
         self.allowed_pods[row] = allowed_pods
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_set[row] = self.taint_sets.intern(node.spec.taints) if node.spec.taints else 0
+        features = node.status.declared_features
+        self.feature_set[row] = self.feature_sets.intern(features) if features else 0
         self._write_labels(row, node.metadata.labels)
+
+    def write_ports(self, row: int, used: Collection[HostPort]) -> None:
+        """Copy the host ports in use on a node; the caller logs the row with `write_usage`."""
+        self.ports.write(row, used)
+
+    def write_images(self, row: int, images: Mapping[str, ImageFacts]) -> None:
+        """Note the images on a node; the mapping must not change afterwards."""
+        self.images.write(row, images)
 
     def write_usage(
         self, row: int, requested: Resources, nonzero_cpu: int, nonzero_memory: int, pods: int
@@ -170,9 +188,7 @@ class NodeTable:
         for key, column in self._label_columns.items():
             column.write(row, labels.get(key))
 
-    def _write_resources(
-        self, matrix: NDArray[np.int64], row: int, amounts: Resources
-    ) -> None:
+    def _write_resources(self, matrix: NDArray[np.int64], row: int, amounts: Resources) -> None:
         scalars = amounts.scalar
         if scalars or matrix.shape[0] > len(_BUILT_IN):
             matrix = self._write_scalars(matrix, row, scalars)
@@ -207,5 +223,6 @@ class NodeTable:
         self.allowed_pods = np.pad(self.allowed_pods, (0, extra))
         self.unschedulable = np.pad(self.unschedulable, (0, extra))
         self.taint_set = np.pad(self.taint_set, (0, extra))
+        self.feature_set = np.pad(self.feature_set, (0, extra))
         for column in self._label_columns.values():
             column.ids = np.pad(column.ids, (0, extra), constant_values=-1)

@@ -1,0 +1,176 @@
+"""Arithmetic on columns: free functions on arrays, without plugin rules.
+
+Integers are int64 and wrap; divisions of integers truncate toward zero, as everywhere in the
+reference. A function leaves its arguments alone unless its docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "balance",
+    "capped_fraction",
+    "divide_toward_zero",
+    "free_percent",
+    "mean_rounded",
+    "mean_toward_zero",
+    "number_values",
+    "used_percent",
+    "weighted_sums",
+]
+
+IntColumn = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntColumn:
+    """Divide in place: the numerator is overwritten. The divisor has no zeros."""
+    if numerator.size and numerator.min() < 0:
+        exact = numerator.copy()
+        np.floor_divide(numerator, divisor, out=numerator)
+        numerator += (numerator < 0) & (numerator * divisor != exact)
+        return numerator
+    return np.floor_divide(numerator, divisor, out=numerator)
+
+
+def free_percent(allocatable: IntColumn, requested: IntColumn) -> IntColumn:
+    """The share that is left; 0 where more is requested than there is, or there is none."""
+    share = allocatable - requested
+    np.maximum(share, 0, out=share)
+    share *= 100
+    return divide_toward_zero(share, _without_zeros(allocatable))
+
+
+def used_percent(allocatable: IntColumn, requested: IntColumn) -> IntColumn:
+    """The share that is taken, at most 100; 0 where there is none to take."""
+    share = np.minimum(requested, allocatable)
+    share *= 100
+    return divide_toward_zero(share, _without_zeros(allocatable))
+
+
+def weighted_sums(
+    scores: Sequence[IntColumn], weights: Sequence[int], counted: Sequence[Mask | None]
+) -> tuple[IntColumn, IntColumn | int]:
+    """The weighted sum of the scores, and the sum of the weights that counted.
+
+    `counted[i]` tells for which rows score i counts, None: for all. Where it does not count
+    the score must be 0.
+    """
+    total = scores[0] * weights[0]
+    for score, weight in zip(scores[1:], weights[1:], strict=True):
+        total += score if weight == 1 else score * weight
+    weight_sum: IntColumn | int = 0
+    for weight, rows in zip(weights, counted, strict=True):
+        weight_sum = weight_sum + (weight if rows is None else rows * np.int64(weight))
+    return total, weight_sum
+
+
+def mean_toward_zero(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
+    """Divide sums by their weights in place; 0 where nothing counted."""
+    if isinstance(weight_sum, int):
+        return divide_toward_zero(total, max(weight_sum, 1))
+    return divide_toward_zero(total, np.maximum(weight_sum, 1))
+
+
+def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
+    """Divide sums by their weights and round halves away from zero; 0 where nothing counted."""
+    mean = total / np.maximum(weight_sum, 1)
+    whole = np.trunc(mean)
+    # The difference is exact, where adding 0.5 first would round.
+    whole += np.copysign(np.abs(mean - whole) >= 0.5, mean)
+    return whole.astype(np.int64)
+
+
+def capped_fraction(part: IntColumn, whole: IntColumn) -> NDArray[np.float64]:
+    """`part / whole`, at most 1; of no meaning where the whole is 0."""
+    fraction = part / _without_zeros(whole)
+    return np.minimum(fraction, 1.0, out=fraction)
+
+
+def balance(fractions: Sequence[NDArray[np.float64]], counted: Sequence[Mask | None]) -> IntColumn:
+    """How alike the fractions of a row are: 100 × (1 - standard deviation), truncated.
+
+    `counted[i]` tells for which rows fraction i counts, None: for all. The operations and
+    their order are the reference's, because the result is truncated.
+    """
+    if len(fractions) < 2:
+        rows = len(fractions[0]) if fractions else 0
+        return np.full(rows, 100, dtype=np.int64)
+    if any(rows is not None for rows in counted):
+        deviation = _deviation_of_some(fractions, counted)
+    elif len(fractions) == 2:
+        deviation = fractions[0] - fractions[1]
+        deviation /= 2
+        np.abs(deviation, out=deviation)
+    else:
+        deviation = _deviation(fractions)
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= 100.0
+    return deviation.astype(np.int64)
+
+
+def number_values(
+    values: NDArray[np.unsignedinteger],
+) -> tuple[NDArray[np.unsignedinteger], list[int]]:
+    """Number the distinct values other than 0 from 1 on; 0 stays 0."""
+    if values.dtype.itemsize <= 2:
+        distinct = np.flatnonzero(np.bincount(values))
+        if len(distinct) and distinct[0] == 0:
+            distinct = distinct[1:]
+        if not len(distinct):
+            return np.zeros_like(values), []
+        numbers = np.zeros(distinct[-1] + 1, dtype=values.dtype)
+        numbers[distinct] = np.arange(1, len(distinct) + 1)
+        return numbers.take(values), distinct.tolist()
+    hit = np.flatnonzero(values)
+    distinct, inverse = np.unique(values[hit], return_inverse=True)
+    codes = np.zeros(len(values), dtype=np.uint32)
+    codes[hit] = inverse + 1
+    return codes, distinct.tolist()
+
+
+def _without_zeros(divisor: IntColumn) -> IntColumn:
+    return divisor if divisor.all() else np.where(divisor == 0, 1, divisor)
+
+
+def _deviation(fractions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    mean = fractions[0].copy()
+    for fraction in fractions[1:]:
+        mean += fraction
+    mean /= len(fractions)
+    total = np.zeros_like(mean)
+    for fraction in fractions:
+        distance = fraction - mean
+        distance *= distance
+        total += distance
+    total /= len(fractions)
+    return np.sqrt(total, out=total)
+
+
+def _deviation_of_some(
+    fractions: Sequence[NDArray[np.float64]], counted: Sequence[Mask | None]
+) -> NDArray[np.float64]:
+    """As `_deviation`, but each row has its own number of fractions."""
+    rows = len(fractions[0])
+    masks = [np.ones(rows, dtype=bool) if mask is None else mask for mask in counted]
+    count = np.zeros(rows, dtype=np.int64)
+    mean, total, first, last = np.zeros((4, rows))
+    for fraction, mask in zip(fractions, masks, strict=True):
+        np.copyto(first, fraction, where=mask & (count == 0))
+        np.copyto(last, fraction, where=mask)
+        np.add(mean, fraction, out=mean, where=mask)
+        count += mask
+    number = np.maximum(count, 1)
+    mean /= number
+    for fraction, mask in zip(fractions, masks, strict=True):
+        distance = fraction - mean
+        distance *= distance
+        np.add(total, distance, out=total, where=mask)
+    deviation = np.sqrt(total / number)
+    np.copyto(deviation, np.abs((first - last) / 2), where=count == 2)
+    deviation[count < 2] = 0.0
+    return deviation
