@@ -1,0 +1,1 @@
+"""The in-tree plugins, one folder each; `registry.py` lists them (spec 05 to 08)."""

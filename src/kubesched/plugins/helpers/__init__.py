@@ -1,0 +1,1 @@
+"""What more than one plugin needs: matching, scoring arithmetic, hint plumbing."""

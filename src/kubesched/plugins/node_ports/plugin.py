@@ -1,0 +1,105 @@
+"""NodePorts: a host port can be taken once per node (spec 05 §7.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kubesched.api import Pod
+from kubesched.api.host_ports import WILDCARD_IP, HostPort, host_ports, ports_conflict
+from kubesched.config.plugin_names import NODE_PORTS
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    QueueingHint,
+    Rejections,
+    StateNotFoundError,
+    Status,
+)
+from kubesched.plugins.helpers.hints import expect, is_placed, queue_if
+from kubesched.plugins.helpers.missing_state import reject_all
+
+__all__ = ["NodePorts"]
+
+STATE_KEY = "PreFilterNodePorts"
+TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+
+class NodePorts(Plugin):
+    name = NODE_PORTS
+    node_local = True
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        wanted = tuple(host_ports(pod_info.pod))
+        if not wanted:
+            return SKIP
+        state.write(STATE_KEY, wanted)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        try:
+            wanted = state.read(STATE_KEY)
+        except StateNotFoundError as exc:
+            return _missing(exc)
+        return TAKEN if node.conflicts_with(wanted) else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        try:
+            wanted: tuple[HostPort, ...] = state.read(STATE_KEY)
+        except StateNotFoundError as exc:
+            return reject_all(nodes, _missing(exc))
+        taken = _rows_where_taken(wanted, nodes)
+        if not taken:
+            return Rejections.none()
+        rejected = np.zeros(nodes.table.capacity, dtype=bool)
+        rejected[list(taken)] = True
+        return Rejections.where(nodes.at(rejected), TAKEN)
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE), self._pod_deleted
+            ),
+            ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
+        )
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[int]]:
+        containers = (*pod.spec.containers, *pod.spec.init_containers)
+        numbers = {
+            port.host_port for each in containers for port in each.ports if port.host_port > 0
+        }
+        return {"v1.Pod.Spec.HostPorts()": sorted(numbers)}
+
+    def _pod_deleted(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        deleted = expect(Pod, old)
+        if not is_placed(deleted):
+            return QueueingHint.SKIP
+        freed = set(host_ports(deleted))
+        return queue_if(bool(freed) and ports_conflict(host_ports(pod), freed))
+
+
+def _rows_where_taken(wanted: Sequence[HostPort], nodes: NodeView) -> set[int]:
+    rows: set[int] = set()
+    for port in wanted:
+        holders = nodes.table.ports.holders(port.protocol, port.port)
+        if port.ip == WILDCARD_IP:
+            rows.update(holders)
+        else:
+            clashing = {port.ip, WILDCARD_IP}
+            rows.update(row for row, ips in holders.items() if not ips.isdisjoint(clashing))
+    return rows
+
+
+def _missing(exc: StateNotFoundError) -> Status:
+    return Status.failure(f'reading "{STATE_KEY}" from cycleState: {exc}')

@@ -1,0 +1,180 @@
+"""How full a node may be to score well: the three strategies of NodeResourcesFit (spec 05 §6.2).
+
+A strategy sees, for each configured resource, what the node can give and what would be
+requested of it with the pod; a resource the node cannot give (0) does not count. Each strategy
+has a form for one node and one for columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.config.args import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    REQUESTED_TO_CAPACITY_RATIO,
+    ScoringStrategy,
+    UtilizationShapePoint,
+)
+from kubesched.engine import kernels
+from kubesched.framework import MAX_NODE_SCORE
+from kubesched.plugins.helpers.resource_usage import ResourceColumns, ResourceUsage
+from kubesched.util.ints import div_trunc, round_half_away, wrap_int64
+
+__all__ = ["Strategy", "broken_linear", "make_strategy"]
+
+_MAX_SHAPE_SCORE = 10
+_MAX_UTILIZATION = 100
+
+IntColumn = NDArray[np.int64]
+
+
+class Strategy(Protocol):
+    """Scores from 0 to 100."""
+
+    def score(self, usages: Sequence[ResourceUsage]) -> int:
+        """One node: its resources in the configured order."""
+        ...
+
+    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
+        """Many nodes: the resources that some node can give, at least one."""
+        ...
+
+
+def make_strategy(config: ScoringStrategy) -> Strategy:
+    """The strategy that validated arguments ask for."""
+    return _STRATEGIES[config.type](config)
+
+
+class LeastAllocated:
+    """The more is left, the better."""
+
+    def __init__(self, config: ScoringStrategy) -> None:
+        pass
+
+    def score(self, usages: Sequence[ResourceUsage]) -> int:
+        return _weighted_mean(usages, self._share_left)
+
+    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
+        return _weighted_mean_of_columns(columns, kernels.free_percent)
+
+    @staticmethod
+    def _share_left(usage: ResourceUsage) -> int:
+        if usage.requested > usage.allocatable:
+            return 0
+        return _percent(usage.allocatable - usage.requested, usage.allocatable)
+
+
+class MostAllocated:
+    """The more is taken, the better."""
+
+    def __init__(self, config: ScoringStrategy) -> None:
+        pass
+
+    def score(self, usages: Sequence[ResourceUsage]) -> int:
+        return _weighted_mean(usages, self._share_taken)
+
+    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
+        return _weighted_mean_of_columns(columns, kernels.used_percent)
+
+    @staticmethod
+    def _share_taken(usage: ResourceUsage) -> int:
+        return _percent(min(usage.requested, usage.allocatable), usage.allocatable)
+
+
+class RequestedToCapacityRatio:
+    """A configured function of how much is taken. A resource that scores 0 does not count."""
+
+    def __init__(self, config: ScoringStrategy) -> None:
+        ratio = config.requested_to_capacity_ratio
+        assert ratio is not None, "validated: this type has a shape"
+        function = broken_linear(ratio.shape, MAX_NODE_SCORE // _MAX_SHAPE_SCORE)
+        # Utilization is a whole percentage, so a table says it all.
+        self._score_of = [function(percent) for percent in range(_MAX_UTILIZATION + 1)]
+        self._table = np.array(self._score_of, dtype=np.int64)
+
+    def score(self, usages: Sequence[ResourceUsage]) -> int:
+        total = weight_sum = 0
+        for usage in usages:
+            if usage.allocatable and (score := self._score_of[_utilization(usage)]) > 0:
+                total += score * usage.weight
+                weight_sum += usage.weight
+        return round_half_away(total / weight_sum) if weight_sum else 0
+
+    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
+        scores, counted = [], []
+        for column in columns:
+            percent = kernels.used_percent(column.allocatable, column.requested)
+            percent[column.requested > column.allocatable] = _MAX_UTILIZATION
+            score = self._table.take(percent, mode="clip")
+            counts = score > 0
+            if column.counted is not None:
+                counts &= column.counted
+                score *= column.counted
+            scores.append(score)
+            counted.append(counts)
+        weights = [column.weight for column in columns]
+        return kernels.mean_rounded(*kernels.weighted_sums(scores, weights, counted))
+
+
+_STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
+    LEAST_ALLOCATED: LeastAllocated,
+    MOST_ALLOCATED: MostAllocated,
+    REQUESTED_TO_CAPACITY_RATIO: RequestedToCapacityRatio,
+}
+
+
+def broken_linear(shape: Sequence[UtilizationShapePoint], scale: int) -> Callable[[int], int]:
+    """The function through the points of a shape, flat outside of them.
+
+    Between two points it divides toward zero, which on a falling segment is not flooring.
+    """
+    points = [(point.utilization, point.score * scale) for point in shape]
+
+    def function(percent: int) -> int:
+        before: tuple[int, int] | None = None
+        for at, score in points:
+            if percent <= at:
+                if before is None:
+                    return score
+                rise = (score - before[1]) * (percent - before[0])
+                return before[1] + div_trunc(rise, at - before[0])
+            before = at, score
+        return points[-1][1]
+
+    return function
+
+
+def _percent(part: int, whole: int) -> int:
+    return div_trunc(wrap_int64(part * 100), whole)
+
+
+def _utilization(usage: ResourceUsage) -> int:
+    if usage.requested > usage.allocatable:
+        return _MAX_UTILIZATION
+    # An overflow may leave the range, where the function is flat.
+    return min(max(_percent(usage.requested, usage.allocatable), 0), _MAX_UTILIZATION)
+
+
+def _weighted_mean(
+    usages: Sequence[ResourceUsage], resource_score: Callable[[ResourceUsage], int]
+) -> int:
+    total = weight_sum = 0
+    for usage in usages:
+        if usage.allocatable:
+            total += resource_score(usage) * usage.weight
+            weight_sum += usage.weight
+    return div_trunc(total, weight_sum) if weight_sum else 0
+
+
+def _weighted_mean_of_columns(
+    columns: Sequence[ResourceColumns], resource_score: Callable[[IntColumn, IntColumn], IntColumn]
+) -> IntColumn:
+    scores = [resource_score(column.allocatable, column.requested) for column in columns]
+    weights = [column.weight for column in columns]
+    counted = [column.counted for column in columns]
+    return kernels.mean_toward_zero(*kernels.weighted_sums(scores, weights, counted))

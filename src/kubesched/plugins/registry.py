@@ -1,0 +1,27 @@
+"""Every in-tree plugin, by the name that configurations use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubesched.framework import Plugin
+from kubesched.plugins.default_binder import DefaultBinder
+from kubesched.plugins.node_name import NodeName
+from kubesched.plugins.node_ports import NodePorts
+from kubesched.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.plugins.priority_sort import PrioritySort
+from kubesched.plugins.scheduling_gates import SchedulingGates
+
+__all__ = ["IN_TREE_PLUGINS"]
+
+IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
+    DefaultBinder.name: DefaultBinder,
+    NodeName.name: NodeName,
+    NodePorts.name: NodePorts,
+    NodeResourcesFit.name: NodeResourcesFit,
+    NodeUnschedulable.name: NodeUnschedulable,
+    PrioritySort.name: PrioritySort,
+    SchedulingGates.name: SchedulingGates,
+}
