@@ -16,6 +16,16 @@ from kubesched.testing.builders import (
     make_taint,
     make_toleration,
 )
+from kubesched.testing.check_plugin import check_plugin
+from kubesched.testing.clusters import Cluster, random_cluster, random_node, random_pod
+from kubesched.testing.fake_handle import (
+    FakeHandle,
+    FakeNominator,
+    FakeRecorder,
+    FakeWaitingPod,
+    RecordedEvent,
+)
+from kubesched.testing.fake_objects import ApiCall, FakeApi, FakeLister, FakeObjects
 from kubesched.testing.object_builders import (
     make_csi_driver,
     make_csi_node,
@@ -38,11 +48,23 @@ from kubesched.testing.selector_builders import (
     make_pod_term,
     make_selector,
 )
+from kubesched.testing.views import make_snapshot, make_view, run_filter, run_score
 
 __all__ = [
     "HOSTNAME",
     "REGION",
     "ZONE",
+    "ApiCall",
+    "Cluster",
+    "FakeApi",
+    "FakeHandle",
+    "FakeLister",
+    "FakeNominator",
+    "FakeObjects",
+    "FakeRecorder",
+    "FakeWaitingPod",
+    "RecordedEvent",
+    "check_plugin",
     "make_affinity",
     "make_container",
     "make_csi_driver",
@@ -65,9 +87,16 @@ __all__ = [
     "make_replication_controller",
     "make_selector",
     "make_service",
+    "make_snapshot",
     "make_spread",
     "make_stateful_set",
     "make_storage_class",
     "make_taint",
     "make_toleration",
+    "make_view",
+    "random_cluster",
+    "random_node",
+    "random_pod",
+    "run_filter",
+    "run_score",
 ]

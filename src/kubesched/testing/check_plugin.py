@@ -1,0 +1,58 @@
+"""Put any plugin through the plugin contract, on random clusters.
+
+Call it from a test of your own:
+
+    def test_the_plugin_keeps_the_contract() -> None:
+        check_plugin(SpareNodes)
+
+The rules: the plugin has a legal name and extends a point; methods raise nothing, mutate
+nothing they are given, and answer with what their extension point allows; Filter and Score
+say the same for one node as for many; a node-local plugin does not look at other nodes;
+normalised scores are within 0..100; a cloned state is independent; registered events are
+well-formed and hints answer; equal pods have equal signatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.framework import Plugin
+from kubesched.testing.checks.judging import (
+    check_dry_runs,
+    check_filter,
+    check_node_local,
+    check_score,
+)
+from kubesched.testing.checks.placing import check_placing
+from kubesched.testing.checks.queueing import check_queueing
+from kubesched.testing.checks.shape import check_shape
+from kubesched.testing.checks.trial import PluginFactory, Trial
+
+__all__ = ["check_plugin"]
+
+
+def check_plugin(
+    plugin_factory: PluginFactory | type[Plugin],
+    *,
+    seed: int = 0,
+    rounds: int = 30,
+    args: Any = None,
+) -> None:
+    """Raise PluginError at the first rule that the plugin breaks.
+
+    The factory is the plugin class, or what builds one from (args, handle). Without `args`
+    a plugin that takes some gets the defaults of its `args_type`. A failure repeats with the
+    seed that its message names.
+    """
+    args_type = getattr(plugin_factory, "args_type", None)
+    if args is None and args_type is not None:
+        args = args_type()
+    for number in range(rounds):
+        trial = Trial(plugin_factory, args, seed, number)
+        check_shape(trial)
+        check_queueing(trial)
+        check_filter(trial)
+        check_score(trial)
+        check_node_local(trial)
+        check_dry_runs(trial)
+        check_placing(trial)

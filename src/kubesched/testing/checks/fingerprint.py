@@ -1,0 +1,74 @@
+"""What plugins are given, as values that can be compared before and after a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kubesched.api import Pod
+from kubesched.engine import LabelColumn, NodeTable
+from kubesched.framework import NodeInfo, NodeView
+
+__all__ = ["difference", "fingerprint"]
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def fingerprint(pod: Pod, view: NodeView) -> dict[str, Any]:
+    """A value per thing that a plugin could change: the pod, each node, each column."""
+    found: dict[str, Any] = {"the pod": _encoder.encode(pod)}
+    for info in view:
+        found[f"NodeInfo of {info.name}"] = _node_info(info)
+        if info.node is not None:
+            found[f"node {info.name}"] = _encoder.encode(info.node)
+    found.update(_columns(view.table))
+    return found
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What changed, in words; empty if nothing did. A column may appear when first read."""
+    changed = [name for name, value in before.items() if after.get(name) != value]
+    return ", ".join(changed)
+
+
+def _node_info(info: NodeInfo) -> tuple[Any, ...]:
+    return (
+        tuple(id(pod_info) for pod_info in info.pods),
+        tuple(_encoder.encode(pod_info.pod) for pod_info in info.pods),
+        len(info.pods_with_affinity),
+        len(info.pods_with_required_anti_affinity),
+        sorted(map(repr, info.used_ports)),
+        _amounts(info.requested),
+        _amounts(info.allocatable),
+        info.nonzero_cpu,
+        info.nonzero_memory,
+        info.allowed_pod_number,
+        dict(info.image_states),
+        dict(info.pvc_ref_counts),
+    )
+
+
+def _amounts(resources: Any) -> tuple[int, int, int, dict[str, int]]:
+    return (
+        resources.milli_cpu,
+        resources.memory,
+        resources.ephemeral_storage,
+        dict(resources.scalar),
+    )
+
+
+def _columns(table: NodeTable) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in vars(table).items():
+        if isinstance(value, np.ndarray):
+            found[f"column {name}"] = (value.shape, value.tobytes())
+        elif isinstance(value, dict):
+            for key, column in value.items():
+                if isinstance(column, LabelColumn):
+                    found[f"column of label {key}"] = (column.ids.shape, column.ids.tobytes())
+                elif isinstance(column, np.ndarray):
+                    found[f"column {name}[{key}]"] = (column.shape, column.tobytes())
+    return found

@@ -1,0 +1,201 @@
+"""A Handle over plain objects, so that a plugin can be built and tried in a test."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from kubesched.api import ApiAccess, Node, Pod
+from kubesched.api.base import ApiObject
+from kubesched.config.feature_gates import FeatureGates
+from kubesched.framework import (
+    CycleState,
+    Handle,
+    Lister,
+    NodeInfo,
+    Nominating,
+    NominatingMode,
+    PodInfo,
+    Snapshot,
+    Status,
+    WaitingPod,
+)
+from kubesched.runtime.services import Services
+from kubesched.testing.fake_objects import FakeApi, FakeObjects
+from kubesched.testing.views import make_snapshot
+from kubesched.util.clock import Clock, ManualClock
+from kubesched.util.virtual_loop import DEFAULT_START_NS
+
+__all__ = ["FakeHandle", "FakeNominator", "FakeRecorder", "FakeWaitingPod", "RecordedEvent"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class RecordedEvent(NamedTuple):
+    regarding: str  # namespace/name
+    type: str
+    reason: str
+    action: str
+    note: str
+
+
+class FakeRecorder:
+    """Keeps the events in a list."""
+
+    def __init__(self) -> None:
+        self.events: list[RecordedEvent] = []
+
+    def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None:
+        name = f"{regarding.metadata.namespace}/{regarding.metadata.name}"
+        self.events.append(RecordedEvent(name, kind, reason, action, note))
+
+
+class FakeNominator:
+    """Nominated pods by node, without a queue behind them."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+
+    def nominated_pods(self, node_name: str) -> Collection[PodInfo]:
+        return list(self._by_node.get(node_name, {}).values())
+
+    def nominated_nodes(self) -> Collection[str]:
+        return list(self._by_node)
+
+    def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
+        self.delete_nominated_pod(pod_info.pod)
+        node_name = pod_info.pod.status.nominated_node_name
+        if nominating is not None and nominating.mode is NominatingMode.OVERRIDE:
+            node_name = nominating.node_name
+        if node_name:
+            self._by_node.setdefault(node_name, {})[pod_info.uid] = pod_info
+
+    def delete_nominated_pod(self, pod: Pod) -> None:
+        for name in [name for name, pods in self._by_node.items() if pod.metadata.uid in pods]:
+            del self._by_node[name][pod.metadata.uid]
+            if not self._by_node[name]:
+                del self._by_node[name]
+
+
+class FakeWaitingPod:
+    """A pod that waits for these plugins, and what was decided."""
+
+    def __init__(self, pod: Pod, *plugins: str) -> None:
+        self.pod = pod
+        self._pending = dict.fromkeys(plugins)
+        self.rejection: tuple[str, str] | None = None  # plugin, message
+
+    @property
+    def pending_plugins(self) -> Collection[str]:
+        return tuple(self._pending)
+
+    @property
+    def is_allowed(self) -> bool:
+        return not self._pending and self.rejection is None
+
+    def allow(self, plugin: str) -> None:
+        self._pending.pop(plugin, None)
+
+    def reject(self, plugin: str, message: str) -> bool:
+        if self.rejection is not None or not self._pending:
+            return False
+        self.rejection = (plugin, message)
+        return True
+
+
+class FakeHandle:
+    """The world of a plugin, made of plain objects.
+
+    Nodes and placed pods among the objects make up the snapshot, unless one is given; all
+    objects are in the listers and reachable through `api`, whose writes change both. Feature
+    gates have the defaults of the reference but for those given. `runner` answers what only
+    a framework with plugins can: give the Framework, or any Handle, to use it.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[ApiObject] = (),
+        *,
+        snapshot: Snapshot | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
+        clock: Clock | None = None,
+        seed: int = 0,
+        api: ApiAccess | None = None,
+        waiting: Iterable[WaitingPod] = (),
+        runner: Handle | None = None,
+        profile_name: str = "default-scheduler",
+    ) -> None:
+        self.objects = FakeObjects(objects)
+        self.profile_name = profile_name
+        self.snapshot: Snapshot = self._take_snapshot() if snapshot is None else snapshot
+        self.nominator = FakeNominator()
+        self.recorder = FakeRecorder()
+        self.clock: Clock = ManualClock(DEFAULT_START_NS) if clock is None else clock
+        self.random = random.Random(seed)
+        self.fake_api = FakeApi(self.objects)
+        self.api: ApiAccess = self.fake_api if api is None else api
+        self.activated: dict[str, Pod] = {}
+        self.runner = runner
+        self._waiting = {entry.pod.metadata.uid: entry for entry in waiting}
+        self._gates = FeatureGates(feature_gates)
+
+    def _take_snapshot(self) -> Snapshot:
+        placed = [pod for pod in self.objects.list(Pod) if pod.spec.node_name]
+        return make_snapshot(self.objects.list(Node), placed)
+
+    def refresh(self) -> None:
+        """Take a new snapshot of the objects as they are."""
+        self.snapshot = self._take_snapshot()
+
+    def services(self) -> Services:
+        """The same world for a real Framework."""
+        services = Services(
+            snapshot=self.snapshot,
+            api=self.api,
+            recorder_of=lambda _: self.recorder,
+            clock=self.clock,
+            random=self.random,
+            lister=self.lister,
+            feature_enabled=self.feature_enabled,
+        )
+        services.nominator = self.nominator
+        services.activate = self.activate
+        return services
+
+    def lister(self, kind: type[T]) -> Lister[T]:
+        return self.objects.lister(kind)
+
+    def feature_enabled(self, gate: str) -> bool:
+        return self._gates.enabled(gate)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        self.activated.update(pods)
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        return self._waiting.get(uid)
+
+    def waiting_pods(self) -> Iterable[WaitingPod]:
+        return list(self._waiting.values())
+
+    def filter_with_nominated_pods(
+        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
+    ) -> Status:
+        return self._framework().filter_with_nominated_pods(state, pod_info, node)
+
+    def add_pod_to_state(
+        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
+    ) -> Status:
+        return self._framework().add_pod_to_state(state, pod, added, node)
+
+    def remove_pod_from_state(
+        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
+    ) -> Status:
+        return self._framework().remove_pod_from_state(state, pod, removed, node)
+
+    def _framework(self) -> Handle:
+        if self.runner is None:
+            raise RuntimeError("this FakeHandle has no plugins to run: give it a runner")
+        return self.runner

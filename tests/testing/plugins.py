@@ -1,0 +1,119 @@
+"""Small plugins that keep the contract, for the tests of the tools that check it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    NodeInfo,
+    NodeView,
+    OnlyNodes,
+    Plugin,
+    PodInfo,
+    QueueingHint,
+    Rejections,
+    Status,
+)
+
+HELD = Status.unresolvable("node(s) had no disk")
+
+
+class Disks(Plugin):
+    """Node-local, both forms: pods with a tier need a node with a disk, an ssd is better."""
+
+    name = "Disks"
+    node_local = True
+
+    def pre_filter(
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView
+    ) -> Status | OnlyNodes:
+        return SUCCESS if "tier" in pod_info.pod.metadata.labels else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if "disk" in node.labels else HELD
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        return Rejections.where(~nodes.has_label("disk"), HELD)
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 100 if node.labels.get("disk") == "ssd" else 0
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        return np.where(nodes.label_equals("disk", "ssd"), 100, 0)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        event = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+        return [ClusterEventWithHint(event, self.has_disk)]
+
+    def has_disk(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return QueueingHint.QUEUE if "disk" in new.metadata.labels else QueueingHint.SKIP
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
+        return {"tier": pod.metadata.labels.get("tier")}
+
+
+class Crowd:
+    """How many pods of the same app each node has; copied with the state."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.counts = counts
+
+    def clone(self) -> Crowd:
+        return Crowd(dict(self.counts))
+
+
+class FewOfAKind(Plugin):
+    """Not node-local, one form, with state: at most two pods of an app per cluster and node."""
+
+    name = "FewOfAKind"
+    key = "PreFilterFewOfAKind"
+
+    def pre_filter(
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView
+    ) -> Status | OnlyNodes:
+        app = pod_info.pod.metadata.labels.get("app")
+        counts = {
+            node.name: sum(other.pod.metadata.labels.get("app") == app for other in node.pods)
+            for node in nodes
+        }
+        state.write(self.key, Crowd(counts))
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        return self._count(state, pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
+        return self._count(state, pod, removed, node, -1)
+
+    def _count(
+        self, state: CycleState, pod: Pod, moved: PodInfo, node: NodeInfo, step: int
+    ) -> Status:
+        if moved.pod.metadata.labels.get("app") == pod.metadata.labels.get("app"):
+            state.read(self.key).counts[node.name] += step
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        counts = state.read(self.key).counts
+        if counts[node.name] > 1 or sum(counts.values()) > 6:
+            return Status.unschedulable("too many of a kind")
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return len(node.pods)
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        return scores * 100 // max(int(scores.max()), 1)

@@ -1,0 +1,470 @@
+"""Plugins that keep the contract pass, and for every rule a plugin that breaks it is caught."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.testing.plugins import HELD, Disks, FewOfAKind
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Code,
+    CycleState,
+    EventResource,
+    NodeInfo,
+    NodeView,
+    OnlyNodes,
+    Plugin,
+    PodInfo,
+    QueuedPodInfo,
+    QueueingHint,
+    Rejections,
+    Status,
+    Wait,
+)
+from kubesched.testing import check_plugin
+from kubesched.util.errors import PluginError
+
+
+class Limits(msgspec.Struct, frozen=True):
+    pods: int = 3
+
+
+class WithArguments(Plugin):
+    name = "WithArguments"
+    args_type = Limits
+    node_local = True
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if len(node.pods) < self.args.pods else Status.unschedulable("full")
+
+
+class Patient(Plugin):
+    """Extends what comes after the choice of a node."""
+
+    name = "example.com/Patient"
+
+    def sort_key(self, queued: QueuedPodInfo) -> Any:
+        return queued.timestamp_ns
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        state.write(self.name, node_name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        state.delete(self.name)
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+        return Wait(1_000_000_000)
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        await self.handle.clock.sleep(3_600_000_000_000)
+        return SUCCESS
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        await self.handle.api.bind(
+            pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, node_name
+        )
+        return SUCCESS
+
+
+@pytest.mark.parametrize("plugin", [Disks, FewOfAKind, WithArguments, Patient])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_plugin_that_keeps_the_contract_passes(plugin: type[Plugin], seed: int) -> None:
+    check_plugin(plugin, seed=seed)
+
+
+def test_arguments_reach_the_plugin() -> None:
+    check_plugin(WithArguments, args=Limits(pods=0), rounds=5)
+
+
+class Nameless(Disks):
+    name = ""
+
+
+class Starry(Disks):
+    name = "*"
+
+
+class Idle(Plugin):
+    name = "Idle"
+
+
+class HalfAFilter(Plugin):
+    name = "HalfAFilter"
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        return Rejections.none()
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        return SUCCESS
+
+
+class AddsOnly(Disks):
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        return SUCCESS
+
+
+class BindsWithoutWaiting(Disks):
+    def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:  # type: ignore[override]
+        return SUCCESS
+
+
+class WaitsInFilter(Plugin):
+    name = "WaitsInFilter"
+
+    async def filter(  # type: ignore[override]
+        self, state: CycleState, pod: Pod, node: NodeInfo
+    ) -> Status:
+        return SUCCESS
+
+
+class ForgetsOthers(Disks):
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        return Rejections.where(~nodes.label_equals("disk", "ssd"), HELD)
+
+
+class OtherReason(Disks):
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        return Rejections.where(~nodes.has_label("disk"), Status.unresolvable("another reason"))
+
+
+class WholeTable(Disks):
+    """Right on the whole table, wrong on a part of it."""
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        return Rejections.where(nodes.table.label_column("disk").ids < 0, HELD)
+
+
+class ScoresDiffer(Disks):
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        return np.where(nodes.has_label("disk"), 100, 0)
+
+
+class FractionalScores(Disks):
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        return super().score_nodes(state, pod, nodes) / 1.0  # type: ignore[return-value]
+
+
+class HalfPoints(Plugin):
+    name = "HalfPoints"
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 0.5  # type: ignore[return-value]
+
+
+class LooksAround(FewOfAKind):
+    node_local = True
+
+
+class ScoresAround(Plugin):
+    name = "ScoresAround"
+    node_local = True
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        state.write(self.name, len(nodes))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return int(state.read(self.name))
+
+
+class EditsLabels(Disks):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        pod.metadata.labels["seen"] = "yes"
+        return super().filter(state, pod, node)
+
+
+class EditsNode(Disks):
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        node.labels["seen"] = "yes"
+        return super().score(state, pod, node)
+
+
+class AddsPodToNode(Disks):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        node.requested.milli_cpu += 1
+        return super().filter(state, pod, node)
+
+
+class WritesColumns(Disks):
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        nodes.table.requested[:] += 1
+        return super().score_nodes(state, pod, nodes)
+
+
+class SkipsInFilter(Disks):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SKIP
+
+
+class SaysNothing(Disks):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return None  # type: ignore[return-value]
+
+
+class SignsItself(Disks):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return HELD.blame(self.name)
+
+
+class PendingInPreFilter(Disks):
+    def pre_filter(
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView
+    ) -> Status | OnlyNodes:
+        return Status.pending("later")
+
+
+class RejectsInPreScore(Disks):
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        return HELD
+
+
+class WaitsWithAStatus(Patient):
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+        return Status(Code.WAIT)
+
+
+class SkipsReserve(Patient):
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return SKIP
+
+
+class SkipsPreBind(Patient):
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return SKIP
+
+
+class WaitsInBind(Patient):
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return Status(Code.WAIT)
+
+
+class RejectsInPreFlight(Patient):
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return HELD
+
+
+class NeverEnds(Patient):
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+        return Wait(-1)
+
+
+class UnreservesBlindly(Patient):
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        state.read(self.name)
+
+
+class SkipsInTheQueue(Disks):
+    def pre_enqueue(self, pod: Pod) -> Status:
+        return SKIP
+
+
+class FailsToAdd(FewOfAKind):
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        return HELD
+
+
+class TooHigh(Disks):
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return super().score(state, pod, node) * 2
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        return super().score_nodes(state, pod, nodes) * 2
+
+
+class SharedState(FewOfAKind):
+    """Its state cannot be cloned, so a dry run changes the original."""
+
+    def pre_filter(
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView
+    ) -> Status | OnlyNodes:
+        answer = super().pre_filter(state, pod_info, nodes)
+        state.write(self.key, Uncloned(state.read(self.key).counts))
+        return answer
+
+
+class Uncloned(msgspec.Struct):
+    counts: dict[str, int]
+
+
+class ForgetsToRemove(FewOfAKind):
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
+        return SUCCESS
+
+
+def registering(*entries: Any) -> type[Plugin]:
+    class Registers(Disks):
+        def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+            return entries
+
+    return Registers
+
+
+def on(resource: str, action: ActionType, hint: Any = None) -> ClusterEventWithHint:
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
+
+
+def failing_hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    raise KeyError("no such label")
+
+
+def speechless_hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    return True  # type: ignore[return-value]
+
+
+class SignsByNumber(Disks):
+    numbers = itertools.count()
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
+        return {"number": next(self.numbers)}
+
+
+class SignsObjects(Disks):
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
+        return {"pod": object()}
+
+
+class SignsSuccess(Disks):
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
+        return SUCCESS
+
+
+class Raises(Disks):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return HELD if node.labels["disk"] else SUCCESS
+
+
+class SortsByChance(Disks):
+    def sort_key(self, queued: QueuedPodInfo) -> Any:
+        return random.random()
+
+
+NODE, POD = EventResource.NODE, EventResource.POD
+
+BROKEN: dict[str, tuple[type[Plugin], str]] = {
+    "a name is empty": (Nameless, "a plugin has a legal name: name is ''"),
+    "a name means all plugins": (Starry, r"a plugin has a legal name: name is '\*'"),
+    "no point is extended": (Idle, "a plugin extends a point"),
+    "a vector form has no scalar form": (
+        HalfAFilter,
+        "methods belong together: filter_nodes is there and filter is not",
+    ),
+    "pods are added and never removed": (
+        AddsOnly,
+        "methods belong together: only one of add_pod and remove_pod",
+    ),
+    "bind is not async": (BindsWithoutWaiting, "only binding may wait: bind must be async"),
+    "filter is async": (WaitsInFilter, "only binding may wait: filter must not be async"),
+    "the filters disagree": (ForgetsOthers, "scalar and vector answers agree: on node-"),
+    "the filters give other reasons": (OtherReason, "scalar and vector answers agree: on node-"),
+    "a filter ignores the selection": (WholeTable, "scalar and vector answers agree"),
+    "the scores disagree": (ScoresDiffer, "scalar and vector answers agree: score says"),
+    "vector scores are floats": (FractionalScores, "scores are whole numbers: score_nodes"),
+    "a scalar score is a float": (HalfPoints, "scores are whole numbers: score answered 0.5"),
+    "a node-local filter looks at other nodes": (
+        LooksAround,
+        "a node-local plugin does not look at other nodes: on node-",
+    ),
+    "a node-local score looks at other nodes": (
+        ScoresAround,
+        "a node-local plugin does not look at other nodes: on node-",
+    ),
+    "the pod is changed": (EditsLabels, "inputs are not mutated: filter changed the pod"),
+    "a node is changed": (EditsNode, "inputs are not mutated: score changed node node-"),
+    "a NodeInfo is changed": (AddsPodToNode, "inputs are not mutated: filter changed NodeInfo"),
+    "a column is written": (
+        WritesColumns,
+        "inputs are not mutated: score_nodes changed column requested",
+    ),
+    "filter skips": (SkipsInFilter, "legal for the extension point: filter answered Skip"),
+    "filter answers nothing": (SaysNothing, "filter answered None, which is not a Status"),
+    "a status names its plugin": (SignsItself, "filter filled in the plugin of its status"),
+    "pre_filter leaves the pod pending": (PendingInPreFilter, "pre_filter answered Pending"),
+    "pre_score rejects": (RejectsInPreScore, "pre_score answered UnschedulableAndUnresolvable"),
+    "permit waits by status": (WaitsWithAStatus, "permit answered Wait"),
+    "permit waits a negative time": (NeverEnds, "a wait has an end"),
+    "reserve skips": (SkipsReserve, "reserve answered Skip"),
+    "pre_bind skips": (SkipsPreBind, "pre_bind answered Skip"),
+    "bind waits": (WaitsInBind, "bind answered Wait"),
+    "pre-flight rejects": (RejectsInPreFlight, "pre_bind_pre_flight answered Unschedulable"),
+    "unreserve needs a reserve": (UnreservesBlindly, "a method does not raise: unreserve raised"),
+    "pre_enqueue skips": (SkipsInTheQueue, "pre_enqueue answered Skip"),
+    "add_pod rejects": (FailsToAdd, "add_pod answered UnschedulableAndUnresolvable"),
+    "a score is out of range": (TooHigh, r"normalised scores are within 0\.\.100: scores"),
+    "a state is shared with its clone": (
+        SharedState,
+        "a cloned state is independent: (add|remove)_pod on a clone changed the original",
+    ),
+    "remove_pod does not undo add_pod": (
+        ForgetsToRemove,
+        "a cloned state is independent: (add_pod and remove_pod|remove_pod and add_pod) left",
+    ),
+    "an event is not an event": (registering("NodeAdd"), "'NodeAdd' is not a ClusterEventWithHint"),
+    "an event has no action": (registering(on(NODE, ActionType.NONE)), "no action is named"),
+    "an event is only ever incoming": (
+        registering(on(EventResource.ASSIGNED_POD, ActionType.ADD)),
+        "AssignedPodAdd: register 'Pod' instead",
+    ),
+    "an event is of an unknown kind": (
+        registering(on("Nodes", ActionType.ADD)),
+        "NodesAdd: 'Nodes' is no kind of object",
+    ),
+    "a node event has a pod's action": (
+        registering(on(NODE, ActionType.UPDATE_POD_LABEL)),
+        "Node has no such update",
+    ),
+    "a pod event has a node's action": (
+        registering(on(POD, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)),
+        "Pod has no such update",
+    ),
+    "a hint raises": (
+        registering(on(NODE, ActionType.ALL, failing_hint)),
+        "a method does not raise: hint for NodeAll raised KeyError",
+    ),
+    "a hint answers something else": (
+        registering(on(POD, ActionType.DELETE, speechless_hint)),
+        "a hint answers with a QueueingHint: PodDelete: True",
+    ),
+    "equal pods are signed differently": (SignsByNumber, "equal pods have equal signatures"),
+    "a signature cannot be written": (SignsObjects, "it cannot be written as JSON"),
+    "a refusal to sign is a success": (SignsSuccess, "sign_pod answered Success"),
+    "a filter raises": (Raises, "a method does not raise: filter raised KeyError"),
+    "a sort key is random": (SortsByChance, "a sort key is stable"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plugin_is_caught(name: str) -> None:
+    plugin, message = BROKEN[name]
+    with pytest.raises(PluginError, match=message):
+        check_plugin(plugin)
+
+
+def test_a_failure_is_one_line_with_the_plugin_and_the_seed() -> None:
+    with pytest.raises(PluginError) as caught:
+        check_plugin(TooHigh, seed=42)
+    text = str(caught.value)
+    assert text.startswith("Disks: normalised scores are within 0..100: ")
+    assert "(seed=42, round=" in text
+    assert "\n" not in text
+
+
+def test_a_failure_repeats_with_its_seed() -> None:
+    with pytest.raises(PluginError) as first:
+        check_plugin(LooksAround, seed=3)
+    with pytest.raises(PluginError) as second:
+        check_plugin(LooksAround, seed=3)
+    assert str(first.value) == str(second.value)
