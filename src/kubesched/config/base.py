@@ -8,7 +8,7 @@ errors.
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Final, dataclass_transform
+from typing import Annotated, Any, Final, dataclass_transform
 
 import msgspec
 from msgspec import Meta, inspect
@@ -23,6 +23,7 @@ __all__ = [
     "Float32",
     "Int32",
     "Int64",
+    "RawValue",
     "duration_members",
 ]
 
@@ -38,6 +39,9 @@ Float32 = Annotated[float, Meta(extra={SCALAR: "float32"})]
 
 # Nanoseconds in memory, text such as "1m30s" in the file.
 DurationNs = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, extra={SCALAR: "duration"})]
+
+# A value that the decoder hands on as it found it, for someone else to decode.
+RawValue = Annotated[Any, Meta(extra={SCALAR: "raw"})]
 
 
 @cache

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from msgspec import inspect
 
 from kubesched.config.base import SCALAR
 from kubesched.config.document import JsonNumber, json_kind, members, plain
+from kubesched.config.removed import field_note
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import parse_duration, quote
 
@@ -52,6 +54,7 @@ class Decoded(msgspec.Struct, frozen=True):
 
     members: dict[str, Any]
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # what to do about them
 
 
 def decode_members(value: Any, struct: type) -> Decoded:
@@ -64,7 +67,7 @@ def decode_members(value: Any, struct: type) -> Decoded:
     decoded = decoder.struct(struct, value, extra=TYPE_META)
     if decoder.type_error is not None:
         raise ConfigError(decoder.type_error)
-    return Decoded(decoded, tuple(dict.fromkeys(decoder.problems)))
+    return Decoded(decoded, tuple(dict.fromkeys(decoder.problems)), tuple(decoder.notes))
 
 
 class _Decoder:
@@ -72,6 +75,7 @@ class _Decoder:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.notes: list[str] = []
         self.type_error: str | None = None
         self._path: list[str] = []  # as users write it: `profiles[0]`, `plugins`
         self._fields: list[str] = []  # without indices, as type errors have it
@@ -90,6 +94,7 @@ class _Decoder:
             self._fields.append(name)
             if name not in types and name not in extra:
                 self._problem("unknown")
+                self._advise(name, types)
             else:
                 if name in seen:
                     self._problem("duplicate")
@@ -131,6 +136,8 @@ class _Decoder:
                 return self._list(item, value)
             case inspect.DictType(value_type=item):
                 return self._dict(item, value)
+            case inspect.AnyType() if scalar == "raw":
+                return value
         # Any, and the richer types that a plugin's own arguments may have.
         return plain(value)
 
@@ -184,6 +191,13 @@ class _Decoder:
     def _problem(self, what: str) -> None:
         if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(f"{what} field {quote(''.join(self._path))}")
+
+    def _advise(self, name: str, known: Collection[str]) -> None:
+        by_lower_case = {other.lower(): other for other in known}
+        if note := field_note(name):
+            self.notes.append(note)
+        elif near := difflib.get_close_matches(name.lower(), by_lower_case, n=1):
+            self.notes.append(f"{name}: did you mean {by_lower_case[near[0]]!r}?")
 
     def _mismatch(self, value: Any, wanted: str, found: str = "") -> None:
         where = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubesched.config.args import IN_TREE_ARGS
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.flags import apply_deprecated_flags, apply_leader_election_flags
@@ -19,7 +18,7 @@ def effective_configuration(
     flags: Mapping[str, str],
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
-    known_args: Mapping[str, type] = IN_TREE_ARGS,
+    known_args: Mapping[str, type] | None = None,
 ) -> KubeSchedulerConfiguration:
     """Combine a file's text, or None, with the flags that were set explicitly.
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kubesched.config.feature_gates import parse_bool
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.yaml_text import parse_integer
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import parse_duration, quote
 
@@ -35,10 +36,9 @@ def _float32(text: str) -> float:
 
 
 def _int32(text: str) -> int:
-    try:
-        number = int(text, 0)
-    except ValueError:
-        raise ConfigError(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax") from None
+    number = parse_integer(text)
+    if number is None:
+        raise ConfigError(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax")
     if not -(2**31) <= number < 2**31:
         raise ConfigError(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
     return number

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kubesched.config import removed
 from kubesched.config.args import IN_TREE_ARGS
-from kubesched.config.decode import TYPE_META, decode_members
+from kubesched.config.decode import TYPE_META, Decoded, decode_members
 from kubesched.config.defaults import (
     build_args,
     default_plugins,
@@ -55,7 +55,7 @@ def load_configuration_file(
     path: str | os.PathLike[str],
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
-    known_args: Mapping[str, type] = IN_TREE_ARGS,
+    known_args: Mapping[str, type] | None = None,
     leader_election_flags: Mapping[str, str] | None = None,
 ) -> KubeSchedulerConfiguration:
     """Load the file at `path`, as `load_configuration` loads its content."""
@@ -74,14 +74,14 @@ def load_configuration(
     text: str | bytes,
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
-    known_args: Mapping[str, type] = IN_TREE_ARGS,
+    known_args: Mapping[str, type] | None = None,
     leader_election_flags: Mapping[str, str] | None = None,
 ) -> KubeSchedulerConfiguration:
     """Read, complete and check a configuration in YAML or JSON.
 
-    `known_args` says which plugins' arguments have a type: by default those in the tree. Add
-    a plugin's own msgspec struct under its name to have them decoded as strictly; arguments
-    of other plugins are kept as they stand. Leader election flags (names without dashes)
+    Arguments of in-tree plugins have types. `known_args` adds those of other plugins, each a
+    msgspec struct under the plugin's name, and they are decoded as strictly; arguments of
+    all other plugins are kept as they stand. Leader election flags (names without dashes)
     override the file before it is checked.
 
     Raises:
@@ -95,13 +95,14 @@ def configuration_from_builtins(
     mapping: Mapping[str, Any],
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
-    known_args: Mapping[str, type] = IN_TREE_ARGS,
+    known_args: Mapping[str, type] | None = None,
     leader_election_flags: Mapping[str, str] | None = None,
 ) -> KubeSchedulerConfiguration:
     """Do as `load_configuration` does, for a configuration that is already parsed."""
     reader = _Reader(gates, known_args)
-    root = plain(mapping)
-    document = Document(root, json.dumps(root, separators=(",", ":"), ensure_ascii=False))
+    root = plain(dict(mapping))
+    text = json.dumps(root, separators=(",", ":"), ensure_ascii=False, default=str)
+    document = Document(root, text)
     return _finish(reader.read(document), gates, leader_election_flags)
 
 
@@ -118,9 +119,11 @@ def _finish(
 class _Reader:
     """Decodes and completes one document; the gates and known arguments are its context."""
 
-    def __init__(self, gates: FeatureGates, known_args: Mapping[str, type]) -> None:
+    def __init__(self, gates: FeatureGates, known_args: Mapping[str, type] | None) -> None:
         self._gates = gates
-        self._known_args = known_args
+        self._known_args = {**IN_TREE_ARGS, **(known_args or {})}
+        self._problems: list[str] = []  # of strictness
+        self._notes: list[str] = []
 
     def read(self, document: Document) -> KubeSchedulerConfiguration:
         api_version, kind = _type_meta(document.root, document.text)
@@ -128,50 +131,62 @@ class _Reader:
             self._reject_kind(document, api_version, kind)
         if api_version != API_VERSION:
             raise _not_registered(api_version, kind)
-        decoded = decode_members(document.root, KubeSchedulerConfiguration)
-        problems = [*document.problems, *decoded.problems]
-        profiles = decoded.members.pop("profiles", [])
-        args_problems: list[str] = []
-        configs = [
-            list(self._plugin_configs(index, profile, args_problems))
-            for index, profile in enumerate(profiles)
-        ]
-        _raise_strict([*problems, *args_problems])
-        return self._complete(decoded.members, profiles, configs)
+        configuration = self._decode(document, KubeSchedulerConfiguration)
+        profiles = configuration.pop("profiles", [])
+        configs = [list(self._plugin_configs(i, profile)) for i, profile in enumerate(profiles)]
+        self._raise_strict()
+        return self._complete(configuration, profiles, configs)
+
+    def _decode(self, document: Document, struct: type) -> dict[str, Any]:
+        decoded = decode_members(document.root, struct)
+        self._problems.extend((*document.problems, *decoded.problems))
+        self._notes.extend(decoded.notes)
+        return decoded.members
+
+    def _raise_strict(self) -> None:
+        if not self._problems:
+            return
+        error = ConfigError(f"strict decoding error: {', '.join(self._problems)}")
+        for note in self._notes:
+            error.add_note(note)
+        raise error
 
     def _reject_kind(self, document: Document, api_version: str, kind: str) -> None:
         """Say why a document is not a configuration; arguments are at least decoded."""
         args_type = self._known_args.get(kind.removesuffix("Args"))
         if api_version != API_VERSION or args_type is None or not kind.endswith("Args"):
             raise _not_registered(api_version, kind)
-        decoded = decode_members(document.root, args_type)
-        _raise_strict([*document.problems, *decoded.problems])
+        self._decode(document, args_type)
+        self._raise_strict()
         raise ConfigError(
             f"couldn't decode as KubeSchedulerConfiguration, got {api_version}, Kind={kind}: "
         )
 
     def _plugin_configs(
-        self, profile_index: int, profile: dict[str, Any], problems: list[str]
+        self, profile_index: int, profile: dict[str, Any]
     ) -> Iterator[PluginConfig]:
         for index, entry in enumerate(profile.pop("pluginConfig", [])):
             name = entry.get("name", "")
             args_type = self._known_args.get(name)
             if args_type is None:
-                yield PluginConfig(name, entry.get("args"))
+                yield PluginConfig(name, plain(entry.get("args")))
                 continue
             where = f"decoding .profiles[{profile_index}].pluginConfig[{index}]"
             try:
-                args, found = self._args(name, entry.get("args"), args_type)
+                decoded = self._decode_args(name, entry.get("args"))
+                if not decoded.problems:
+                    args = self._build_args(name, decoded.members, args_type)
+                    yield PluginConfig(name, args)
+                    continue
             except ConfigError as exc:
                 raise _prefixed(exc, where) from exc
-            if found:
-                problems.append(
-                    f"{where}: strict decoding error: decoding args for plugin {name}: "
-                    f"strict decoding error: {', '.join(found)}"
-                )
-            yield PluginConfig(name, args)
+            self._notes.extend(decoded.notes)
+            self._problems.append(
+                f"{where}: strict decoding error: decoding args for plugin {name}: "
+                f"strict decoding error: {', '.join(decoded.problems)}"
+            )
 
-    def _args(self, name: str, value: Any, args_type: type) -> tuple[Any, tuple[str, ...]]:
+    def _decode_args(self, name: str, value: Any) -> Decoded:
         where = f"decoding args for plugin {name}"
         value = {} if value is None else value
         try:
@@ -186,10 +201,14 @@ class _Reader:
             raise ConfigError(
                 f"args for plugin {name} were not of type {wanted}.{GROUP}, got {kind}.{GROUP}"
             )
+        return decoded
+
+    def _build_args(self, name: str, given: dict[str, Any], args_type: type) -> Any:
         try:
-            return build_args(args_type, decoded.members, self._gates), decoded.problems
+            return build_args(args_type, given, self._gates)
         except msgspec.ValidationError as exc:
-            raise ConfigError(f"{where}: {exc}") from exc
+            # Only a plugin's own type can have demands beyond those of the decoder.
+            raise ConfigError(f"decoding args for plugin {name}: {exc}") from exc
 
     def _complete(
         self,
@@ -268,13 +287,3 @@ def _prefixed(error: ConfigError, where: str) -> ConfigError:
     for note in getattr(error, "__notes__", ()):
         prefixed.add_note(note)
     return prefixed
-
-
-def _raise_strict(problems: list[str]) -> None:
-    if not problems:
-        return
-    error = ConfigError(f"strict decoding error: {', '.join(problems)}")
-    unknown = (p.partition('"')[2].rstrip('"') for p in problems if p.startswith("unknown field"))
-    for note in removed.field_notes(unknown):
-        error.add_note(note)
-    raise error

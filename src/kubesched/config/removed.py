@@ -6,18 +6,16 @@ under them says where the setting went.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import Final
 
 from kubesched.config.types import API_VERSION, GROUP, KIND
 
-__all__ = ["field_notes", "plugin_note", "version_note"]
+__all__ = ["field_note", "plugin_note", "version_note"]
 
 _FIELDS: Final = {
     "algorithmSource": "policies and providers are gone: list plugins in profiles[].plugins",
     "bindTimeoutSeconds": "set bindTimeoutSeconds in the args of the plugin VolumeBinding",
-    "disablePreemption": "disable the plugin DefaultPreemption in profiles[].plugins.postFilter",
+    "disablePreemption": "disable the plugin DefaultPreemption in profiles[].plugins.multiPoint",
     "failureDomains": "topology keys are given in pods; there is no replacement",
     "featureGates": "feature gates are set with the flag --feature-gates",
     "hardPodAffinitySymmetricWeight": (
@@ -47,18 +45,12 @@ _PLUGINS: Final = {
     "SelectorSpread": "PodTopologySpread does this with defaultingType System",
     "ServiceAffinity": "use pod affinity",
 }
-_INDEX: Final = re.compile(r"\[\d+\]$")
 _OLD_GROUPS: Final = frozenset({GROUP, "componentconfig"})
 
 
-def field_notes(paths: Iterable[str]) -> list[str]:
-    """Notes for unknown fields, given by their paths."""
-    notes = []
-    for path in paths:
-        name = _INDEX.sub("", path.rpartition(".")[2])
-        if name in _FIELDS:
-            notes.append(f"{name} was removed: {_FIELDS[name]}")
-    return notes
+def field_note(name: str) -> str | None:
+    """Where a field that no longer exists went."""
+    return f"{name} was removed: {_FIELDS[name]}" if name in _FIELDS else None
 
 
 def plugin_note(name: str) -> str | None:
@@ -71,6 +63,6 @@ def version_note(api_version: str, kind: str) -> str | None:
     group = api_version.rpartition("/")[0]
     if kind == "Policy":
         return f"policy files are gone: write a {KIND} ({API_VERSION}) with profiles[].plugins"
-    if kind == KIND and group in _OLD_GROUPS:
-        return f"{api_version} is no longer served: use {API_VERSION}"
+    if api_version != API_VERSION and (kind == KIND or group in _OLD_GROUPS):
+        return f"{api_version} is not served: use {API_VERSION}"
     return None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.config.base import SECOND, ConfigStruct, DurationNs, Float32, Int32, Int64
+from kubesched.config.base import SECOND, ConfigStruct, DurationNs, Float32, Int32, Int64, RawValue
 
 __all__ = [
     "API_VERSION",
@@ -90,7 +90,7 @@ class PluginConfig(msgspec.Struct, frozen=True, rename="camel"):
     """Arguments of one plugin: a typed value, or what the file held if the type is unknown."""
 
     name: str = ""
-    args: Any = None
+    args: RawValue = None
 
 
 class KubeSchedulerProfile(ConfigStruct):

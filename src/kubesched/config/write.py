@@ -62,7 +62,7 @@ def written(configuration: KubeSchedulerConfiguration) -> str:
 
 def versioned(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
     """The configuration in plain types, with the names and versions of the file."""
-    return {"apiVersion": API_VERSION, "kind": KIND, **_members(configuration)}
+    return {"kind": KIND, "apiVersion": API_VERSION, **_members(configuration)}
 
 
 def _members(value: msgspec.Struct) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
 def _args(entry: PluginConfig) -> Any:
     if not isinstance(entry.args, msgspec.Struct):
         return entry.args
-    return {"apiVersion": API_VERSION, "kind": f"{entry.name}Args", **_members(entry.args)}
+    return {"kind": f"{entry.name}Args", "apiVersion": API_VERSION, **_members(entry.args)}
 
 
 def _shortest_float32(value: float) -> int | float:

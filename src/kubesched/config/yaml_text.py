@@ -20,7 +20,7 @@ import yaml
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import quote
 
-__all__ = ["read_yaml", "resolve_plain"]
+__all__ = ["parse_integer", "read_yaml", "resolve_plain"]
 
 _WORDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -60,11 +60,10 @@ def resolve_plain(text: str) -> Any:
     """Say what an unquoted scalar means."""
     if text in _WORDS:
         return _WORDS[text]
+    integer = parse_integer(text)
+    if integer is not None and -(2**63) <= integer < 2**64:
+        return integer
     digits = text.replace("_", "")
-    if _INTEGER.fullmatch(digits):
-        integer = _integer(digits)
-        if -(2**63) <= integer < 2**64:
-            return integer
     if text[0] in "+-.0123456789" and _FLOAT.fullmatch(digits if text[0] != "." else text):
         return _number(float(digits))
     return text
@@ -206,7 +205,11 @@ def _tagged(text: str, tag: str) -> Any:
     return value
 
 
-def _integer(digits: str) -> int:
+def parse_integer(text: str) -> int | None:
+    """Read an integer in any base that its prefix names; a leading zero means octal."""
+    digits = text.replace("_", "")
+    if not _INTEGER.fullmatch(digits):
+        return None
     sign = -1 if digits[0] == "-" else 1
     magnitude = digits.lstrip("+-")
     is_octal = len(magnitude) > 1 and magnitude[0] == "0" and magnitude[1].isdigit()
