@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from kubesched.api.validation import invalid, label_key_errors
+from kubesched.api.validation import EMPTY_VALUES, invalid, label_key_errors
 from kubesched.util.errors import SelectorError
 
 __all__ = ["ParsedRequirement", "parse_label_query"]
@@ -82,7 +82,10 @@ class _Parser:
         if operator is None:
             raise _expected(word, "in, notin, =, ==, !=, gt, lt")
         if operator in ("in", "notin"):
-            return ParsedRequirement(key, operator, self._list())
+            values = self._list()
+            if not values:
+                raise SelectorError(f"values: Invalid value: []: {EMPTY_VALUES}")
+            return ParsedRequirement(key, operator, values)
         return ParsedRequirement(key, operator, (self._value(),))
 
     def _value(self) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 from kubesched.api.label_query import parse_label_query
 from kubesched.api.meta import LabelSelector, LabelSelectorRequirement
 from kubesched.api.validation import (
+    EMPTY_VALUES,
     invalid,
     joined,
     label_key_errors,
@@ -80,7 +81,7 @@ class Requirement:
     def _value_count_errors(self, path: str) -> list[str]:
         operator, values = self.operator, self.values
         if operator in ("in", "notin") and not values:
-            return [invalid(path, values, "for 'in', 'notin' operators, values set can't be empty")]
+            return [invalid(path, values, EMPTY_VALUES)]
         if operator in ("=", "==", "!=") and len(values) != 1:
             return [invalid(path, values, "exact-match compatibility requires one single value")]
         if operator in ("exists", "!") and values:
@@ -180,7 +181,10 @@ class Selector:
         for key, value in self._pairs:
             if labels.get(key) != value:
                 return False
-        return all(each.matches_value(labels.get(each.key)) for each in self._rest)
+        for each in self._rest:
+            if not each.matches_value(labels.get(each.key)):
+                return False
+        return True
 
     def add(self, *requirements: Requirement) -> Selector:
         """A selector with more conditions; `NOTHING` stays what it is."""

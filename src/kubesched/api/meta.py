@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ __all__ = [
     "Condition",
     "LabelSelector",
     "LabelSelectorRequirement",
+    "List",
     "ListMeta",
     "ObjectMeta",
     "OwnerReference",
@@ -107,3 +108,13 @@ class Status(ApiObject):
     reason: str = ""
     details: StatusDetails | None = None
     code: int = 0
+
+
+class List(ApiObject):
+    """Objects of any kinds in one document, as manifests have them."""
+
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "List"
+
+    metadata: ListMeta = ListMeta()
+    items: tuple[dict[str, Any], ...] = ()

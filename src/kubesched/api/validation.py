@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 __all__ = [
+    "EMPTY_VALUES",
     "dns_subdomain_errors",
     "invalid",
     "joined",
@@ -19,6 +20,8 @@ __all__ = [
     "label_value_errors",
     "not_supported",
 ]
+
+EMPTY_VALUES: Final = "for 'in', 'notin' operators, values set can't be empty"
 
 _MAX_NAME: Final = 63
 _MAX_SUBDOMAIN: Final = 253
