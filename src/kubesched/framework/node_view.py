@@ -8,6 +8,7 @@ plugin must not write to them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.pod_index import PodIndex
 
 __all__ = ["NodeView"]
+
+S = TypeVar("S", bound=np.generic)
 
 
 class NodeView:
@@ -76,7 +79,7 @@ class NodeView:
         """Other rows of the same table, whether or not they are in this view."""
         return NodeView(self.pods, self._infos, rows)
 
-    def at(self, column: NDArray[np.generic]) -> NDArray[np.generic]:
+    def at(self, column: NDArray[S]) -> NDArray[S]:
         """A column of the table (row is its last axis), for the nodes of this view."""
         return column[..., self._selection]
 
@@ -125,10 +128,12 @@ class NodeView:
         number = column.values.find(value)
         if number < 0:
             return np.zeros(len(self), dtype=bool)
-        return column.ids[self._selection] == number
+        equal: NDArray[np.bool_] = column.ids[self._selection] == number
+        return equal
 
     def has_label(self, key: str) -> NDArray[np.bool_]:
-        return self.label_ids(key) >= 0
+        present: NDArray[np.bool_] = self.label_ids(key) >= 0
+        return present
 
     def _amounts(self, matrix: NDArray[np.int64], resource: str) -> NDArray[np.int64]:
         place = self.table.resource_column(resource)

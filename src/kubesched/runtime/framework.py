@@ -211,7 +211,8 @@ class Framework:
         for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter:
                 continue
-            status = _call('running "{}" filter plugin', plugin, plugin.filter, state, pod, node)
+            what = 'running "{}" filter plugin'
+            status: Status = _call(what, plugin, plugin.filter, state, pod, node)
             if status.is_success:
                 continue
             if not status.is_rejected:

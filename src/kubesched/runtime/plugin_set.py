@@ -61,7 +61,7 @@ def _build(name: str, plugin: type[Plugin], args: Any, handle: Handle) -> Plugin
 
 
 def _without_missing(plugins: Plugins, registry: Registry) -> Plugins:
-    """Leave out in-tree plugins that kubesched does not have yet; docs/differences.md lists them."""
+    """Leave out in-tree plugins that are not built yet (docs/differences.md lists them)."""
     missing = sorted((plugins.enabled_names() & _IN_TREE) - registry.keys())
     if not missing:
         return plugins

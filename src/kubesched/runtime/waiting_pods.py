@@ -54,13 +54,21 @@ class WaitingPodEntry:
         """Stop waiting because the pod was chosen as a victim."""
         return self._finish(Status.failure(message).blame(plugin))
 
+    def abandon(self) -> None:
+        """The scheduler ends: cancel whoever waits for the outcome."""
+        self._stop_timers()
+        self._outcome.cancel()
+
     def _finish(self, status: Status) -> bool:
         if self._outcome.done():
             return False
-        for timer in self._timers.values():
-            timer.cancel()
+        self._stop_timers()
         self._outcome.set_result(status)
         return True
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
 
     async def outcome(self) -> Status:
         return await self._outcome

@@ -60,7 +60,7 @@ class EventHandlers:
         for event in node_update_events(old, new):
             self._announce(event, old, new)
 
-    def delete_node(self, node: Node, *, is_tombstone: bool = False) -> None:
+    def delete_node(self, node: Node, _is_tombstone: bool = False) -> None:
         self._announce(NODE_DELETE, node, None)
         self._try(self._cache.remove_node, node)
 
@@ -84,7 +84,7 @@ class EventHandlers:
         elif self._is_responsible(old):
             self._update_waiting(old, new)
 
-    def delete_pod(self, pod: Pod, *, is_tombstone: bool = False) -> None:
+    def delete_pod(self, pod: Pod, is_tombstone: bool = False) -> None:
         """A tombstone may be stale: the pod may have been bound since, so both paths run."""
         if pod.spec.node_name or is_tombstone:
             self._try(self._cache.remove_pod, pod)
@@ -133,7 +133,7 @@ class EventHandlers:
     ) -> tuple[
         Callable[[Any], None] | None,
         Callable[[Any, Any], None] | None,
-        Callable[..., None] | None,
+        Callable[[Any, bool], None] | None,
     ]:
         """(on_add, on_update, on_delete) for a kind that plugins registered events of."""
 
@@ -143,7 +143,7 @@ class EventHandlers:
         def updated(old: Any, new: Any) -> None:
             self._announce(ClusterEvent(resource, ActionType.UPDATE), old, new)
 
-        def deleted(old: Any, *, is_tombstone: bool = False) -> None:
+        def deleted(old: Any, _is_tombstone: bool = False) -> None:
             self._announce(ClusterEvent(resource, ActionType.DELETE), old, None)
 
         return (

@@ -29,17 +29,16 @@ from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import QueueProfile, SchedulingQueue, register_hints
 from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import EventBroadcaster
-from kubesched.client.informer import InformerFactory
+from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, EventResource, QueuedPodInfo
 from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
-from kubesched.scheduler.binding_cycle import BindingCycle, Placement
+from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.pod_status import PodStatusWriter
@@ -53,9 +52,6 @@ from kubesched.util.randomness import derive
 __all__ = ["Scheduler"]
 
 log = get_logger(__name__)
-
-# A pod that ends is as good as deleted: the informer reports it so.
-POD_FIELD_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
 
 _WATCHED_KINDS: Mapping[str, type[Any]] = {
     EventResource.PERSISTENT_VOLUME: PersistentVolume,
@@ -91,8 +87,8 @@ class Scheduler:
         self._tasks: asyncio.TaskGroup | None = None
         self._corruption: CacheCorruptedError | None = None
         self.cache = Cache()
-        self.informers = InformerFactory(api, clock, derive(seed, "informers"))
-        self._pods = self.informers.informer(Pod, field_selector=POD_FIELD_SELECTOR)
+        self.informers = InformerFactory(api, clock, seed, options={Pod: NON_TERMINAL_PODS})
+        pods = self.informers.lister(Pod)
         self._broadcaster = EventBroadcaster(api, clock, derive(seed, "events"))
         self.services = Services(
             snapshot=self.cache.snapshot,
@@ -104,12 +100,12 @@ class Scheduler:
             feature_enabled=feature_gates.enabled,
         )
         self.profiles = build_profiles(configuration.profiles, registry, self.services)
-        self.queue = self._build_queue(configuration)
+        self.queue = self._build_queue(configuration, seed)
         self.queue.on_ready = self._ready.set
         self.services.nominator = self.queue.nominator
         self.services.activate = self._activate
         writer = PodStatusWriter(api, clock, derive(seed, "status"))
-        failures = FailureHandler(self.queue, self._pods.lister, writer, clock, self._spawn)
+        failures = FailureHandler(self.queue, pods, writer, clock, self._spawn)
         algorithm = SchedulingAlgorithm(
             self.cache.snapshot,
             derive(seed, "ties"),
@@ -119,7 +115,7 @@ class Scheduler:
         self._binding = BindingCycle(self.cache, self.queue, self.services, writer, failures, clock)
         self._add_handlers()
 
-    def _build_queue(self, configuration: KubeSchedulerConfiguration) -> SchedulingQueue:
+    def _build_queue(self, configuration: KubeSchedulerConfiguration, seed: int) -> SchedulingQueue:
         profiles = {
             name: QueueProfile(
                 scheduler_name=name,
@@ -132,7 +128,8 @@ class Scheduler:
         }
         return SchedulingQueue(
             profiles,
-            lister=self._pods.lister,
+            lister=self.informers.lister(Pod),
+            random=derive(seed, "queue"),
             initial_backoff_ns=configuration.pod_initial_backoff_seconds * SECOND,
             max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
         )
@@ -146,7 +143,9 @@ class Scheduler:
             lambda pod: pod.spec.scheduler_name in self.profiles,
             self._on_corruption,
         )
-        self._pods.add_handler(handlers.add_pod, handlers.update_pod, handlers.delete_pod)
+        self.informers.informer(Pod).add_handler(
+            handlers.add_pod, handlers.update_pod, handlers.delete_pod
+        )
         self.informers.informer(Node).add_handler(
             handlers.add_node, handlers.update_node, handlers.delete_node
         )
@@ -179,8 +178,8 @@ class Scheduler:
                 self._tasks = tasks
                 await self._place_pods()
                 self.queue.close()
-                for task in list(tasks._tasks):
-                    task.cancel()
+                for waiting in self.services.waiting_pods:
+                    waiting.abandon()
         if self._corruption is not None:
             raise self._corruption
 

@@ -1,0 +1,154 @@
+"""What a cluster looks like once every pod has had its turn: counts, nodes, who is pending."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from kubesched.api import Node, Pod
+from kubesched.api.pod_requests import pod_requested
+from kubesched.api.resources import Resources
+
+__all__ = ["ClusterSummary", "NodeRow", "PendingPod", "is_decided", "render", "summarize"]
+
+_ZONE = "topology.kubernetes.io/zone"
+_GIB = 1 << 30
+_FINISHED = ("Succeeded", "Failed")
+
+
+class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A node and what the pods on it ask for."""
+
+    name: str
+    zone: str
+    pods: int
+    allowed_pods: int
+    cpu_milli: int
+    allocatable_cpu_milli: int
+    memory_bytes: int
+    allocatable_memory_bytes: int
+
+
+class PendingPod(msgspec.Struct, frozen=True):
+    """A pod without a node, and why, as its condition says."""
+
+    namespace: str
+    name: str
+    reason: str
+    message: str
+
+
+class ClusterSummary(msgspec.Struct, frozen=True):
+    """Pods by where they are, and the two tables a person wants to see."""
+
+    total: int
+    bound: int
+    finished: int
+    pending: tuple[PendingPod, ...]
+    nodes: tuple[NodeRow, ...]
+
+
+def is_decided(pod: Pod, scheduler_names: Collection[str]) -> bool:
+    """Whether nothing more will happen to the pod by itself right now."""
+    return bool(
+        pod.spec.node_name
+        or pod.status.phase in _FINISHED
+        or pod.spec.scheduler_name not in scheduler_names
+        or _scheduled_condition(pod) is not None
+    )
+
+
+def summarize(
+    nodes: Iterable[Node], pods: Iterable[Pod], scheduler_names: Collection[str]
+) -> ClusterSummary:
+    pods = list(pods)
+    bound = [pod for pod in pods if pod.spec.node_name]
+    running = [pod for pod in bound if pod.status.phase not in _FINISHED]
+    usage: dict[str, Resources] = {}
+    counts: Counter[str] = Counter()
+    for pod in running:
+        usage.setdefault(pod.spec.node_name, Resources()).add(pod_requested(pod))
+        counts[pod.spec.node_name] += 1
+    rows = [
+        _node_row(node, counts[node.metadata.name], usage.get(node.metadata.name, Resources()))
+        for node in sorted(nodes, key=lambda node: node.metadata.name)
+    ]
+    waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase not in _FINISHED]
+    waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    return ClusterSummary(
+        total=len(pods),
+        bound=len(bound),
+        finished=len(bound) - len(running),
+        pending=tuple(_pending(pod, scheduler_names) for pod in waiting),
+        nodes=tuple(rows),
+    )
+
+
+def render(summary: ClusterSummary) -> str:
+    """Two tables and a line of counts, for a terminal."""
+    node_table = [("NODE", "ZONE", "PODS", "CPU", "MEMORY")]
+    node_table.extend(
+        (
+            row.name,
+            row.zone or "-",
+            f"{row.pods}/{row.allowed_pods}",
+            f"{row.cpu_milli / 1000:g}/{row.allocatable_cpu_milli / 1000:g}",
+            f"{row.memory_bytes / _GIB:.1f}/{row.allocatable_memory_bytes / _GIB:.0f} GiB",
+        )
+        for row in summary.nodes
+    )
+    parts = [_table(node_table)]
+    if summary.pending:
+        pending_table = [("PENDING", "REASON", "MESSAGE")]
+        pending_table.extend(
+            (f"{pod.namespace}/{pod.name}", pod.reason, pod.message) for pod in summary.pending
+        )
+        parts.append(_table(pending_table))
+    finished = f" ({summary.finished} of them finished)" if summary.finished else ""
+    parts.append(
+        f"{summary.bound} of {summary.total} pods bound{finished}, {len(summary.pending)} pending"
+    )
+    return "\n\n".join(parts)
+
+
+def _node_row(node: Node, pods: int, used: Resources) -> NodeRow:
+    allocatable = Resources.from_resource_list(node.status.allocatable)
+    return NodeRow(
+        name=node.metadata.name,
+        zone=node.metadata.labels.get(_ZONE, ""),
+        pods=pods,
+        allowed_pods=Resources.allowed_pods(node.status.allocatable),
+        cpu_milli=used.milli_cpu,
+        allocatable_cpu_milli=allocatable.milli_cpu,
+        memory_bytes=used.memory,
+        allocatable_memory_bytes=allocatable.memory,
+    )
+
+
+def _pending(pod: Pod, scheduler_names: Collection[str]) -> PendingPod:
+    condition = _scheduled_condition(pod)
+    if condition is not None:
+        reason, message = condition
+    elif pod.spec.scheduler_name not in scheduler_names:
+        reason, message = "OtherScheduler", f"waits for scheduler {pod.spec.scheduler_name!r}"
+    else:
+        reason, message = "Waiting", "not tried yet"
+    return PendingPod(pod.metadata.namespace, pod.metadata.name, reason, message)
+
+
+def _scheduled_condition(pod: Pod) -> tuple[str, str] | None:
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.reason, condition.message
+    return None
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = (
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,62 @@
+"""The `kubesched` command.
+
+Exit codes: 0 done, 1 it failed, 2 what was given cannot be used, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import click
+
+import kubesched
+from kubesched.cli.up import up
+from kubesched.util.errors import ConfigError, KubeschedError
+
+__all__ = ["cli", "main"]
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: kubesched up -f nodes.yaml -f pods.yaml",
+)
+@click.version_option(kubesched.__version__, prog_name="kubesched")
+@click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+def cli(verbose: bool) -> None:
+    """The Kubernetes scheduler, in Python."""
+
+
+cli.add_command(up)
+
+
+def main() -> None:
+    """Run the command line; errors become one line (or one per problem) and an exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as exc:
+        sys.exit(exc.exit_code)
+    except click.ClickException as exc:
+        exc.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except KubeschedError as exc:
+        _report(exc)
+        sys.exit(2 if isinstance(exc, ConfigError) else 1)
+
+
+def _report(error: KubeschedError) -> None:
+    if "--verbose" in sys.argv:
+        traceback.print_exception(error)
+        return
+    for line in str(error).splitlines():
+        click.echo(f"kubesched: {line}" if _is_plain(line) else line, err=True)
+    for note in getattr(error, "__notes__", ()):
+        click.echo(f"  {note}", err=True)
+
+
+def _is_plain(line: str) -> bool:
+    """Whether a line needs the command's name in front: `FILE:LINE:` speaks for itself."""
+    parts = line.split(":", 2)
+    return len(parts) < 3 or not parts[1].isdigit()

@@ -1,0 +1,195 @@
+"""`kubesched up`: an embedded cluster, the scheduler, and a workload to place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+import click
+import msgspec
+
+from kubesched.api import Node, Pod
+from kubesched.apiserver.kubelet import FakeKubelet
+from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.manifests import Manifest, load_manifests
+from kubesched.apiserver.store import Store
+from kubesched.cli.cluster_summary import ClusterSummary, is_decided, render, summarize
+from kubesched.client.informer import Informer
+from kubesched.config.load import load_configuration
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import MILLISECOND, SECOND, Clock, RealClock
+from kubesched.util.components import running
+from kubesched.util.errors import KubeschedError
+from kubesched.util.randomness import derive
+
+__all__ = ["up"]
+
+_REFRESH_NS = 100 * MILLISECOND
+_PLAIN_REFRESH_NS = 1 * SECOND
+_SAMPLES = ("nodes.yaml", "workload.yaml")
+
+
+@click.command(
+    epilog="Example: kubesched up -f nodes.yaml -f pods.yaml -o json",
+    short_help="Run a cluster in this process and place a workload.",
+)
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="YAML with nodes, pods and other objects; may be repeated; - reads standard input. "
+    "Without it, a sample cluster of 30 nodes and 300 pods.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A KubeSchedulerConfiguration file.",
+)
+@click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
+@click.option(
+    "--exit", "exit_when_done", is_flag=True, help="End after the summary, on a terminal too."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the summary on standard output.",
+)
+@click.option(
+    "--timeout",
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Fail if some pod was not even tried by then.",
+)
+def up(
+    files: tuple[str, ...],
+    config_file: Path | None,
+    seed: int,
+    exit_when_done: bool,
+    output: str,
+    timeout: int,
+) -> None:
+    """Run a whole cluster in this process: API server, kubelets, scheduler.
+
+    Applies the files, shows the pods being placed, and prints where they went and why the rest
+    is pending. On a terminal it then goes on running until Ctrl-C.
+    """
+    manifests = _read(files)
+    configuration = load_configuration(config_file.read_bytes()) if config_file else None
+    stays = sys.stdout.isatty() and not exit_when_done
+    asyncio.run(_run(manifests, configuration, seed, output, timeout * SECOND, stays))
+
+
+def _read(files: Sequence[str]) -> list[Manifest]:
+    if files:
+        return load_manifests(files)
+    with contextlib.ExitStack() as stack:
+        samples = resources.files("kubesched.cli") / "samples"
+        paths = [str(stack.enter_context(resources.as_file(samples / name))) for name in _SAMPLES]
+        return load_manifests(paths)
+
+
+async def _run(
+    manifests: Sequence[Manifest],
+    configuration: KubeSchedulerConfiguration | None,
+    seed: int,
+    output: str,
+    timeout_ns: int,
+    stays: bool,
+) -> None:
+    clock = RealClock()
+    api = LocalApi(Store(derive(seed, "store")), clock)
+    for manifest in manifests:
+        await api.create(manifest.object)
+    scheduler = Scheduler(api, clock, configuration=configuration, seed=seed)
+    pods = Informer(api, Pod, clock, derive(seed, "up"))
+    progress = _Progress(pods, frozenset(scheduler.profiles), clock)
+    interrupted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, interrupted.set)
+    async with running(FakeKubelet(api, clock), pods, scheduler):
+        await pods.wait_for_sync()
+        await progress.until_decided(interrupted, timeout_ns)
+        nodes = await api.list(Node)
+        summary = summarize(nodes.items, pods.store.list(), progress.scheduler_names)
+        click.echo(_encode(summary, output))
+        if stays and not interrupted.is_set():
+            click.echo("\nRunning; Ctrl-C stops.", err=True)
+            await progress.until(interrupted)
+
+
+def _encode(summary: ClusterSummary, output: str) -> str:
+    if output == "json":
+        return msgspec.json.format(msgspec.json.encode(summary).decode(), indent=2)
+    return render(summary)
+
+
+class _Progress:
+    """Shows on standard error how far the placing is."""
+
+    def __init__(self, pods: Informer[Pod], scheduler_names: frozenset[str], clock: Clock) -> None:
+        self._pods = pods
+        self._clock = clock
+        self._started_ns = clock.monotonic_ns()
+        self._is_live = sys.stderr.isatty()
+        self._shown = ""
+        self.scheduler_names = scheduler_names
+
+    async def until_decided(self, interrupted: asyncio.Event, timeout_ns: int) -> None:
+        """Return when every pod was placed or found to fit nowhere.
+
+        Raises:
+            KubeschedError: some pod was not tried in time.
+        """
+        refresh_ns = _REFRESH_NS if self._is_live else _PLAIN_REFRESH_NS
+        shown_ns = self._started_ns
+        while not interrupted.is_set():
+            now_ns = self._clock.monotonic_ns()
+            if now_ns - shown_ns >= refresh_ns:
+                self._show()
+                shown_ns = now_ns
+            if all(is_decided(pod, self.scheduler_names) for pod in self._pods.store.list()):
+                break
+            if now_ns - self._started_ns > timeout_ns:
+                raise KubeschedError(f"not all pods were tried within {timeout_ns // SECOND} s")
+            await self._clock.wait(interrupted, timeout_ns=_REFRESH_NS // 2)
+        self._show()
+        self._end_line()
+
+    async def until(self, interrupted: asyncio.Event) -> None:
+        """Keep the line up to date until interrupted."""
+        while not await self._clock.wait(interrupted, timeout_ns=_REFRESH_NS):
+            self._show()
+        self._end_line()
+
+    def _show(self) -> None:
+        pods = self._pods.store.list()
+        bound = sum(1 for pod in pods if pod.spec.node_name)
+        active = sum(1 for pod in pods if pod.status.phase == "Running")
+        finished = sum(1 for pod in pods if pod.status.phase == "Succeeded")
+        line = f"{bound}/{len(pods)} pods placed, {active} running, {finished} finished"
+        if line == self._shown:
+            return
+        self._shown = line
+        seconds = (self._clock.monotonic_ns() - self._started_ns) / SECOND
+        text = f"{seconds:6.1f} s  {line}"
+        if self._is_live:
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        else:
+            click.echo(text, err=True)
+
+    def _end_line(self) -> None:
+        if self._is_live and self._shown:
+            click.echo(err=True)

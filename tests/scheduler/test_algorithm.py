@@ -1,0 +1,361 @@
+"""Choosing a node: spec 04 §8.3, §11, §12 with plugins made for the purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubesched.api import Node, Pod
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    CycleState,
+    FitError,
+    NodeInfo,
+    OnlyNodes,
+    Plugin,
+    PodInfo,
+    Status,
+)
+from kubesched.scheduler.algorithm import NoNodesError, nodes_to_find
+from kubesched.testing import make_node, make_pod
+from kubesched.util.errors import PluginError
+from tests.support import World, plugin_class
+
+
+def nodes(*names: str) -> list[Node]:
+    return [make_node(name) for name in names]
+
+
+def reject_all(reason: str, *names: str) -> type[Plugin]:
+    """A filter that rejects the named nodes, or all if none is named."""
+
+    def judge(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        rejected = not names or node.name in names
+        return Status.unschedulable(reason) if rejected else SUCCESS
+
+    return plugin_class("F", filter=judge)
+
+
+def narrow(plugin: str, *names: str) -> type[Plugin]:
+    return plugin_class(plugin, pre_filter=lambda *_: OnlyNodes(frozenset(names)))
+
+
+def answer(plugin: str, status: Status, **more: Any) -> type[Plugin]:
+    return plugin_class(plugin, pre_filter=lambda *_: status, **more)
+
+
+def fit_error(world: World) -> FitError:
+    with pytest.raises(FitError) as refusal:
+        world.schedule(make_pod("p"))
+    return refusal.value
+
+
+def test_no_nodes_is_an_answer_of_its_own() -> None:
+    with pytest.raises(NoNodesError, match="no nodes available to schedule pods"):
+        World().schedule(make_pod("p"))
+
+
+FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {
+    "two narrowings that have no node in common": (
+        World(narrow("P2", "n2"), narrow("P3", "n1"), nodes=nodes("n1", "n2", "n3")),
+        "0/3 nodes are available: node(s) didn't satisfy plugin(s) [P2 P3] simultaneously.",
+        {"P2", "P3"},
+    ),
+    "a narrowing and a filter that rejects the rest": (
+        World(narrow("P", "n2"), reject_all("r"), nodes=nodes("n1", "n2")),
+        "0/2 nodes are available: 1 node(s) didn't satisfy plugin(s) [P], 1 r.",
+        {"P", "F"},
+    ),
+    "a narrowing to a node that does not exist": (
+        World(narrow("P", "n9"), nodes=nodes("n1", "n2")),
+        "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [P].",
+        {"P"},
+    ),
+    "a narrowing to nothing": (
+        World(narrow("P"), nodes=nodes("n1", "n2")),
+        "0/2 nodes are available: node(s) didn't satisfy plugin P.",
+        {"P"},
+    ),
+    "reasons are sorted as text": (
+        World(
+            plugin_class(
+                "A",
+                filter=lambda s, p, n: Status.unschedulable("a") if n.name < "k" else SUCCESS,
+            ),
+            plugin_class("B", filter=lambda *_: Status.unschedulable("b")),
+            nodes=nodes(*"abcdefghij", "x", "y"),
+        ),
+        "0/12 nodes are available: 10 a, 2 b.",
+        {"A", "B"},
+    ),
+    "a node with two reasons counts for both": (
+        World(
+            plugin_class("F", filter=lambda *_: Status.unresolvable("y", "x")),
+            nodes=nodes("n1", "n2"),
+        ),
+        "0/2 nodes are available: 2 x, 2 y.",
+        {"F"},
+    ),
+    "a later unschedulable PreFilter replaces an earlier one": (
+        World(
+            answer("A", Status.unschedulable("x")),
+            answer("B", Status.unschedulable("y")),
+            nodes=nodes("n1"),
+        ),
+        "0/1 nodes are available: y.",
+        {"B"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("world", "message", "plugins"), FIT_MESSAGES.values(), ids=FIT_MESSAGES)
+def test_fit_error_text(world: World, message: str, plugins: set[str]) -> None:
+    error = fit_error(world)
+    assert str(error) == message
+    assert error.diagnosis.unschedulable_plugins == plugins
+
+
+def test_an_unresolvable_pre_filter_stops_the_others() -> None:
+    called = []
+    later = plugin_class("B", pre_filter=lambda *_: called.append("B") or SUCCESS)
+    error = fit_error(World(answer("A", Status.unresolvable("x")), later, nodes=nodes("n")))
+    assert error.diagnosis.unschedulable_plugins == {"A"}
+    assert called == []
+
+
+def test_an_unschedulable_pre_filter_lets_the_others_run() -> None:
+    called = []
+    later = plugin_class("B", pre_filter=lambda *_: called.append("B") or SKIP)
+    error = fit_error(World(answer("A", Status.unschedulable("x")), later, nodes=nodes("n")))
+    assert error.diagnosis.unschedulable_plugins == {"A"}
+    assert called == ["B"]
+
+
+def test_a_skipped_pre_filter_skips_the_filter() -> None:
+    never = answer("P", SKIP, filter=lambda *_: Status.unschedulable("never asked"))
+    assert World(never, nodes=nodes("n")).schedule(make_pod("p")).node_name == "n"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "message"),
+    [
+        (
+            answer("P", Status.pending("later")),
+            'running PreFilter plugin "P": later',
+        ),
+        (
+            answer("P", Status.failure("broken")),
+            'running PreFilter plugin "P": broken',
+        ),
+        (
+            plugin_class("P", filter=lambda s, p, n: Status.failure("broken")),
+            'running "P" filter plugin: broken',
+        ),
+        (
+            plugin_class("P", filter=lambda *_: {}["missing"]),
+            "running \"P\" filter plugin: 'missing'",
+        ),
+        (
+            plugin_class("P", pre_score=lambda *_: Status.unschedulable("no"), score=lambda *_: 0),
+            'running PreScore plugin "P": no',
+        ),
+        (
+            plugin_class("P", score=lambda *_: [][0]),
+            'running Score plugins: plugin "P" failed with: list index out of range',
+        ),
+        (
+            plugin_class("P", score=lambda *_: 101),
+            'applying score defaultWeights on Score plugins: plugin "P" returns an invalid score '
+            "101, it should in the range of [0, 100] after normalizing",
+        ),
+    ],
+    ids=[
+        "pending from PreFilter",
+        "error from PreFilter",
+        "error from Filter",
+        "exception in Filter",
+        "rejection from PreScore",
+        "exception in Score",
+        "score out of range",
+    ],
+)
+def test_a_plugin_that_fails_ends_the_attempt_in_an_error(
+    plugin: type[Plugin], message: str
+) -> None:
+    with pytest.raises(PluginError) as failure:
+        World(plugin, nodes=nodes("n1", "n2")).schedule(make_pod("p"))
+    assert str(failure.value) == message
+
+
+def test_a_filter_error_on_one_node_ends_the_attempt_even_if_others_fit() -> None:
+    def judge(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return Status.failure("broken") if node.name == "n1" else SUCCESS
+
+    with pytest.raises(PluginError):
+        World(plugin_class("F", filter=judge), nodes=nodes("n1", "n2")).schedule(make_pod("p"))
+
+
+def test_a_pending_filter_is_noted_as_pending_and_unschedulable() -> None:
+    world = World(plugin_class("F", filter=lambda *_: Status.pending("w")), nodes=nodes("n"))
+    diagnosis = fit_error(world).diagnosis
+    assert diagnosis.pending_plugins == diagnosis.unschedulable_plugins == {"F"}
+
+
+# -- how many nodes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "percentage", "want"),
+    [
+        (99, 10, 99),
+        (1000, 40, 400),
+        (1000, 1, 100),
+        (5000, 0, 5000),
+        (5000, None, 5000),
+        (500, 30, 150),
+    ],
+    ids=[
+        "few nodes are all looked at",
+        "a percentage",
+        "but at least a hundred",
+        "zero means all",
+        "unset means all",
+        "thirty per cent of five hundred",
+    ],
+)
+def test_nodes_to_find(count: int, percentage: int | None, want: int) -> None:
+    assert nodes_to_find(count, percentage) == want
+
+
+def test_the_search_rotates_through_the_nodes() -> None:
+    like_all = plugin_class("S", score=lambda *_: 0)
+    many = nodes(*(f"n{number:03d}" for number in range(500)))
+    world = World(like_all, nodes=many, percentage=30)
+    starts = []
+    for number in range(4):
+        result = world.schedule(make_pod(f"p{number}"))
+        assert len(result.feasible) == 150
+        assert result.evaluated_nodes == 150
+        starts.append(min(result.feasible.names) if number != 3 else world.algorithm._start_index)
+    assert starts == ["n000", "n150", "n300", 100]
+
+
+def test_the_profile_overrides_the_global_percentage() -> None:
+    like_all = plugin_class("S", score=lambda *_: 0)
+    many = nodes(*(f"n{number:04d}" for number in range(1000)))
+    world = World(like_all, nodes=many, percentage=100, profile_percentage=40)
+    assert len(world.schedule(make_pod("p")).feasible) == 400
+
+
+def test_rejections_after_the_last_wanted_node_are_not_recorded() -> None:
+    def judge(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if int(node.name[1:]) % 2 == 0 else Status.unschedulable("odd")
+
+    like_all = plugin_class("S", score=lambda *_: 0)
+    many = nodes(*(f"n{number:03d}" for number in range(300)))
+    world = World(plugin_class("F", filter=judge), like_all, nodes=many, percentage=1)
+    result = world.schedule(make_pod("p"))
+    assert len(result.feasible) == 100
+    # n000 .. n199 hold a hundred even nodes; the search stops at the next one, n200.
+    assert result.evaluated_nodes == 200
+
+
+def test_without_score_plugins_the_first_fitting_node_is_enough() -> None:
+    result = World(nodes=nodes("a", "b", "c")).schedule(make_pod("p"))
+    assert (result.node_name, len(result.feasible), result.evaluated_nodes) == ("a", 1, 1)
+
+
+# -- choosing --------------------------------------------------------------------------
+
+
+def test_the_highest_weighted_sum_wins() -> None:
+    one = plugin_class("One", score=lambda s, p, n: {"a": 60, "b": 10}[n.name])
+    two = plugin_class("Two", score=lambda s, p, n: {"a": 10, "b": 40}[n.name])
+    plain = World(one, two, nodes=nodes("a", "b")).schedule(make_pod("p"))
+    assert plain.node_name == "a"
+    weighted = World(one, two, nodes=nodes("a", "b"), weights={"Two": 2}).schedule(make_pod("p"))
+    assert weighted.node_name == "b"
+    assert dict(zip(weighted.feasible.names, weighted.scores.total.tolist(), strict=True)) == {
+        "a": 80,
+        "b": 90,
+    }
+
+
+def test_ties_are_broken_by_chance_among_all_best_nodes() -> None:
+    score = plugin_class("S", score=lambda s, p, n: 1 if n.name == "worse" else 5)
+    world = World(score, nodes=nodes("x", "worse", "y", "z"))
+    chosen = {world.schedule(make_pod(f"p{number}")).node_name for number in range(64)}
+    assert chosen == {"x", "y", "z"}
+
+
+def test_a_skipped_pre_score_leaves_the_score_out() -> None:
+    silent = plugin_class("S", pre_score=lambda *_: SKIP, score=lambda *_: 1 / 0)
+    other = plugin_class("T", score=lambda s, p, n: 7 if n.name == "b" else 0)
+    result = World(silent, other, nodes=nodes("a", "b")).schedule(make_pod("p"))
+    assert result.node_name == "b"
+    assert set(result.scores.by_plugin) == {"T"}
+
+
+# -- nominated nodes and pods ----------------------------------------------------------
+
+
+class CountingFilter(Plugin):
+    name = "Counting"
+    calls: list[tuple[str, int]] = []
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        self.calls.append((node.name, len(node.pods)))
+        rejected = "bad" in node.labels
+        return Status.unschedulable("bad") if rejected else SUCCESS
+
+
+def counting_world(*extra: Node) -> World:
+    CountingFilter.calls = []
+    like_all = plugin_class("S", score=lambda *_: 0)
+    return World(CountingFilter, like_all, nodes=[*nodes("a", "b"), *extra])
+
+
+def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
+    world = counting_world()
+    result = world.schedule(make_pod("p", nominated_node_name="b"))
+    assert result.node_name == "b"
+    assert [name for name, _ in CountingFilter.calls] == ["b"]
+    assert world.algorithm._start_index == 0
+
+
+def test_a_nominated_node_that_does_not_fit_costs_one_more_look() -> None:
+    world = counting_world(make_node("c", labels={"bad": "yes"}))
+    result = world.schedule(make_pod("p", nominated_node_name="c"))
+    assert result.node_name in "ab"
+    assert len(CountingFilter.calls) == 4
+
+
+def test_a_nominated_node_that_is_gone_leads_to_a_full_search() -> None:
+    world = counting_world()
+    assert world.schedule(make_pod("p", nominated_node_name="gone")).node_name in "ab"
+
+
+@pytest.mark.parametrize(
+    ("priority", "looks"),
+    [(10, [("a", 1), ("a", 0)]), (9, [("a", 0)]), (11, [("a", 1), ("a", 0)])],
+    ids=["an equal counts", "a lower one does not", "a higher one counts"],
+)
+def test_pods_nominated_to_a_node_are_counted_there(
+    priority: int, looks: list[tuple[str, int]]
+) -> None:
+    world = counting_world()
+    world.nominator.by_node["a"] = [PodInfo(make_pod("other", priority=priority))]
+    world.schedule(make_pod("p", priority=10))
+    assert [call for call in CountingFilter.calls if call[0] == "a"] == looks
+
+
+def test_a_failing_add_pod_ends_the_attempt_in_an_error() -> None:
+    stuck = plugin_class(
+        "Stuck", pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: Status.unschedulable("stuck")
+    )
+    world = World(stuck, nodes=nodes("a", "b"))
+    world.nominator.by_node["a"] = [PodInfo(make_pod("other"))]
+    with pytest.raises(PluginError, match='running AddPod on PreFilter plugin "Stuck": stuck'):
+        world.schedule(make_pod("p"))

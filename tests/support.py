@@ -1,0 +1,132 @@
+"""Small worlds for tests of the runtime and the algorithm: real parts, no API server."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from kubesched.api import Node, Pod
+from kubesched.backend.cache import Cache
+from kubesched.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    Nominating,
+    Plugin,
+    PodInfo,
+    QueuedPodInfo,
+    Status,
+)
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.services import Services
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.util.clock import RealClock
+
+__all__ = ["EmptyLister", "FixedNominator", "World", "plugin_class"]
+
+
+class EmptyLister:
+    def get(self, name: str, namespace: str | None = None) -> None:
+        return None
+
+    def list(self, namespace: str | None = None) -> Collection[Any]:
+        return ()
+
+
+class FixedNominator:
+    """Nominations that a test sets by hand."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, list[PodInfo]] = {}
+
+    def nominated_pods(self, node_name: str) -> Collection[PodInfo]:
+        return self.by_node.get(node_name, [])
+
+    def nominated_nodes(self) -> Collection[str]:
+        return list(self.by_node)
+
+    def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
+        raise AssertionError("nothing here nominates")
+
+    def delete_nominated_pod(self, pod: Pod) -> None:
+        raise AssertionError("nothing here nominates")
+
+
+class Recorder:
+    def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None:
+        raise AssertionError("nothing here records events")
+
+
+class Order(Plugin):
+    """A QueueSort plugin, which every profile needs."""
+
+    name = "Order"
+
+    def sort_key(self, queued: QueuedPodInfo) -> int:
+        return queued.timestamp_ns
+
+
+class Binder(Plugin):
+    """A Bind plugin, which every profile needs."""
+
+    name = "Binder"
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return SUCCESS
+
+
+def plugin_class(name: str, **methods: Any) -> type[Plugin]:
+    """A plugin that extends the points whose methods are given (without `self`)."""
+    return type(name, (Plugin,), {"name": name} | {k: _method(f) for k, f in methods.items()})
+
+
+def _method(function: Any) -> Any:
+    if callable(function):
+        return lambda self, *args: function(*args)
+    return function
+
+
+class World:
+    """A cache, one profile with the given plugins, and the algorithm."""
+
+    def __init__(
+        self,
+        *plugins: type[Plugin],
+        nodes: Iterable[Node] = (),
+        pods: Iterable[Pod] = (),
+        percentage: int | None = None,
+        profile_percentage: int | None = None,
+        weights: dict[str, int] | None = None,
+    ) -> None:
+        self.cache = Cache()
+        for node in nodes:
+            self.cache.add_node(node)
+        for pod in pods:
+            self.cache.add_pod(pod)
+        self.nominator = FixedNominator()
+        self.services = Services(
+            snapshot=self.cache.snapshot,
+            api=None,  # type: ignore[arg-type]
+            recorder_of=lambda name: Recorder(),
+            clock=RealClock(),
+            random=random.Random(0),
+            lister=lambda kind: EmptyLister(),
+            feature_enabled=lambda gate: False,
+        )
+        self.services.nominator = self.nominator
+        everything = (Order, Binder, *plugins)
+        weights = weights or {}
+        refs = tuple(PluginRef(cls.name, weights.get(cls.name, 0)) for cls in everything)
+        profile = KubeSchedulerProfile(
+            scheduler_name="default-scheduler",
+            percentage_of_nodes_to_score=profile_percentage,
+            plugins=Plugins(multi_point=PluginSet(enabled=refs)),
+        )
+        registry = {cls.name: cls for cls in everything}
+        self.framework = Framework(profile, registry, self.services)
+        self.algorithm = SchedulingAlgorithm(self.cache.snapshot, random.Random(0), percentage)
+
+    def schedule(self, pod: Pod, state: CycleState | None = None) -> Any:
+        self.cache.update_snapshot()
+        return self.algorithm.schedule_pod(self.framework, state or CycleState(), PodInfo(pod))
