@@ -7,21 +7,31 @@ from typing import Final
 
 from kubesched.framework import Plugin
 from kubesched.plugins.default_binder import DefaultBinder
+from kubesched.plugins.image_locality import ImageLocality
+from kubesched.plugins.node_affinity import NodeAffinity
+from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
 from kubesched.plugins.node_name import NodeName
 from kubesched.plugins.node_ports import NodePorts
+from kubesched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.plugins.priority_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
+from kubesched.plugins.taint_toleration import TaintToleration
 
 __all__ = ["IN_TREE_PLUGINS"]
 
 IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
     DefaultBinder.name: DefaultBinder,
+    ImageLocality.name: ImageLocality,
+    NodeAffinity.name: NodeAffinity,
+    NodeDeclaredFeatures.name: NodeDeclaredFeatures,
     NodeName.name: NodeName,
     NodePorts.name: NodePorts,
+    NodeResourcesBalancedAllocation.name: NodeResourcesBalancedAllocation,
     NodeResourcesFit.name: NodeResourcesFit,
     NodeUnschedulable.name: NodeUnschedulable,
     PrioritySort.name: PrioritySort,
     SchedulingGates.name: SchedulingGates,
+    TaintToleration.name: TaintToleration,
 }

@@ -55,10 +55,11 @@ class NodeResourcesFit(Plugin):
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
-        config = args if args is not None else NodeResourcesFitArgs()
+        config: NodeResourcesFitArgs = args if args is not None else NodeResourcesFitArgs()
         self._ignored_resources = frozenset(config.ignored_resources)
         self._ignored_groups = frozenset(config.ignored_resource_groups)
         strategy = config.scoring_strategy
+        assert strategy is not None, "validated: there is a strategy"
         self._strategy = make_strategy(strategy)
         self._tracked = TrackedResources(strategy.resources, with_defaults=True)
         self._options = PodRequestOptions(pod_level=feature_enabled(handle, "PodLevelResources"))

@@ -1,0 +1,137 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources stay in proportion.
+
+The score says whether the pod makes the shares in use of the tracked resources more alike
+(up to 100) or less alike (down to 50) than they are; 75 means no change (spec 05 §6.3, §7.9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.api.pod_requests import PodRequestOptions, pod_requested
+from kubesched.config.args import NodeResourcesBalancedAllocationArgs
+from kubesched.config.plugin_names import NODE_RESOURCES_BALANCED_ALLOCATION
+from kubesched.engine import kernels
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    StateNotFoundError,
+    Status,
+)
+from kubesched.plugins.helpers.device_classes import DeviceClassResolver
+from kubesched.plugins.helpers.features import feature_enabled
+from kubesched.plugins.helpers.resource_usage import ResourceColumns, TrackedResources
+from kubesched.plugins.helpers.signed_requests import signed_requests
+
+__all__ = ["NodeResourcesBalancedAllocation"]
+
+STATE_KEY = "PreScoreNodeResourcesBalancedAllocation"
+
+
+class NodeResourcesBalancedAllocation(Plugin):
+    name = NODE_RESOURCES_BALANCED_ALLOCATION
+    args_type = NodeResourcesBalancedAllocationArgs
+    node_local = True
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        config: NodeResourcesBalancedAllocationArgs
+        config = args if args is not None else NodeResourcesBalancedAllocationArgs()
+        self._tracked = TrackedResources(config.resources, with_defaults=False)
+        pod_level = feature_enabled(handle, "PodLevelResources")
+        self._signed = PodRequestOptions(pod_level=pod_level)
+        self._scored = PodRequestOptions(
+            use_status=True,
+            pod_level=pod_level,
+            pod_level_status=feature_enabled(handle, "InPlacePodLevelResourcesVerticalScaling"),
+        )
+        self._classes = DeviceClassResolver(handle)
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        wanted = self._requests_of(pod_info.pod)
+        if not any(wanted):
+            return SKIP
+        state.write(STATE_KEY, wanted)
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        wanted = self._wanted(state, pod)
+        if not any(wanted):
+            return 0
+        usages = [each for each in self._tracked.usages(wanted, node) if each.allocatable]
+        after = _balance([min(1.0, each.requested / each.allocatable) for each in usages])
+        before = _balance([min(1.0, each.allocated / each.allocatable) for each in usages])
+        return 50 + (50 + after - before) // 2
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        wanted = self._wanted(state, pod)
+        if not any(wanted):
+            return np.zeros(len(nodes), dtype=np.int64)
+        columns = self._tracked.columns(wanted, nodes)
+        if len(columns) < 2:
+            return np.full(len(nodes), 75, dtype=np.int64)
+        scores = _balance_of_columns(columns, [each.requested for each in columns])
+        scores -= _balance_of_columns(columns, [each.allocated for each in columns])
+        # The two differ by 50 at most, so this never divides a negative number.
+        scores += 50
+        scores //= 2
+        scores += 50
+        return scores
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
+        return signed_requests(pod, self._signed, self._classes)
+
+    def _wanted(self, state: CycleState, pod: Pod) -> tuple[int, ...]:
+        try:
+            wanted: tuple[int, ...] = state.read(STATE_KEY)
+        except StateNotFoundError:
+            return self._requests_of(pod)
+        return wanted
+
+    def _requests_of(self, pod: Pod) -> tuple[int, ...]:
+        requested = pod_requested(pod, self._scored)
+        return tuple(requested.amount(name) for name in self._tracked.names)
+
+
+def _balance(fractions: Sequence[float]) -> int:
+    """As `kernels.balance`, for one node."""
+    count = len(fractions)
+    if count < 2:
+        deviation = 0.0
+    elif count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    else:
+        mean = _sum_in_order(fractions) / count
+        squares = _sum_in_order([(each - mean) * (each - mean) for each in fractions])
+        deviation = math.sqrt(squares / count)
+    return int((1 - deviation) * 100.0)
+
+
+def _sum_in_order(numbers: Sequence[float]) -> float:
+    # The built-in sum may compensate for lost digits, and the result is truncated.
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
+
+
+def _balance_of_columns(
+    columns: Sequence[ResourceColumns], amounts: Sequence[NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    fractions = [
+        kernels.capped_fraction(amount, column.allocatable)
+        for amount, column in zip(amounts, columns, strict=True)
+    ]
+    return kernels.balance(fractions, [column.counted for column in columns])

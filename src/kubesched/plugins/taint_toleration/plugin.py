@@ -1,0 +1,138 @@
+"""TaintToleration: tainted nodes are for pods that tolerate the taints (spec 05 §7.5).
+
+Many nodes share few lists of taints. The form for many nodes judges each list once and
+looks the verdicts up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Node, Pod, Taint, Toleration
+from kubesched.api.taints import PREFER_NO_SCHEDULE, first_untolerated, is_tolerated
+from kubesched.config.plugin_names import TAINT_TOLERATION
+from kubesched.framework import (
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    QueueingHint,
+    Rejections,
+    StateNotFoundError,
+    Status,
+)
+from kubesched.plugins.helpers.features import feature_enabled
+from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
+from kubesched.plugins.helpers.normalization import default_normalize
+from kubesched.plugins.helpers.tolerations import COMPARISON_OPERATORS, signed_tolerations
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["TaintToleration"]
+
+STATE_KEY = "PreScoreTaintToleration"
+UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
+
+
+class TaintToleration(Plugin):
+    name = TAINT_TOLERATION
+    node_local = True
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        self._comparison_operators = feature_enabled(handle, COMPARISON_OPERATORS)
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        assert node.node is not None
+        return UNTOLERATED if self._is_kept_away(pod, node.node.spec.taints) else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        taint_set = nodes.taint_set
+        if not taint_set.any():
+            return Rejections.none()
+        verdicts = [self._is_kept_away(pod, taints) for taints in nodes.taint_sets]
+        if not any(verdicts):
+            return Rejections.none()
+        return Rejections.where(np.array(verdicts).take(taint_set), UNTOLERATED)
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        relevant = tuple(
+            each
+            for each in pod_info.pod.spec.tolerations
+            if not each.effect or each.effect == PREFER_NO_SCHEDULE
+        )
+        state.write(STATE_KEY, relevant)
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        assert node.node is not None
+        return self._count_unwelcoming(_relevant_tolerations(state), node.node.spec.taints)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        tolerations = _relevant_tolerations(state)
+        taint_set = nodes.taint_set
+        if not taint_set.any():
+            return np.zeros(len(nodes), dtype=np.int64)
+        counts = [self._count_unwelcoming(tolerations, taints) for taints in nodes.taint_sets]
+        return np.array(counts, dtype=np.int64).take(taint_set)
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        return default_normalize(scores, reverse=True)
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        node_changes = ActionType.ADD | ActionType.UPDATE_NODE_TAINT
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, node_changes), self._node_changed
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION),
+                self._tolerations_changed,
+            ),
+        )
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[Toleration]]:
+        return signed_tolerations(pod)
+
+    def _node_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        before, after = expect_or_none(Node, old), expect(Node, new)
+        was_away = before is None or self._is_kept_away(pod, before.spec.taints)
+        return queue_if(was_away and not self._is_kept_away(pod, after.spec.taints))
+
+    def _tolerations_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return queue_if(same_pod(pod, expect(Pod, new)))
+
+    def _is_kept_away(self, pod: Pod, taints: Sequence[Taint]) -> bool:
+        found = first_untolerated(
+            taints, pod.spec.tolerations, comparison_operators=self._comparison_operators
+        )
+        return found is not None
+
+    def _count_unwelcoming(self, tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE
+            and not is_tolerated(
+                taint, tolerations, comparison_operators=self._comparison_operators
+            )
+            for taint in taints
+        )
+
+
+def _relevant_tolerations(state: CycleState) -> tuple[Toleration, ...]:
+    try:
+        tolerations: tuple[Toleration, ...] = state.read(STATE_KEY)
+    except StateNotFoundError as exc:
+        raise KubeschedError(f'failed to read "{STATE_KEY}" from cycleState: {exc}') from exc
+    return tolerations
