@@ -181,7 +181,7 @@ class Selector:
         for key, value in self._pairs:
             if labels.get(key) != value:
                 return False
-        for each in self._rest:
+        for each in self._rest:  # noqa: SIM110  half the time of `all` on this hot path
             if not each.matches_value(labels.get(each.key)):
                 return False
         return True
