@@ -8,6 +8,7 @@ from typing import Final
 from kubesched.framework import Plugin
 from kubesched.plugins.default_binder import DefaultBinder
 from kubesched.plugins.image_locality import ImageLocality
+from kubesched.plugins.inter_pod_affinity import InterPodAffinity
 from kubesched.plugins.node_affinity import NodeAffinity
 from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
 from kubesched.plugins.node_name import NodeName
@@ -15,6 +16,7 @@ from kubesched.plugins.node_ports import NodePorts
 from kubesched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.plugins.pod_topology_spread import PodTopologySpread
 from kubesched.plugins.priority_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
 from kubesched.plugins.taint_toleration import TaintToleration
@@ -24,6 +26,7 @@ __all__ = ["IN_TREE_PLUGINS"]
 IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
     DefaultBinder.name: DefaultBinder,
     ImageLocality.name: ImageLocality,
+    InterPodAffinity.name: InterPodAffinity,
     NodeAffinity.name: NodeAffinity,
     NodeDeclaredFeatures.name: NodeDeclaredFeatures,
     NodeName.name: NodeName,
@@ -31,6 +34,7 @@ IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
     NodeResourcesBalancedAllocation.name: NodeResourcesBalancedAllocation,
     NodeResourcesFit.name: NodeResourcesFit,
     NodeUnschedulable.name: NodeUnschedulable,
+    PodTopologySpread.name: PodTopologySpread,
     PrioritySort.name: PrioritySort,
     SchedulingGates.name: SchedulingGates,
     TaintToleration.name: TaintToleration,

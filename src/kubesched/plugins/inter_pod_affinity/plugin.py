@@ -1,0 +1,162 @@
+"""InterPodAffinity: pods that want to be near other pods, or away from them (spec 06 §2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Namespace, Pod
+from kubesched.config.args import InterPodAffinityArgs
+from kubesched.config.plugin_names import INTER_POD_AFFINITY
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    Rejections,
+    StateNotFoundError,
+    Status,
+)
+from kubesched.plugins.helpers.missing_state import reject_all
+from kubesched.plugins.inter_pod_affinity import hints
+from kubesched.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kubesched.plugins.inter_pod_affinity.scoring import Preferences, normalized
+
+__all__ = ["InterPodAffinity"]
+
+_PRE_FILTER_KEY = "PreFilterInterPodAffinity"
+_PRE_SCORE_KEY = "PreScoreInterPodAffinity"
+
+_UNSIGNED = Status.unschedulable("pods with InterPodAffinity are not signable")
+
+
+class InterPodAffinity(Plugin):
+    name = INTER_POD_AFFINITY
+    args_type = InterPodAffinityArgs
+
+    def __init__(
+        self, args: InterPodAffinityArgs | None = None, handle: Handle | None = None
+    ) -> None:
+        super().__init__(InterPodAffinityArgs() if args is None else args, handle)
+        self._hard_weight: int = self.args.hard_pod_affinity_weight
+        self._ignore_existing: bool = self.args.ignore_preferred_terms_of_existing_pods
+        self._namespaces = None if handle is None else handle.lister(Namespace)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pod_actions = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
+        node_actions = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, pod_actions), hints.after_pod_change
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, node_actions), hints.after_node_change
+            ),
+        )
+
+    # -- filter ------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        if pod_info.affinity_errors:
+            return Status.unresolvable(f"parsing pod: {_joined(pod_info.affinity_errors)}")
+        terms = RequiredTerms.of(pod_info, nodes.pods, self._namespaces)
+        if terms is None:
+            return SKIP
+        state.write(_PRE_FILTER_KEY, terms)
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        return self._change(state, pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
+        return self._change(state, pod, removed, node, -1)
+
+    def _change(
+        self, state: CycleState, pod: Pod, other: PodInfo, node: NodeInfo, step: int
+    ) -> Status:
+        terms = _required_terms(state)
+        if isinstance(terms, Status):
+            return terms
+        terms.change(pod, other, node, step)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        terms = _required_terms(state)
+        return terms if isinstance(terms, Status) else terms.verdict(node)
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        terms = _required_terms(state)
+        return reject_all(nodes, terms) if isinstance(terms, Status) else terms.verdicts(nodes)
+
+    # -- score -------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        has_preferences = bool(
+            pod_info.preferred_affinity_terms or pod_info.preferred_anti_affinity_terms
+        )
+        if self._ignore_existing and not has_preferences:
+            return SKIP
+        if pod_info.affinity_errors:
+            return Status.failure(f"failed to parse pod: {_joined(pod_info.affinity_errors)}")
+        if not has_preferences and not nodes.pods.has_terms:
+            return SKIP
+        preferences = Preferences.of(pod_info, nodes.pods, self._namespaces, self._hard_weight)
+        if preferences is None:
+            return SKIP
+        state.write(_PRE_SCORE_KEY, preferences)
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return _preferences(state).score(node)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        return _preferences(state).scores(nodes)
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        return normalized(scores)
+
+    # -- signature ---------------------------------------------------------------------
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
+        affinity = pod.spec.affinity
+        if affinity is not None and (
+            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+        ):
+            return _UNSIGNED
+        if self._ignore_existing:
+            return {}
+        return {"v1.Pod.Labels": pod.metadata.labels}
+
+
+def _required_terms(state: CycleState) -> RequiredTerms | Status:
+    try:
+        noted = state.read(_PRE_FILTER_KEY)
+    except StateNotFoundError as exc:
+        return Status.failure(f'error reading "{_PRE_FILTER_KEY}" from cycleState: {exc}')
+    assert isinstance(noted, RequiredTerms)
+    return noted
+
+
+def _preferences(state: CycleState) -> Preferences:
+    noted = state.read(_PRE_SCORE_KEY)
+    assert isinstance(noted, Preferences)
+    return noted
+
+
+def _joined(errors: Sequence[str]) -> str:
+    """Several errors as the reference lists them: each text once, in brackets."""
+    distinct = tuple(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
