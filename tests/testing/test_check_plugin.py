@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.testing.plugins import HELD, Disks, FewOfAKind
 
 from kubesched.api import Pod
 from kubesched.framework import (
@@ -36,6 +35,7 @@ from kubesched.framework import (
 )
 from kubesched.testing import check_plugin
 from kubesched.util.errors import PluginError
+from tests.testing.plugins import HELD, Disks, FewOfAKind
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.testing.plugins import HELD, Disks
 
 from kubesched.api import Pod
 from kubesched.framework import (
@@ -20,6 +19,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.testing import make_node, make_pod, make_view, run_filter, run_score
+from tests.testing.plugins import HELD, Disks
 
 SSD = make_node("ssd", labels={"disk": "ssd"})
 HDD = make_node("hdd", labels={"disk": "hdd"})

@@ -1,0 +1,61 @@
+"""Compare kubesched with what the reference recorded: `python -m tests.conformance`.
+
+Prints a row per family and, last, `N of M identical`. Exits with 0 whatever the numbers,
+unless a `--require` is not met (1) or the harness itself cannot run.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tests.conformance.comparison import count
+from tests.conformance.families import FAMILY_NAMES, run_families
+from tests.conformance.goldens import default_directory
+from tests.conformance.report import as_json, render_steps, render_table, summary
+from tests.conformance.requirements import Requirement
+
+
+@click.command()
+@click.option("--goldens", type=click.Path(path_type=Path), help="where the recordings are")
+@click.option("--family", "families", multiple=True, help="only this family; may be repeated")
+@click.option("--show", help="print one scenario, expected and got side by side")
+@click.option("--require", "requirements", multiple=True, help="FAMILY[:field,...] must match")
+@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
+def main(
+    goldens: Path | None,
+    families: tuple[str, ...],
+    show: str | None,
+    requirements: tuple[str, ...],
+    output: str,
+) -> None:
+    directory = goldens or default_directory()
+    if not directory.is_dir():
+        raise click.ClickException(f"no goldens at {directory}; set KUBESCHED_SHARED or --goldens")
+    required = [Requirement.parse(text) for text in requirements]
+    if show is not None and not families:
+        families = (show.rpartition("-")[0],) if show.rpartition("-")[0] in FAMILY_NAMES else ()
+    steps = list(run_families(directory, families))
+    if show is not None:
+        shown = [step for step in steps if step.scenario == show]
+        if not shown:
+            raise click.ClickException(f"no scenario named {show!r}")
+        click.echo(render_steps(shown))
+    counts = count(steps)
+    if output == "json":
+        click.echo(as_json(counts))
+    elif show is None:
+        click.echo(render_table(counts))
+    failures = [failure for requirement in required for failure in requirement.failures(steps)]
+    for failure in failures:
+        click.echo(f"required and not met: {failure}", err=True)
+    if output != "json":
+        click.echo(summary(counts))
+    if failures:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What of a recorded step can be compared while some plugins are not built yet.
+
+A step that a missing plugin took part in is counted as needing that plugin. What it decided
+without that plugin is still compared: scores of the others, totals without the missing part,
+messages without the part of PostFilter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any, Final, NamedTuple
+
+from kubesched.config import default_plugins
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+
+__all__ = ["Expectation", "expectation", "missing_plugins"]
+
+_POST_FILTER: Final = ("DynamicResources", "DefaultPreemption")
+_AFTER_POST_FILTER: Final = ("postFilter", "nominated", "victims", "chosenAfterPreemption")
+_NO_NEW_CLAIMS: Final = "no new claims to deallocate"
+
+
+class Expectation(NamedTuple):
+    """The fields to compare, and what is needed for the rest."""
+
+    fields: dict[str, Any]
+    needs: tuple[str, ...]
+
+
+def missing_plugins() -> frozenset[str]:
+    """Default plugins that are not in the registry."""
+    names = default_plugins(DEFAULT_FEATURE_GATES).enabled_names()
+    return frozenset(names - IN_TREE_PLUGINS.keys())
+
+
+def expectation(recorded: Mapping[str, Any], missing: frozenset[str]) -> Expectation:
+    """Reduce a recorded step to what the plugins that exist can answer."""
+    fields = {key: value for key, value in recorded.items() if key != "pod"}
+    judges = _judges(recorded) & missing
+    if judges:
+        # Whether a node passes is everything: without that verdict nothing can be compared.
+        return Expectation({}, tuple(sorted(judges)))
+    needs = set(recorded.get("scores", {})) & missing
+    _without_scores(fields, needs)
+    if "postFilter" in fields:
+        needs |= _without_post_filter(fields, missing)
+    if "allocations" in fields and "DynamicResources" in missing:
+        del fields["allocations"]
+        needs.add("DynamicResources")
+    return Expectation(fields, tuple(sorted(needs)))
+
+
+def _judges(recorded: Mapping[str, Any]) -> set[str]:
+    """The plugins that rejected the pod, or the pod on some node."""
+    found = {status["plugin"] for status in recorded.get("rejected", {}).values()}
+    found |= set(recorded.get("unschedulablePlugins", ()))
+    for single in ("gated", "absentNodes"):
+        if single in recorded:
+            found.add(recorded[single]["plugin"])
+    return found
+
+
+def _without_scores(fields: dict[str, Any], absent: set[str]) -> None:
+    if not absent:
+        return
+    scores = fields["scores"]
+    fields["scores"] = {name: score for name, score in scores.items() if name not in absent}
+    fields["total"] = {
+        node: total - sum(scores[name][node] for name in absent)
+        for node, total in fields["total"].items()
+    }
+    if any(len(set(scores[name].values())) > 1 for name in absent):
+        # The missing scores may have decided.
+        fields.pop("best")
+        fields.pop("chosen")
+
+
+def _without_post_filter(fields: dict[str, Any], missing: frozenset[str]) -> set[str]:
+    """Leave out what the missing PostFilter plugins said; returns those plugins."""
+    absent = missing.intersection(_POST_FILTER)
+    status = fields["postFilter"]
+    if not absent:
+        return set()
+    said_no_more = status["code"] == "Success" or _NO_NEW_CLAIMS in status["reasons"]
+    if absent == {"DynamicResources"} and said_no_more:
+        # It had nothing to say but its own reason: preemption's part can be compared.
+        if status["code"] != "Success":
+            reasons = [reason for reason in status["reasons"] if reason != _NO_NEW_CLAIMS]
+            fields["message"] = fields["message"].replace(f"{_NO_NEW_CLAIMS}, ", "")
+            fields["postFilter"] = {**status, "plugin": "DefaultPreemption", "reasons": reasons}
+        return set(absent)
+    fields["message"] = _without_suffix(fields["message"], status["reasons"])
+    for field in _AFTER_POST_FILTER:
+        fields.pop(field, None)
+    return set(absent)
+
+
+def _without_suffix(message: str, reasons: list[str]) -> str:
+    """The FitError alone: the reasons were recorded sorted, the text has them in any order."""
+    for order in permutations(reasons):
+        suffix = f" {', '.join(order)}"
+        if order and message.endswith(suffix):
+            return message.removesuffix(suffix)
+    return message

@@ -1,0 +1,27 @@
+"""Where the recorded behaviour of the reference is, and how its files are read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["default_directory", "read_lines"]
+
+_BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[3] / "shared"
+
+
+def default_directory() -> Path:
+    """`goldens/` in KUBESCHED_SHARED, or in the folder `shared` beside the repository."""
+    return Path(os.environ.get("KUBESCHED_SHARED", _BESIDE_THE_REPOSITORY)) / "goldens"
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file with one per line, compressed or not."""
+    raw = path.read_bytes()
+    content = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    for line in content.splitlines():
+        yield json.loads(line)

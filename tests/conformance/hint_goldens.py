@@ -1,0 +1,98 @@
+"""Goldens of queueing hints: which events a change amounts to, and what plugins make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kubesched.api import Node, Pod
+from kubesched.api.codec import from_builtins
+from kubesched.backend.queue import RegisteredHint, ask_hint, matching_hints, register_hints
+from kubesched.framework import ActionType, ClusterEvent, EventResource
+from kubesched.framework.object_changes import node_update_events, pod_update_events
+from kubesched.testing.random_changes import KINDS
+from kubesched.util.clock import current_clock
+from kubesched.util.virtual_loop import run
+from tests.conformance.comparison import Step, compare
+from tests.conformance.expectations import missing_plugins
+from tests.conformance.goldens import read_lines
+from tests.conformance.world import World
+
+__all__ = ["run_hints"]
+
+_ACTIONS: Final = {
+    "add": ActionType.ADD,
+    "update": ActionType.UPDATE,
+    "delete": ActionType.DELETE,
+}
+
+
+def run_hints(path: Path) -> Iterator[Step]:
+    for golden in read_lines(path):
+        yield from run(_scenario(golden))
+
+
+async def _scenario(golden: Mapping[str, Any]) -> list[Step]:
+    # The hints were recorded with the default profile, also where the scenario has a config.
+    world = World(None, golden["objects"], current_clock())
+    world.cache.update_snapshot()
+    pending = [from_builtins(document, Pod) for document in golden["pending"]]
+    for pod in pending:
+        world.objects.put(pod)
+    (framework,) = world.frameworks.values()
+    registered = register_hints(framework.plugins.by_name.values())
+    missing = missing_plugins()
+    steps = []
+    for number, change in enumerate(golden["events"]):
+        expected = {
+            f"{place} {event['label']}": _without(event["hints"], missing)
+            for place, event in enumerate(change["expected"])
+        }
+        needs = {name for event in change["expected"] for name in event["hints"]} & missing
+        got = _answers(registered, pending[change["pod"]], change)
+        label = f"#{number} {change['resource']} {change['action']}"
+        steps.append(
+            Step("hints", golden["name"], label, compare(expected, got), tuple(sorted(needs)))
+        )
+    return steps
+
+
+def _without(hints: Mapping[str, str], missing: frozenset[str]) -> dict[str, str]:
+    return {name: answer for name, answer in hints.items() if name not in missing}
+
+
+def _answers(
+    registered: tuple[RegisteredHint, ...], pod: Pod, change: Mapping[str, Any]
+) -> dict[str, dict[str, str]]:
+    kind = KINDS[change["resource"]]
+    old, new = (
+        from_builtins(change[side], kind) if change.get(side) is not None else None
+        for side in ("old", "new")
+    )
+    if change.get("own"):
+        assert isinstance(new, Pod)
+        pod = new
+    return {
+        f"{place} {event.label}": {
+            # As the metric says it, but for the recording's spelling of a failed hint.
+            hint.plugin: ask_hint(hint, pod, old, new).value.replace("Error", "error")
+            for hint in matching_hints(registered, event)
+        }
+        for place, event in enumerate(_events(change, old, new))
+    }
+
+
+def _events(change: Mapping[str, Any], old: Any, new: Any) -> list[ClusterEvent]:
+    action = _ACTIONS[change["action"]]
+    if change["resource"] == EventResource.POD:
+        if action is ActionType.UPDATE:
+            return pod_update_events(old, new)
+        subject = old if new is None else new
+        assigned = bool(subject.spec.node_name)
+        resource = EventResource.ASSIGNED_POD if assigned else EventResource.UNSCHEDULABLE_POD
+        return [ClusterEvent(resource, action)]
+    if change["resource"] == EventResource.NODE and action is ActionType.UPDATE:
+        assert isinstance(old, Node)
+        return node_update_events(old, new)
+    return [ClusterEvent(change["resource"], action)]

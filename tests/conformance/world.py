@@ -1,0 +1,146 @@
+"""The cluster of a recorded scenario, with the real cache, plugins and scheduling algorithm.
+
+Only what lies outside a scheduler is made up: the objects are a dictionary, and the volume
+controller does what the recording's did.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.base import ApiObject
+from kubesched.api.codec import from_builtins
+from kubesched.api.kinds import by_api_version_kind
+from kubesched.backend.cache import Cache
+from kubesched.config import default_configuration
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
+from kubesched.config.load import configuration_from_builtins
+from kubesched.framework import CycleState, Diagnosis, NodeView, PodInfo
+from kubesched.framework.pod_info import assigned_to
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.services import Services
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.profiles import build_profiles
+from kubesched.testing import FakeApi, FakeNominator, FakeObjects, FakeRecorder, make_pv
+from kubesched.util.clock import Clock
+
+__all__ = ["RecordingAlgorithm", "World", "parse_object"]
+
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+
+
+def parse_object(document: Mapping[str, Any]) -> ApiObject:
+    """An object from JSON that says what it is."""
+    kind = by_api_version_kind(document["apiVersion"], document["kind"])
+    assert kind is not None, f"no type for {document['apiVersion']} {document['kind']}"
+    return from_builtins(document, kind.type)
+
+
+class RecordingAlgorithm(SchedulingAlgorithm):
+    """Keeps the diagnosis of an attempt that succeeded: the recordings have those too."""
+
+    diagnosis: Diagnosis
+
+    def _find_feasible(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> NodeView:
+        self.diagnosis = diagnosis
+        return super()._find_feasible(framework, state, pod_info, diagnosis)
+
+
+class World:
+    """A cluster, and a scheduler's parts in it."""
+
+    def __init__(
+        self, config: Mapping[str, Any] | None, documents: list[dict[str, Any]], clock: Clock
+    ) -> None:
+        self.objects = FakeObjects(map(parse_object, documents))
+        self.cache = Cache()
+        for node in self.objects.list(Node):
+            self.cache.add_node(node)
+        for pod in self.objects.list(Pod):
+            if pod.spec.node_name:
+                self.cache.add_pod(pod)
+        self.objects.listeners.append(self._control_volumes)
+        self.api = FakeApi(self.objects)
+        self.nominator = FakeNominator()
+        rng = random.Random(0)
+        services = Services(
+            snapshot=self.cache.snapshot,
+            api=self.api,
+            recorder_of=lambda _: FakeRecorder(),
+            clock=clock,
+            random=rng,
+            lister=self.objects.lister,
+            feature_enabled=DEFAULT_FEATURE_GATES.enabled,
+        )
+        services.nominator = self.nominator
+        services.activate = lambda _: None
+        configuration = (
+            default_configuration(DEFAULT_FEATURE_GATES)
+            if config is None
+            else configuration_from_builtins(config)
+        )
+        self.frameworks = build_profiles(configuration.profiles, IN_TREE_PLUGINS, services)
+        self.algorithm = RecordingAlgorithm(self.cache.snapshot, rng, percentage=100)
+
+    def framework_of(self, pod: Pod) -> Framework:
+        return self.frameworks[pod.spec.scheduler_name]
+
+    def settle(self, pod: Pod, node_name: str) -> None:
+        """The pod runs on the node from here on, assumed there before or not."""
+        self.nominator.delete_nominated_pod(pod)
+        bound = assigned_to(pod, node_name)
+        self.cache.add_pod(bound)
+        self.objects.put(bound)
+
+    def evict(self, names: list[str]) -> None:
+        """Pods named `namespace/name` are gone."""
+        for name in names:
+            namespace, _, pod_name = name.partition("/")
+            pod = self.objects.get(Pod, pod_name, namespace)
+            assert pod is not None, f"victim {name} does not exist"
+            self.cache.remove_pod(pod)
+            self.objects.remove(Pod, pod_name, namespace)
+
+    def _control_volumes(self, _old: Any, new: Any) -> None:
+        """Bind volumes whose claim the scheduler set, provision where it selected a node."""
+        if isinstance(new, PersistentVolume) and new.spec.claim_ref and new.status.phase != "Bound":
+            reference = new.spec.claim_ref
+            claim = self.objects.get(PersistentVolumeClaim, reference.name, reference.namespace)
+            if claim is not None and not claim.spec.volume_name:
+                self._bind_volume(claim, new)
+        if (
+            isinstance(new, PersistentVolumeClaim)
+            and _SELECTED_NODE in new.metadata.annotations
+            and not new.spec.volume_name
+        ):
+            size = new.spec.resources.requests.get("storage", "0")
+            volume = make_pv(
+                f"pvc-{new.metadata.uid}",
+                storage_class=new.spec.storage_class_name or "",
+                size=size,
+                access_modes=new.spec.access_modes,
+                claim=new,
+                phase="Pending",
+            )
+            self._bind_volume(new, volume)
+
+    def _bind_volume(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
+        self.objects.put(replace(volume, status=replace(volume.status, phase="Bound")))
+        annotations = {**claim.metadata.annotations, _BIND_COMPLETED: "yes"}
+        self.objects.put(
+            replace(
+                claim,
+                metadata=replace(claim.metadata, annotations=annotations),
+                spec=replace(claim.spec, volume_name=volume.metadata.name),
+                status=replace(claim.status, phase="Bound"),
+            )
+        )
