@@ -7,6 +7,7 @@ errors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Final, dataclass_transform
 
@@ -24,7 +25,7 @@ __all__ = [
     "Int32",
     "Int64",
     "RawValue",
-    "duration_members",
+    "scalar_members",
 ]
 
 MILLISECOND: Final = 1_000_000
@@ -45,18 +46,19 @@ RawValue = Annotated[Any, Meta(extra={SCALAR: "raw"})]
 
 
 @cache
-def duration_members(struct: type) -> frozenset[str]:
-    """Names, in the file, of the members that are durations."""
+def scalar_members(struct: type) -> Mapping[str, str]:
+    """The members of a struct that are scalars of this module: name in the file to scalar."""
     described = inspect.type_info(struct)
     if not isinstance(described, inspect.StructType):
-        return frozenset()
-    return frozenset(field.encode_name for field in described.fields if _is_duration(field.type))
+        return {}
+    scalars = {field.encode_name: _scalar(field.type) for field in described.fields}
+    return {name: scalar for name, scalar in scalars.items() if scalar}
 
 
-def _is_duration(kind: inspect.Type) -> bool:
+def _scalar(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
-        return any(map(_is_duration, kind.types))
-    return isinstance(kind, inspect.Metadata) and (kind.extra or {}).get(SCALAR) == "duration"
+        return "".join(map(_scalar, kind.types))
+    return (kind.extra or {}).get(SCALAR, "") if isinstance(kind, inspect.Metadata) else ""
 
 
 # Struct options are inherited, but type checkers look for them on each class anew.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api import ApiStruct
-from kubesched.config.base import duration_members
+from kubesched.config.base import scalar_members
 from kubesched.config.completion import completed_configuration
 from kubesched.config.types import (
     API_VERSION,
@@ -67,7 +67,7 @@ def versioned(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
 
 def _members(value: msgspec.Struct) -> dict[str, Any]:
     struct_type = type(value)
-    durations = duration_members(struct_type)
+    scalars = scalar_members(struct_type)
     omitted = _OMITTED_WHEN_EMPTY.get(struct_type, frozenset())
     kept = _WRITTEN_WHEN_EMPTY.get(struct_type.__name__, frozenset())
     members: dict[str, Any] = {}
@@ -79,7 +79,13 @@ def _members(value: msgspec.Struct) -> dict[str, Any]:
             is_left_out = item is None or item == () or (name in omitted and not item)
         if is_left_out:
             continue
-        members[name] = format_duration(item) if name in durations else _plain(item)
+        match scalars.get(name):
+            case "duration":
+                members[name] = format_duration(item)
+            case "float32":
+                members[name] = _shortest_float32(item)
+            case _:
+                members[name] = _plain(item)
     return members
 
 
@@ -95,8 +101,6 @@ def _plain(value: Any) -> Any:
             return {key: _plain(item) for key, item in value.items()}
         case bytes():
             return base64.b64encode(value).decode()
-        case float():
-            return _shortest_float32(value)
     return value
 
 

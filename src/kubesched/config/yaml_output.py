@@ -64,8 +64,11 @@ def _scalar(value: Any) -> tuple[str, str | None]:
             return "null", None
         case bool():
             return ("true" if value else "false"), None
-        case int() | float():
+        case int():
             return str(value), None
+        case float():
+            is_short = value.is_integer() and abs(value) < 1e21
+            return (str(int(value)) if is_short else repr(value)), None
     text = str(value)
     if "\n" in text:
         return text, "|"
