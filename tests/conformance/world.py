@@ -27,7 +27,7 @@ from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.profiles import build_profiles
-from kubesched.testing import FakeApi, FakeNominator, FakeObjects, FakeRecorder, make_pv
+from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator, make_pv
 from kubesched.util.clock import Clock
 
 __all__ = ["RecordingAlgorithm", "World", "parse_object"]
@@ -70,7 +70,7 @@ class World:
                 self.cache.add_pod(pod)
         self.objects.listeners.append(self._control_volumes)
         self.api = FakeApi(self.objects)
-        self.nominator = FakeNominator()
+        self.nominator = make_nominator(self.objects)
         rng = random.Random(0)
         services = Services(
             snapshot=self.cache.snapshot,

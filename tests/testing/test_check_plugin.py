@@ -21,12 +21,16 @@ from kubesched.framework import (
     ClusterEventWithHint,
     Code,
     CycleState,
+    Diagnosis,
     EventResource,
     NodeInfo,
     NodeView,
+    Nominating,
+    NominatingMode,
     OnlyNodes,
     Plugin,
     PodInfo,
+    PostFilterResult,
     QueuedPodInfo,
     QueueingHint,
     Rejections,
@@ -80,7 +84,22 @@ class Patient(Plugin):
         return SUCCESS
 
 
-@pytest.mark.parametrize("plugin", [Disks, FewOfAKind, WithArguments, Patient])
+class MakesRoom(Plugin):
+    """Extends what comes when nothing fits; nominates the first node there is."""
+
+    name = "MakesRoom"
+
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        node = self.handle.snapshot.nodes.info(0)
+        status = self.handle.filter_with_nominated_pods(state, pod_info, node)
+        if status.is_success:
+            return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, node.name))
+        return PostFilterResult(Status.unschedulable("no room to be made"))
+
+
+@pytest.mark.parametrize("plugin", [Disks, FewOfAKind, WithArguments, Patient, MakesRoom])
 @pytest.mark.parametrize("seed", [0, 7])
 def test_a_plugin_that_keeps_the_contract_passes(plugin: type[Plugin], seed: int) -> None:
     check_plugin(plugin, seed=seed)
@@ -267,6 +286,27 @@ class UnreservesBlindly(Patient):
         state.read(self.name)
 
 
+class NominatesNobody(MakesRoom):
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, "nowhere"))
+
+
+class AnswersAStatus(MakesRoom):
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        return HELD  # type: ignore[return-value]
+
+
+class SkipsPostFilter(MakesRoom):
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        return PostFilterResult(SKIP)
+
+
 class SkipsInTheQueue(Disks):
     def pre_enqueue(self, pod: Pod) -> Status:
         return SKIP
@@ -401,6 +441,12 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "bind waits": (WaitsInBind, "bind answered Wait"),
     "pre-flight rejects": (RejectsInPreFlight, "pre_bind_pre_flight answered Unschedulable"),
     "unreserve needs a reserve": (UnreservesBlindly, "a method does not raise: unreserve raised"),
+    "post_filter nominates a node that does not exist": (
+        NominatesNobody,
+        "a nomination names a node: there is no node 'nowhere'",
+    ),
+    "post_filter answers with a bare status": (AnswersAStatus, "which is not a PostFilterResult"),
+    "post_filter skips": (SkipsPostFilter, "post_filter answered Skip"),
     "pre_enqueue skips": (SkipsInTheQueue, "pre_enqueue answered Skip"),
     "add_pod rejects": (FailsToAdd, "add_pod answered UnschedulableAndUnresolvable"),
     "a score is out of range": (TooHigh, r"normalised scores are within 0\.\.100: scores"),

@@ -42,14 +42,21 @@ def test_feature_gates_have_the_defaults_but_for_those_given() -> None:
 
 
 def test_nominations_follow_the_pod_or_the_override() -> None:
-    handle = FakeHandle()
-    info = PodInfo(make_pod("p", nominated_node_name="a"))
+    pod = make_pod("p", nominated_node_name="a", requests={"cpu": 1})
+    handle = FakeHandle([pod])
+    info = PodInfo(pod)
     handle.nominator.add_nominated_pod(info, None)
-    assert handle.nominator.nominated_pods("a") == [info]
+    assert [found.pod for found in handle.nominator.nominated_pods("a")] == [pod]
     handle.nominator.add_nominated_pod(info, Nominating(NominatingMode.OVERRIDE, "b"))
-    assert handle.nominator.nominated_nodes() == ["b"]
+    assert list(handle.nominator.nominated_nodes()) == ["b"]
     handle.nominator.add_nominated_pod(info, Nominating(NominatingMode.OVERRIDE, ""))
-    assert handle.nominator.nominated_nodes() == []
+    assert list(handle.nominator.nominated_nodes()) == []
+
+
+def test_a_pod_that_is_placed_cannot_be_nominated() -> None:
+    handle = FakeHandle([NODE, PLACED])
+    handle.nominator.add_nominated_pod(PodInfo(PLACED), Nominating(NominatingMode.OVERRIDE, "n"))
+    assert list(handle.nominator.nominated_nodes()) == []
 
 
 def test_a_waiting_pod_is_allowed_when_all_plugins_allow_it() -> None:

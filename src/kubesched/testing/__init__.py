@@ -20,10 +20,10 @@ from kubesched.testing.check_plugin import check_plugin
 from kubesched.testing.clusters import Cluster, random_cluster, random_node, random_pod
 from kubesched.testing.fake_handle import (
     FakeHandle,
-    FakeNominator,
     FakeRecorder,
     FakeWaitingPod,
     RecordedEvent,
+    make_nominator,
 )
 from kubesched.testing.fake_objects import ApiCall, FakeApi, FakeLister, FakeObjects
 from kubesched.testing.object_builders import (
@@ -59,7 +59,6 @@ __all__ = [
     "FakeApi",
     "FakeHandle",
     "FakeLister",
-    "FakeNominator",
     "FakeObjects",
     "FakeRecorder",
     "FakeWaitingPod",
@@ -75,6 +74,7 @@ __all__ = [
     "make_node",
     "make_node_selector",
     "make_node_term",
+    "make_nominator",
     "make_owner",
     "make_pdb",
     "make_pod",

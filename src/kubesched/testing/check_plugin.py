@@ -23,6 +23,7 @@ from kubesched.testing.checks.judging import (
     check_node_local,
     check_score,
 )
+from kubesched.testing.checks.making_room import check_post_filter
 from kubesched.testing.checks.placing import check_placing
 from kubesched.testing.checks.queueing import check_queueing
 from kubesched.testing.checks.shape import check_shape
@@ -55,4 +56,5 @@ def check_plugin(
         check_score(trial)
         check_node_local(trial)
         check_dry_runs(trial)
+        check_post_filter(trial)
         check_placing(trial)

@@ -10,14 +10,13 @@ import msgspec
 
 from kubesched.api import ApiAccess, Node, Pod
 from kubesched.api.base import ApiObject
+from kubesched.backend.queue import Nominator
 from kubesched.config.feature_gates import FeatureGates
 from kubesched.framework import (
     CycleState,
     Handle,
     Lister,
     NodeInfo,
-    Nominating,
-    NominatingMode,
     PodInfo,
     Snapshot,
     Status,
@@ -29,7 +28,7 @@ from kubesched.testing.views import make_snapshot
 from kubesched.util.clock import Clock, ManualClock
 from kubesched.util.virtual_loop import DEFAULT_START_NS
 
-__all__ = ["FakeHandle", "FakeNominator", "FakeRecorder", "FakeWaitingPod", "RecordedEvent"]
+__all__ = ["FakeHandle", "FakeRecorder", "FakeWaitingPod", "RecordedEvent", "make_nominator"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -53,31 +52,18 @@ class FakeRecorder:
         self.events.append(RecordedEvent(name, kind, reason, action, note))
 
 
-class FakeNominator:
-    """Nominated pods by node, without a queue behind them."""
+def make_nominator(objects: FakeObjects) -> Nominator:
+    """The queue's own nominator, with every pod that is on no node counted as waiting.
 
-    def __init__(self) -> None:
-        self._by_node: dict[str, dict[str, PodInfo]] = {}
+    As in a scheduler, a pod can be nominated only while the objects have it unplaced.
+    """
 
-    def nominated_pods(self, node_name: str) -> Collection[PodInfo]:
-        return list(self._by_node.get(node_name, {}).values())
+    def find(key: str) -> PodInfo | None:
+        namespace, _, name = key.partition("/")
+        pod = objects.get(Pod, name, namespace)
+        return None if pod is None or pod.spec.node_name else PodInfo(pod)
 
-    def nominated_nodes(self) -> Collection[str]:
-        return list(self._by_node)
-
-    def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
-        self.delete_nominated_pod(pod_info.pod)
-        node_name = pod_info.pod.status.nominated_node_name
-        if nominating is not None and nominating.mode is NominatingMode.OVERRIDE:
-            node_name = nominating.node_name
-        if node_name:
-            self._by_node.setdefault(node_name, {})[pod_info.uid] = pod_info
-
-    def delete_nominated_pod(self, pod: Pod) -> None:
-        for name in [name for name, pods in self._by_node.items() if pod.metadata.uid in pods]:
-            del self._by_node[name][pod.metadata.uid]
-            if not self._by_node[name]:
-                del self._by_node[name]
+    return Nominator(objects.lister(Pod), find)
 
 
 class FakeWaitingPod:
@@ -131,7 +117,7 @@ class FakeHandle:
         self.objects = FakeObjects(objects)
         self.profile_name = profile_name
         self.snapshot: Snapshot = self._take_snapshot() if snapshot is None else snapshot
-        self.nominator = FakeNominator()
+        self.nominator = make_nominator(self.objects)
         self.recorder = FakeRecorder()
         self.clock: Clock = ManualClock(DEFAULT_START_NS) if clock is None else clock
         self.random = random.Random(seed)

@@ -1,0 +1,15 @@
+"""Every plugin in the tree keeps the contract that plugins of users are held to."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubesched.config import default_profile
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.testing import check_plugin
+
+
+@pytest.mark.parametrize("name", IN_TREE_PLUGINS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_plugin_in_the_tree_keeps_the_contract(name: str, seed: int) -> None:
+    check_plugin(IN_TREE_PLUGINS[name], args=default_profile().args_of(name), seed=seed)
