@@ -16,6 +16,7 @@ from kubesched.config import plugin_names as names
 from kubesched.config.base import MINUTE, SECOND, ConfigStruct, DurationNs, Int32, Int64
 
 __all__ = [
+    "DEFAULT_RESOURCES",
     "IN_TREE_ARGS",
     "LEAST_ALLOCATED",
     "LIST_DEFAULTING",

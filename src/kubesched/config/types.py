@@ -16,6 +16,7 @@ from kubesched.config.base import SECOND, ConfigStruct, DurationNs, Float32, Int
 
 __all__ = [
     "API_VERSION",
+    "GROUP",
     "KIND",
     "ClientConnectionConfiguration",
     "Extender",
