@@ -295,7 +295,9 @@ class Cache:
         if placed != known:
             raise CacheError(f"pods on nodes and pods by uid differ: {placed} and {known}")
         if not self._assumed <= known.keys():
-            raise CacheError(f"assumed pods that are not in the cache: {self._assumed - set(known)}")
+            raise CacheError(
+                f"assumed pods that are not in the cache: {self._assumed - set(known)}"
+            )
         real = {name for name, info in self._nodes.items() if info.node is not None}
         if len(real) != len(self._tree) or real != set(self._tree.names()):
             raise CacheError(f"nodes and node tree differ: {real} and {self._tree.names()}")

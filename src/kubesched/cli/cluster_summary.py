@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -145,7 +145,7 @@ def _scheduled_condition(pod: Pod) -> tuple[str, str] | None:
     return None
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = (
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 __all__ = ["ChangeLog"]
 
 _KEEP = 65_536
+_FEW = 64
 
 
 class ChangeLog:
@@ -38,4 +39,7 @@ class ChangeLog:
         start = position - self._base
         if start < 0:
             return None
-        return np.unique(np.asarray(self._rows[start:], dtype=np.intp))
+        recent = self._rows[start:]
+        if len(recent) < _FEW:  # sorting a set beats starting up NumPy
+            return np.array(sorted(set(recent)), dtype=np.intp)
+        return np.unique(np.asarray(recent, dtype=np.intp))

@@ -57,6 +57,7 @@ class NodeTable:
         self._labels: list[Mapping[str, str]] = []  # per row, for label columns made later
         self.row_of: dict[str, int] = {}
         self.names: list[str] = []  # str[row], "" for a free row
+        self.is_live = np.zeros(capacity, dtype=bool)  # False for a free row
         self.resources: Interner[str] = Interner()
         for name in _BUILT_IN:
             self.resources.intern(name)
@@ -108,12 +109,14 @@ class NodeTable:
             self.names.append(name)
             self._labels.append(_NO_LABELS)
         self.row_of[name] = row
+        self.is_live[row] = True
         self._live_rows = None
         return row
 
     def remove_row(self, name: str) -> None:
         row = self.row_of.pop(name)
         self.names[row] = ""
+        self.is_live[row] = False
         self._free.append(row)
         self._live_rows = None
         self._write_labels(row, _NO_LABELS)
@@ -219,6 +222,7 @@ class NodeTable:
         self.allocatable = np.pad(self.allocatable, wide)
         self.requested = np.pad(self.requested, wide)
         self.nonzero_requested = np.pad(self.nonzero_requested, wide)
+        self.is_live = np.pad(self.is_live, (0, extra))
         self.pod_count = np.pad(self.pod_count, (0, extra))
         self.allowed_pods = np.pad(self.allowed_pods, (0, extra))
         self.unschedulable = np.pad(self.unschedulable, (0, extra))

@@ -34,6 +34,7 @@ class CycleState:
 
     __slots__ = (
         "_values",
+        "evaluation",
         "parallel_pre_bind",
         "pods_to_activate",
         "record_plugin_metrics",
@@ -45,6 +46,7 @@ class CycleState:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self.record_plugin_metrics = False
+        self.evaluation: object = None  # the runtime's, kept between pods of one shape
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
@@ -77,6 +79,7 @@ class CycleState:
             for key, value in self._values.items()
         }
         copy.record_plugin_metrics = self.record_plugin_metrics
+        copy.evaluation = None
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score
         copy.skip_pre_bind = self.skip_pre_bind

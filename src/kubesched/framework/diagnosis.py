@@ -23,12 +23,11 @@ _SILENT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
 class NodeVerdicts(NamedTuple):
-    """The nodes that one plugin rejected: `codes` holds only those."""
+    """Nodes that were rejected: for each of `rows`, `statuses[codes - 1]`."""
 
-    plugin: str
     rows: NDArray[np.intp]
-    codes: NDArray[np.unsignedinteger]
-    statuses: tuple[Status, ...]  # already blamed on the plugin
+    codes: NDArray[np.integer]
+    statuses: tuple[Status, ...]  # with the plugin that gave them
 
 
 class Diagnosis:
@@ -64,19 +63,27 @@ class Diagnosis:
         assert rejections.codes is not None
         hit = np.flatnonzero(rejections.codes)
         statuses = tuple(status.blame(plugin) for status in rejections.statuses)
-        self._verdicts.append(NodeVerdicts(plugin, rows[hit], rejections.codes[hit], statuses))
-        self._note_plugins(plugin, rejections.statuses)
+        self.add_verdicts(rows[hit], rejections.codes[hit], statuses)
+
+    def add_verdicts(
+        self, rows: NDArray[np.intp], codes: NDArray[np.integer], statuses: tuple[Status, ...]
+    ) -> None:
+        """Note rejected nodes; some statuses may not have been given to any of them."""
+        self._verdicts.append(NodeVerdicts(rows, codes, statuses))
+        for status, number in zip(statuses, _counts(codes, len(statuses)), strict=True):
+            if number:
+                self._note_plugin(status)
 
     def add_node_status(self, node_name: str, status: Status) -> None:
         """Note the verdict on one node; it replaces an earlier one."""
         self._by_name[node_name] = status
         if status.plugin:
-            self._note_plugins(status.plugin, (status,))
+            self._note_plugin(status)
 
-    def _note_plugins(self, plugin: str, statuses: Sequence[Status]) -> None:
-        self.unschedulable_plugins.add(plugin)
-        if any(status.code is Code.PENDING for status in statuses):
-            self.pending_plugins.add(plugin)
+    def _note_plugin(self, status: Status) -> None:
+        self.unschedulable_plugins.add(status.plugin)
+        if status.code is Code.PENDING:
+            self.pending_plugins.add(status.plugin)
 
     def merge(self, other: Diagnosis) -> None:
         """Take over the verdicts that a part of the search came to."""
@@ -112,15 +119,22 @@ class Diagnosis:
                 counts.update(status.all_reasons)
         else:
             for verdicts in self._verdicts:
-                per_code = np.bincount(verdicts.codes, minlength=len(verdicts.statuses) + 1)
-                for status, number in zip(verdicts.statuses, per_code[1:].tolist(), strict=True):
+                numbers = _counts(verdicts.codes, len(verdicts.statuses))
+                for status, number in zip(verdicts.statuses, numbers, strict=True):
                     if number:
-                        counts.update(dict.fromkeys(status.all_reasons, number))
+                        for reason in status.all_reasons:
+                            counts[reason] += number
         silent = all_nodes - self.explicit_count
         if silent > 0:
             for reason in self.absent_nodes_status.all_reasons:
                 counts[reason] += silent
         return counts
+
+
+def _counts(codes: NDArray[np.integer], kinds: int) -> list[int]:
+    """How often each of the codes 1..kinds occurs."""
+    counts: list[int] = np.bincount(codes, minlength=kinds + 1)[1:].tolist()
+    return counts
 
 
 class FitError(KubeschedError):

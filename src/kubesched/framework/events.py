@@ -103,9 +103,8 @@ class ClusterEvent(msgspec.Struct, frozen=True):
         """
         if self.is_wildcard:
             return True
-        same_kind = (
-            self.resource in (EventResource.WILDCARD, incoming.resource)
-            or (self.resource == EventResource.POD and incoming.resource in _POD_KINDS)
+        same_kind = self.resource in (EventResource.WILDCARD, incoming.resource) or (
+            self.resource == EventResource.POD and incoming.resource in _POD_KINDS
         )
         return (
             same_kind

@@ -63,6 +63,16 @@ class NodeView:
         return self._rows
 
     @property
+    def is_whole(self) -> bool:
+        """Whether this is every node of the cluster."""
+        return self._selection is self.table.live_rows
+
+    @property
+    def whole(self) -> NodeView:
+        """Every node of the cluster."""
+        return NodeView(self.pods, self._infos, self.table.live_rows)
+
+    @property
     def names(self) -> Sequence[str]:
         return self.table.names_of(self.rows)
 

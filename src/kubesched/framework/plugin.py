@@ -93,6 +93,9 @@ class Plugin:
     # The plugin's filter and score of a node depend on that node's row (and the pod, and what
     # PreFilter and PreScore noted from the pod alone), not on other nodes. Caching trusts this.
     node_local: ClassVar[bool] = False
+    # Of the pod, a node-local plugin looks at more than the parts of its spec that are about
+    # nodes (containers, node name and selectors, tolerations, overhead, host settings).
+    reads_metadata: ClassVar[bool] = True
     # PreBind of neighbouring plugins that say so run at the same time.
     pre_bind_in_parallel: ClassVar[bool] = False
 
@@ -129,15 +132,11 @@ class Plugin:
         """PreFilter: note facts for Filter; SKIP if Filter has nothing to do for this pod."""
         return SUCCESS
 
-    def add_pod(
-        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
-    ) -> Status:
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
         """Update what PreFilter noted as if `added` ran on the node."""
         return SUCCESS
 
-    def remove_pod(
-        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
-    ) -> Status:
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
         """Update what PreFilter noted as if `removed` were gone from the node."""
         return SUCCESS
 

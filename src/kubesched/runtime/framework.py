@@ -8,8 +8,8 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,9 +20,6 @@ from kubesched.api.access import ApiAccess
 from kubesched.api.pods import pod_priority
 from kubesched.config.types import KubeSchedulerProfile
 from kubesched.framework import (
-    MAX_NODE_SCORE,
-    MIN_NODE_SCORE,
-    REJECTED,
     SUCCESS,
     Code,
     CycleState,
@@ -40,18 +37,25 @@ from kubesched.framework import (
     PodInfo,
     PostFilterResult,
     QueuedPodInfo,
-    Rejections,
     Snapshot,
     Status,
     overrides,
 )
+from kubesched.runtime.asking import (
+    ask,
+    ask_filter,
+    ask_score,
+    ask_to_normalize,
+    fail,
+    first_rejection,
+)
 from kubesched.runtime.binding_points import BindingPoints
+from kubesched.runtime.evaluations import Evaluation, Evaluations
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
 from kubesched.runtime.waiting_pods import WaitingPodEntry
 from kubesched.util.clock import Clock
-from kubesched.util.errors import PluginError
 from kubesched.util.go_format import format_slice
 
 __all__ = ["Framework", "PreFilterOutcome", "Scores"]
@@ -67,11 +71,26 @@ class PreFilterOutcome(NamedTuple):
     narrowing_plugins: frozenset[str]
 
 
-class Scores(NamedTuple):
+class Scores:
     """Scores of the nodes of a view, in its order."""
 
-    by_plugin: Mapping[str, NDArray[np.int64]]  # after normalisation and weight
-    total: NDArray[np.int64]
+    __slots__ = ("_explain", "total")
+
+    def __init__(
+        self,
+        total: NDArray[np.int64],
+        explain: Callable[[], Mapping[str, NDArray[np.int64]]] = dict,
+    ) -> None:
+        self.total = total
+        self._explain = explain
+
+    @property
+    def by_plugin(self) -> Mapping[str, NDArray[np.int64]]:
+        """What each plugin added, after normalisation and weight; asked again when read.
+
+        Valid until the cluster changes, like every view of its nodes.
+        """
+        return self._explain()
 
 
 class Framework:
@@ -98,6 +117,13 @@ class Framework:
             for plugin in self.pre_filter_plugins
             if overrides(plugin, "add_pod") or overrides(plugin, "remove_pod")
         ]
+        self._other_score_plugins = tuple(
+            plugin for plugin in self.score_plugins if not plugin.node_local
+        )
+        self._evaluations = Evaluations(
+            self.filter_plugins, self.score_plugins, plugins.score_weights
+        )
+        self._epoch = services.epoch
         self.binding = BindingPoints(plugins, services)
         self._signer = PodSigner(profile.scheduler_name, plugins)
 
@@ -162,7 +188,7 @@ class Framework:
         only_nodes: frozenset[str] | None = None
         narrowing: set[str] = set()
         for plugin in self.pre_filter_plugins:
-            answer = _call(
+            answer = ask(
                 'running PreFilter plugin "{}"', plugin, plugin.pre_filter, state, pod_info, nodes
             )
             if isinstance(answer, OnlyNodes):
@@ -180,7 +206,7 @@ class Framework:
                 # The others still run: preemption needs what they note.
                 rejection = answer.blame(plugin.name)
             else:
-                _fail('running PreFilter plugin "{}"', plugin, answer)
+                fail('running PreFilter plugin "{}"', plugin, answer)
         return PreFilterOutcome(rejection or SUCCESS, only_nodes, frozenset(narrowing))
 
     def run_filter(
@@ -190,35 +216,34 @@ class Framework:
 
         Each plugin looks only at the nodes that all plugins before it let pass.
         """
-        skip = state.skip_filter
-        for plugin in self.filter_plugins:
-            if plugin.name in skip:
-                continue
-            rejections = _call(
-                'running "{}" filter plugin', plugin, plugin.filter_nodes, state, pod, nodes
-            )
-            if rejections.codes is None or not rejections.codes.any():
-                continue
-            _check_filter(plugin, rejections)
-            diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
-            nodes = nodes.subset(rejections.codes == 0)
+        plugins = self.filter_plugins
+        if nodes.is_whole and (known := self._known(state, pod, nodes)) is not None:
+            nodes = self._evaluations.filter(known, state, pod, nodes, diagnosis)
+            plugins = plugins[len(self._evaluations.filters) :]
+        for plugin in plugins:
             if not len(nodes):
                 break
+            if plugin.name in state.skip_filter:
+                continue
+            rejections = ask_filter(plugin, state, pod, nodes)
+            if rejections.codes is not None and rejections.codes.any():
+                diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
+                nodes = nodes.subset(rejections.codes == 0)
         return nodes
+
+    def _known(self, state: CycleState, pod: Pod, nodes: NodeView) -> Evaluation | None:
+        """What is kept from pods of the same shape; noted for Score of the same attempt."""
+        if self._services.epoch != self._epoch:
+            self._evaluations.forget()
+            self._epoch = self._services.epoch
+        known = self._evaluations.find(pod, nodes.table.capacity)
+        state.evaluation = known
+        return known
 
     def run_filter_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """The verdict on one node, with the plugin that rejected it."""
-        for plugin in self.filter_plugins:
-            if plugin.name in state.skip_filter:
-                continue
-            what = 'running "{}" filter plugin'
-            status: Status = _call(what, plugin, plugin.filter, state, pod, node)
-            if status.is_success:
-                continue
-            if not status.is_rejected:
-                _fail('running "{}" filter plugin', plugin, status)
-            return status.blame(plugin.name)
-        return SUCCESS
+        plugins = [plugin for plugin in self.filter_plugins if plugin.name not in state.skip_filter]
+        return first_rejection(plugins, state, pod, node) or SUCCESS
 
     def filter_with_nominated_pods(
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo
@@ -253,9 +278,9 @@ class Framework:
         what = 'running AddPod on PreFilter plugin "{}"'
         for plugin in self._dry_run_plugins:
             if plugin.name not in state.skip_filter:
-                status = _call(what, plugin, plugin.add_pod, state, pod, added, node)
+                status = ask(what, plugin, plugin.add_pod, state, pod, added, node)
                 if not status.is_success:
-                    _fail(what, plugin, status)
+                    fail(what, plugin, status)
         return SUCCESS
 
     def remove_pod_from_state(
@@ -264,9 +289,9 @@ class Framework:
         what = 'running RemovePod on PreFilter plugin "{}"'
         for plugin in self._dry_run_plugins:
             if plugin.name not in state.skip_filter:
-                status = _call(what, plugin, plugin.remove_pod, state, pod, removed, node)
+                status = ask(what, plugin, plugin.remove_pod, state, pod, removed, node)
                 if not status.is_success:
-                    _fail(what, plugin, status)
+                    fail(what, plugin, status)
         return SUCCESS
 
     def run_post_filter(
@@ -299,44 +324,40 @@ class Framework:
     def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
         for plugin in self.pre_score_plugins:
             what = 'running PreScore plugin "{}"'
-            status = _call(what, plugin, plugin.pre_score, state, pod_info, nodes)
+            status = ask(what, plugin, plugin.pre_score, state, pod_info, nodes)
             if status.is_skip:
                 state.skip_score.add(plugin.name)
             elif not status.is_success:
-                _fail(what, plugin, status)
+                fail(what, plugin, status)
 
     def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
         """Score, normalise and weigh. A score out of range is an error of its plugin."""
-        by_plugin: dict[str, NDArray[np.int64]] = {}
-        total: NDArray[np.int64] | None = None
-        for plugin in self.score_plugins:
-            if plugin.name in state.skip_score:
-                continue
-            what = 'running Score plugins: plugin "{}" failed with'
-            scores = _call(what, plugin, plugin.score_nodes, state, pod, nodes)
-            what = 'running Normalize on Score plugins: plugin "{}" failed with'
-            scores = _call(what, plugin, plugin.normalize_score, state, pod, nodes, scores)
-            _check_range(plugin, scores)
-            weight = self.plugins.score_weights[plugin.name]
-            weighted = by_plugin[plugin.name] = scores if weight == 1 else scores * weight
-            total = weighted if total is None else total + weighted
-        if total is None:
-            total = np.zeros(len(nodes), dtype=np.int64)
-        return Scores(by_plugin, total)
+        known = state.evaluation
+        total = np.zeros(len(nodes), dtype=np.int64)
+        plugins = self.score_plugins
+        if isinstance(known, Evaluation):
+            total = self._evaluations.score(known, state, pod, nodes)
+            plugins = self._other_score_plugins
+        for plugin in plugins:
+            if plugin.name not in state.skip_score:
+                total += self._weighted_score(plugin, state, pod, nodes)
+        return Scores(total, lambda: self._score_by_plugin(state, pod, nodes))
 
+    def _score_by_plugin(
+        self, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> dict[str, NDArray[np.int64]]:
+        return {
+            plugin.name: self._weighted_score(plugin, state, pod, nodes)
+            for plugin in self.score_plugins
+            if plugin.name not in state.skip_score
+        }
 
-def _call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
-    """Call a plugin; whatever it throws becomes a PluginError that says where."""
-    try:
-        return method(*args)
-    except PluginError:
-        raise
-    except Exception as exc:
-        raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
-
-
-def _fail(what: str, plugin: Plugin, status: Status) -> NoReturn:
-    raise PluginError(f"{what.format(plugin.name)}: {status.message}") from status.error
+    def _weighted_score(
+        self, plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> NDArray[np.int64]:
+        scores = ask_score(plugin, state, pod, nodes)
+        normalized = ask_to_normalize(plugin, state, pod, nodes, scores)
+        return normalized * self.plugins.score_weights[plugin.name]
 
 
 def _none_left(narrowing: set[str]) -> Status:
@@ -344,20 +365,3 @@ def _none_left(narrowing: set[str]) -> Status:
         return Status.unresolvable(f"node(s) didn't satisfy plugin {next(iter(narrowing))}")
     names = format_slice(sorted(narrowing))
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) {names} simultaneously")
-
-
-def _check_filter(plugin: Plugin, rejections: Rejections) -> None:
-    assert rejections.codes is not None
-    for number, status in enumerate(rejections.statuses, start=1):
-        if status.code not in REJECTED and (rejections.codes == number).any():
-            _fail('running "{}" filter plugin', plugin, status)
-
-
-def _check_range(plugin: Plugin, scores: NDArray[np.int64]) -> None:
-    if len(scores) and (scores.min() < MIN_NODE_SCORE or scores.max() > MAX_NODE_SCORE):
-        worst = scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0]
-        raise PluginError(
-            "applying score defaultWeights on Score plugins: "
-            f'plugin "{plugin.name}" returns an invalid score {worst}, '
-            f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
-        )

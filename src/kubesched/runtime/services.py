@@ -39,6 +39,8 @@ class Services:
         self.random = random
         self.lister = lister
         self.feature_enabled = feature_enabled
+        # Grows when an object besides nodes and pods changed that plugins may look at.
+        self.epoch = 0
         self.waiting_pods = WaitingPods()
         self.pods_in_pre_bind = PodsInPreBind()
         self.nominator: Nominator | None = None

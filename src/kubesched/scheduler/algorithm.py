@@ -225,7 +225,7 @@ class SchedulingAlgorithm:
         self, framework: Framework, state: CycleState, pod_info: PodInfo, feasible: NodeView
     ) -> Scores:
         if not framework.score_plugins:
-            return Scores({}, np.ones(len(feasible), dtype=np.int64))
+            return Scores(np.ones(len(feasible), dtype=np.int64))
         framework.run_pre_score(state, pod_info, feasible)
         return framework.run_score(state, pod_info.pod, feasible)
 

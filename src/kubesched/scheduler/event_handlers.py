@@ -41,6 +41,7 @@ class EventHandlers:
         clock: Clock,
         is_responsible: Callable[[Pod], bool],
         on_corruption: Callable[[CacheCorruptedError], None],
+        on_other_change: Callable[[], None],
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -48,6 +49,7 @@ class EventHandlers:
         self._clock = clock
         self._is_responsible = is_responsible
         self._on_corruption = on_corruption
+        self._on_other_change = on_other_change
 
     # -- nodes -------------------------------------------------------------------------
 
@@ -138,12 +140,15 @@ class EventHandlers:
         """(on_add, on_update, on_delete) for a kind that plugins registered events of."""
 
         def added(new: Any) -> None:
+            self._on_other_change()
             self._announce(ClusterEvent(resource, ActionType.ADD), None, new)
 
         def updated(old: Any, new: Any) -> None:
+            self._on_other_change()
             self._announce(ClusterEvent(resource, ActionType.UPDATE), old, new)
 
         def deleted(old: Any, _is_tombstone: bool = False) -> None:
+            self._on_other_change()
             self._announce(ClusterEvent(resource, ActionType.DELETE), old, None)
 
         return (

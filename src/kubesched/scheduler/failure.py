@@ -8,6 +8,7 @@ from typing import Any
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiError
 from kubesched.backend.queue import SchedulingQueue
+from kubesched.client.event_recorder import truncate_note
 from kubesched.framework import (
     FitError,
     Lister,
@@ -20,7 +21,6 @@ from kubesched.runtime.framework import Framework
 from kubesched.scheduler.pod_status import POD_SCHEDULED, PodStatusWriter
 from kubesched.util.clock import Clock
 from kubesched.util.errors import KubeschedError
-from kubesched.util.go_format import sprintf_without_arguments
 from kubesched.util.logging import get_logger
 
 __all__ = ["CLEAR_NOMINATION", "FailureHandler"]
@@ -28,8 +28,6 @@ __all__ = ["CLEAR_NOMINATION", "FailureHandler"]
 log = get_logger(__name__)
 
 CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
-_NOTE_LIMIT = 1024
-_ELLIPSIS = " ..."
 
 
 class FailureHandler:
@@ -79,7 +77,7 @@ class FailureHandler:
         else:
             log.detail(2, "Unable to schedule pod", pod=queued.pod, err=message)
         framework.recorder.event(
-            queued.pod, "Warning", "FailedScheduling", "Scheduling", _note(message)
+            queued.pod, "Warning", "FailedScheduling", "Scheduling", truncate_note(message)
         )
         condition = PodCondition(
             type=POD_SCHEDULED,
@@ -116,12 +114,3 @@ class FailureHandler:
             await self._writer.write(pod, condition, nominating)
         except ApiError as exc:
             log.error("Error updating pod", exc=exc, pod=pod)
-
-
-def _note(message: str) -> str:
-    """An event's note: at most 1024 bytes, and formatted as the reference's recorder does."""
-    encoded = message.encode()
-    if len(encoded) > _NOTE_LIMIT:
-        room = _NOTE_LIMIT - len(_ELLIPSIS)
-        message = encoded[:room].decode(errors="ignore") + _ELLIPSIS
-    return sprintf_without_arguments(message)

@@ -79,6 +79,7 @@ class Scheduler:
         registry: Registry = IN_TREE_PLUGINS,
         feature_gates: FeatureGates = DEFAULT_FEATURE_GATES,
         seed: int = 0,
+        hostname: str = "localhost",
     ) -> None:
         configuration = configuration or default_configuration(feature_gates)
         self._clock = clock
@@ -93,7 +94,7 @@ class Scheduler:
         self.services = Services(
             snapshot=self.cache.snapshot,
             api=api,
-            recorder_of=self._broadcaster.recorder,
+            recorder_of=lambda profile: self._broadcaster.recorder(profile, hostname),
             clock=clock,
             random=derive(seed, "plugins"),
             lister=self.informers.lister,
@@ -142,6 +143,7 @@ class Scheduler:
             self._clock,
             lambda pod: pod.spec.scheduler_name in self.profiles,
             self._on_corruption,
+            self._on_other_change,
         )
         self.informers.informer(Pod).add_handler(
             handlers.add_pod, handlers.update_pod, handlers.delete_pod
@@ -222,6 +224,9 @@ class Scheduler:
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._clock.now_ns())
+
+    def _on_other_change(self) -> None:
+        self.services.epoch += 1
 
     def _on_corruption(self, error: CacheCorruptedError) -> None:
         log.error("Scheduler cache is corrupted, ending", exc=error)

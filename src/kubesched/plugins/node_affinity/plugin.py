@@ -58,6 +58,7 @@ class NodeAffinity(Plugin):
     name = NODE_AFFINITY
     args_type = NodeAffinityArgs
     node_local = True
+    reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)

@@ -47,6 +47,7 @@ class NodeDeclaredFeatures(Plugin):
 
     name = NODE_DECLARED_FEATURES
     node_local = True
+    reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)

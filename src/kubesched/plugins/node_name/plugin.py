@@ -30,6 +30,7 @@ OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
 class NodeName(Plugin):
     name = NODE_NAME
     node_local = True
+    reads_metadata = False
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = pod.spec.node_name

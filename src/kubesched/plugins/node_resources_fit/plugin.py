@@ -52,6 +52,7 @@ class NodeResourcesFit(Plugin):
     name = NODE_RESOURCES_FIT
     args_type = NodeResourcesFitArgs
     node_local = True
+    reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)

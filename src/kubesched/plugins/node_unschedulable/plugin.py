@@ -38,6 +38,7 @@ CORDONED = Status.unresolvable("node(s) were unschedulable")
 class NodeUnschedulable(Plugin):
     name = NODE_UNSCHEDULABLE
     node_local = True
+    reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)

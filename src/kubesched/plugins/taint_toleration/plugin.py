@@ -47,6 +47,7 @@ UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
 class TaintToleration(Plugin):
     name = TAINT_TOLERATION
     node_local = True
+    reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)

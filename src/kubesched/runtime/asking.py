@@ -1,0 +1,116 @@
+"""Calls to plugins that judge nodes: what they throw or break becomes a PluginError."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
+    REJECTED,
+    CycleState,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    Rejections,
+    Status,
+)
+from kubesched.util.errors import PluginError
+
+__all__ = [
+    "ask",
+    "ask_filter",
+    "ask_score",
+    "ask_score_of_node",
+    "ask_to_normalize",
+    "checked_score",
+    "fail",
+    "first_rejection",
+]
+
+FILTER = 'running "{}" filter plugin'
+_SCORE = 'running Score plugins: plugin "{}" failed with'
+_NORMALIZE = 'running Normalize on Score plugins: plugin "{}" failed with'
+
+
+def ask(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
+    """Call a plugin; whatever it throws becomes a PluginError that says where."""
+    try:
+        return method(*args)
+    except PluginError:
+        raise
+    except Exception as exc:
+        raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
+
+
+def fail(what: str, plugin: Plugin, status: Status) -> NoReturn:
+    raise PluginError(f"{what.format(plugin.name)}: {status.message}") from status.error
+
+
+def ask_filter(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+    """Verdicts on many nodes; one that is neither yes nor no fails the attempt."""
+    rejections: Rejections = ask(FILTER, plugin, plugin.filter_nodes, state, pod, nodes)
+    codes = rejections.codes
+    if codes is not None:
+        for number, status in enumerate(rejections.statuses, start=1):
+            if status.code not in REJECTED and (codes == number).any():
+                fail(FILTER, plugin, status)
+    return rejections
+
+
+def first_rejection(
+    plugins: Sequence[Plugin], state: CycleState, pod: Pod, node: NodeInfo
+) -> Status | None:
+    """The verdict of the first plugin that rejects the node, with its name; None: it passes."""
+    for plugin in plugins:
+        status: Status = ask(FILTER, plugin, plugin.filter, state, pod, node)
+        if status.is_success:
+            continue
+        if not status.is_rejected:
+            fail(FILTER, plugin, status)
+        return status.blame(plugin.name)
+    return None
+
+
+def ask_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+    score: int = ask(_SCORE, plugin, plugin.score, state, pod, node)
+    return score
+
+
+def checked_score(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+    """The score of one node by a plugin that does not normalise."""
+    score = ask_score_of_node(plugin, state, pod, node)
+    if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+        raise _out_of_range(plugin, score)
+    return score
+
+
+def ask_score(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+    scores: NDArray[np.int64] = ask(_SCORE, plugin, plugin.score_nodes, state, pod, nodes)
+    return scores
+
+
+def ask_to_normalize(
+    plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Scores in 0..100; one out of range fails the attempt."""
+    normalized: NDArray[np.int64] = ask(
+        _NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores
+    )
+    if len(normalized) and (normalized.min() < MIN_NODE_SCORE or normalized.max() > MAX_NODE_SCORE):
+        bad = (normalized < MIN_NODE_SCORE) | (normalized > MAX_NODE_SCORE)
+        raise _out_of_range(plugin, int(normalized[bad][0]))
+    return normalized
+
+
+def _out_of_range(plugin: Plugin, score: int) -> PluginError:
+    return PluginError(
+        "applying score defaultWeights on Score plugins: "
+        f'plugin "{plugin.name}" returns an invalid score {score}, '
+        f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+    )

@@ -1,0 +1,258 @@
+"""Verdicts and scores that are kept between pods of the same shape.
+
+A node-local plugin answers from the pod and the node's own row. For two pods that look the
+same to such plugins its answers differ only on rows that changed in between, and the table's
+change log says which. So answers are kept per shape, and only changed rows are asked again.
+Nothing here decides: a kept answer is what the plugin itself said about that very row.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework import CycleState, Diagnosis, NodeView, Plugin, Status, overrides
+from kubesched.runtime.asking import (
+    ask_filter,
+    ask_score,
+    ask_score_of_node,
+    ask_to_normalize,
+    checked_score,
+    first_rejection,
+)
+
+__all__ = ["Evaluation", "Evaluations"]
+
+_MAX_BYTES = 128 << 20
+# Up to here the one-node form is quicker than starting up NumPy for a handful of rows.
+_FEW_NODES = 4
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Evaluation:
+    """What node-local plugins said about every row, for pods of one shape."""
+
+    __slots__ = (
+        "_numbers",
+        "codes",
+        "filter_position",
+        "raw_scores",
+        "score_position",
+        "skipped_filters",
+        "skipped_scores",
+        "static_total",
+        "statuses",
+    )
+
+    def __init__(self, capacity: int, normalizing: Sequence[str]) -> None:
+        # Plugins that had nothing to say when the answers were given.
+        self.skipped_filters: frozenset[str] = frozenset()
+        self.skipped_scores: frozenset[str] = frozenset()
+        self.codes = np.zeros(capacity, dtype=np.int32)  # int32[row]: 0 passes, k is status k - 1
+        self.statuses: list[Status] = []  # with the plugin that gave them
+        self._numbers: dict[Status, int] = {}
+        # Places in the change log up to which the answers are right; -1: nothing is known.
+        self.filter_position = -1
+        self.score_position = -1
+        self.static_total = np.zeros(capacity, dtype=np.int64)  # weighted, needs no normalising
+        self.raw_scores = {name: np.zeros(capacity, dtype=np.int64) for name in normalizing}
+
+    @property
+    def capacity(self) -> int:
+        return len(self.codes)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.capacity * (4 + 8 + 8 * len(self.raw_scores))
+
+    def number_of(self, status: Status) -> int:
+        number = self._numbers.get(status)
+        if number is None:
+            self.statuses.append(status)
+            number = self._numbers[status] = len(self.statuses)
+        return number
+
+
+class Evaluations:
+    """The evaluations of one profile, by shape; the least recently used are dropped.
+
+    Filters are kept as far as the profile's order begins with node-local ones: a node is told
+    the verdict of the first plugin that rejects it, so none may be asked out of turn.
+    """
+
+    def __init__(
+        self,
+        filter_plugins: Sequence[Plugin],
+        score_plugins: Sequence[Plugin],
+        weights: Mapping[str, int],
+    ) -> None:
+        self.filters = tuple(takewhile(lambda plugin: plugin.node_local, filter_plugins))
+        local = [plugin for plugin in score_plugins if plugin.node_local]
+        self.static = tuple(
+            (plugin, weights[plugin.name])
+            for plugin in local
+            if not overrides(plugin, "normalize_score")
+        )
+        self.normalizing = tuple(
+            (plugin, weights[plugin.name])
+            for plugin in local
+            if overrides(plugin, "normalize_score")
+        )
+        self._local_names = frozenset(plugin.name for plugin in (*self.filters, *local))
+        self._reads_metadata = any(plugin.reads_metadata for plugin in (*self.filters, *local))
+        self._entries: OrderedDict[bytes, Evaluation] = OrderedDict()
+        self._bytes = 0
+
+    def forget(self) -> None:
+        """Something besides nodes and pods changed that plugins may look at."""
+        self._entries.clear()
+        self._bytes = 0
+
+    def find(self, pod: Pod, capacity: int) -> Evaluation | None:
+        """What is known for pods like this one; None if the pod is one of a kind."""
+        shape = self._shape(pod)
+        if shape is None:
+            return None
+        entry = self._entries.get(shape)
+        if entry is not None and entry.capacity == capacity:
+            self._entries.move_to_end(shape)
+            return entry
+        if entry is not None:
+            self._bytes -= entry.size_bytes
+        entry = Evaluation(capacity, [plugin.name for plugin, _ in self.normalizing])
+        self._entries[shape] = entry
+        self._bytes += entry.size_bytes
+        while self._bytes > _MAX_BYTES and len(self._entries) > 1:
+            _, oldest = self._entries.popitem(last=False)
+            self._bytes -= oldest.size_bytes
+        return entry
+
+    def _shape(self, pod: Pod) -> bytes | None:
+        """Everything of a pod that a node-local plugin may look at."""
+        spec, status = pod.spec, pod.status
+        if status.container_statuses or status.resources is not None:
+            return None  # amounts may follow the status, which changes by itself
+        if self._reads_metadata:
+            metadata = pod.metadata
+            return _encode((spec, metadata.namespace, metadata.labels, metadata.annotations))
+        return _encode(
+            (
+                spec.containers,
+                spec.init_containers,
+                spec.node_selector,
+                spec.node_name,
+                spec.host_network,
+                spec.affinity and spec.affinity.node_affinity,
+                spec.tolerations,
+                spec.overhead,
+                spec.host_users,
+                spec.resources,
+            )
+        )
+
+    # -- filter ------------------------------------------------------------------------
+
+    def filter(
+        self,
+        known: Evaluation,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        diagnosis: Diagnosis,
+    ) -> NodeView:
+        """Those of all nodes that the local filters let pass."""
+        skipped = self._local_names & state.skip_filter
+        if skipped != known.skipped_filters:
+            known.skipped_filters, known.filter_position = skipped, -1
+        changed = _changed(nodes, known.filter_position)
+        if len(changed):
+            self._refresh_verdicts(known, state, pod, changed)
+        known.filter_position = nodes.table.changes.position
+        codes = nodes.at(known.codes)
+        if not codes.any():
+            return nodes
+        rejected = codes != 0
+        diagnosis.add_verdicts(nodes.rows[rejected], codes[rejected], tuple(known.statuses))
+        return nodes.subset(~rejected)
+
+    def _refresh_verdicts(
+        self, known: Evaluation, state: CycleState, pod: Pod, changed: NodeView
+    ) -> None:
+        plugins = [plugin for plugin in self.filters if plugin.name not in state.skip_filter]
+        if len(changed) <= _FEW_NODES:
+            for row, node in zip(changed.rows.tolist(), changed, strict=True):
+                status = first_rejection(plugins, state, pod, node)
+                known.codes[row] = 0 if status is None else known.number_of(status)
+            return
+        known.codes[changed.rows] = 0
+        for plugin in plugins:
+            rejections = ask_filter(plugin, state, pod, changed)
+            if rejections.codes is None or not rejections.codes.any():
+                continue
+            numbers = [known.number_of(status.blame(plugin.name)) for status in rejections.statuses]
+            translate = np.asarray([0, *numbers], dtype=np.int32)
+            known.codes[changed.rows] = translate[rejections.codes]
+            changed = changed.subset(rejections.codes == 0)
+            if not len(changed):
+                return
+
+    # -- score -------------------------------------------------------------------------
+
+    def score(
+        self, known: Evaluation, state: CycleState, pod: Pod, feasible: NodeView
+    ) -> NDArray[np.int64]:
+        """The weighted sum of the local plugins' scores, for the feasible nodes."""
+        skipped = self._local_names & state.skip_score
+        if skipped != known.skipped_scores:
+            known.skipped_scores, known.score_position = skipped, -1
+        changed = _changed(feasible.whole, known.score_position)
+        if len(changed):
+            changed = changed.subset(changed.at(known.codes) == 0)
+        if len(changed):
+            self._refresh_scores(known, state, pod, changed)
+        known.score_position = feasible.table.changes.position
+        total = feasible.at(known.static_total).copy()
+        for plugin, weight in self.normalizing:
+            if plugin.name not in state.skip_score:
+                raw = feasible.at(known.raw_scores[plugin.name])
+                total += ask_to_normalize(plugin, state, pod, feasible, raw) * weight
+        return total
+
+    def _refresh_scores(
+        self, known: Evaluation, state: CycleState, pod: Pod, changed: NodeView
+    ) -> None:
+        static = [each for each in self.static if each[0].name not in state.skip_score]
+        raw = [
+            (plugin, known.raw_scores[plugin.name])
+            for plugin, _ in self.normalizing
+            if plugin.name not in state.skip_score
+        ]
+        if len(changed) <= _FEW_NODES:
+            for row, node in zip(changed.rows.tolist(), changed, strict=True):
+                known.static_total[row] = sum(
+                    checked_score(plugin, state, pod, node) * weight for plugin, weight in static
+                )
+                for plugin, scores in raw:
+                    scores[row] = ask_score_of_node(plugin, state, pod, node)
+            return
+        total = np.zeros(len(changed), dtype=np.int64)
+        for plugin, weight in static:
+            scores = ask_score(plugin, state, pod, changed)
+            total += ask_to_normalize(plugin, state, pod, changed, scores) * weight
+        known.static_total[changed.rows] = total
+        for plugin, scores in raw:
+            scores[changed.rows] = ask_score(plugin, state, pod, changed)
+
+
+def _changed(nodes: NodeView, position: int) -> NodeView:
+    """Those of all nodes whose row changed since the position in the log."""
+    rows = nodes.table.changes.since(position) if position >= 0 else None
+    if rows is None or 2 * len(rows) > len(nodes):
+        return nodes
+    return nodes.at_rows(rows[nodes.table.is_live[rows]])
