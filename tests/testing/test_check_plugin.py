@@ -39,64 +39,15 @@ from kubesched.framework import (
 )
 from kubesched.testing import check_plugin
 from kubesched.util.errors import PluginError
-from tests.testing.plugins import HELD, Disks, FewOfAKind
-
-
-class Limits(msgspec.Struct, frozen=True):
-    pods: int = 3
-
-
-class WithArguments(Plugin):
-    name = "WithArguments"
-    args_type = Limits
-    node_local = True
-
-    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return SUCCESS if len(node.pods) < self.args.pods else Status.unschedulable("full")
-
-
-class Patient(Plugin):
-    """Extends what comes after the choice of a node."""
-
-    name = "example.com/Patient"
-
-    def sort_key(self, queued: QueuedPodInfo) -> Any:
-        return queued.timestamp_ns
-
-    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        state.write(self.name, node_name)
-        return SUCCESS
-
-    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        state.delete(self.name)
-
-    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
-        return Wait(1_000_000_000)
-
-    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        await self.handle.clock.sleep(3_600_000_000_000)
-        return SUCCESS
-
-    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        await self.handle.api.bind(
-            pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, node_name
-        )
-        return SUCCESS
-
-
-class MakesRoom(Plugin):
-    """Extends what comes when nothing fits; nominates the first node there is."""
-
-    name = "MakesRoom"
-
-    def post_filter(
-        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
-    ) -> PostFilterResult:
-        node = self.handle.snapshot.nodes.info(0)
-        status = self.handle.filter_with_nominated_pods(state, pod_info, node)
-        if status.is_success:
-            return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, node.name))
-        return PostFilterResult(Status.unschedulable("no room to be made"))
+from tests.testing.plugins import (
+    HELD,
+    Disks,
+    FewOfAKind,
+    Limits,
+    MakesRoom,
+    Patient,
+    WithArguments,
+)
 
 
 @pytest.mark.parametrize("plugin", [Disks, FewOfAKind, WithArguments, Patient, MakesRoom])
