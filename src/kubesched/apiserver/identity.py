@@ -1,0 +1,77 @@
+"""Names, uids and timestamps: what the server itself writes into metadata."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from typing import Any
+
+from kubesched.api.time import format_time
+
+__all__ = ["generated_name", "generated_uid", "inherited_metadata", "new_metadata", "stamp"]
+
+Json = dict[str, Any]
+
+# No vowels and no look-alikes, so that no words come out.
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_PREFIX_LENGTH = 63 - _SUFFIX_LENGTH
+_SECOND_NS = 1_000_000_000
+_SERVER_FIELDS = (
+    "resourceVersion",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "generation",
+)
+_INHERITED = ("uid", "creationTimestamp", "managedFields")
+
+
+def generated_name(prefix: str, rng: random.Random) -> str:
+    suffix = "".join(rng.choice(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+    return prefix[:_PREFIX_LENGTH] + suffix
+
+
+def generated_uid(rng: random.Random) -> str:
+    """A random (version 4) UUID."""
+    digits = f"{rng.getrandbits(128):032x}"
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def stamp(now_ns: int) -> str:
+    return _stamp(now_ns // _SECOND_NS)
+
+
+@lru_cache(maxsize=64)
+def _stamp(seconds: int) -> str:
+    return format_time(seconds * _SECOND_NS)
+
+
+def new_metadata(given: Json, namespace: str, uid: str, created: str, *, counted: bool) -> Json:
+    """Metadata of a new object; what only the server may say is not taken from the user."""
+    metadata = {key: value for key, value in given.items() if key not in _SERVER_FIELDS}
+    if namespace:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = created
+    if counted:
+        metadata["generation"] = 1
+    return metadata
+
+
+def inherited_metadata(given: Json, old: Json) -> Json:
+    """Metadata of an update, with what the user left out or may not say taken from before."""
+    metadata = dict(given)
+    for field in ("name", "namespace", *_INHERITED):
+        if field in old and not metadata.get(field):
+            metadata[field] = old[field]
+    for field in ("generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if field in old:
+            metadata[field] = old[field]
+        else:
+            metadata.pop(field, None)
+    metadata["resourceVersion"] = old["resourceVersion"]
+    return metadata

@@ -1,0 +1,275 @@
+"""The embedded cluster without a network: `ApiAccess` straight onto the store.
+
+Requests complete without a turn of the event loop, and a watch hands over what is there
+before it waits. Objects are shared with the store and with each other, which is safe because
+they are immutable.
+
+For simulations a hook may look at every request first, and delay it, refuse it, or lose its
+answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
+from kubesched.apiserver.resources import Resource
+from kubesched.apiserver.store import Store
+from kubesched.apiserver.typed_views import overlay
+from kubesched.apiserver.watching import Seen, Watcher
+from kubesched.util.clock import Clock
+
+__all__ = ["Fault", "Faults", "LocalApi"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What goes wrong with one request."""
+
+    delay_ns: int = 0
+    error: ApiError | None = None
+    answer_lost: bool = False
+    """The request takes effect, and the caller sees the error all the same."""
+
+
+Faults = Callable[[str, str, str | None, str], Fault | None]
+"""Called with verb, kind, namespace and name (empty where there is none) of a request.
+
+Verbs are get, list, watch, create, update, patch, delete and bind. A watch asks when it
+opens and whenever it wakes up.
+"""
+
+
+class LocalApi:
+    """`ApiAccess` onto a store in this process."""
+
+    def __init__(self, store: Store, clock: Clock, *, faults: Faults | None = None) -> None:
+        self.store = store
+        self._clock = clock
+        self._faults = faults
+
+    async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
+        fault = await self._before("get", kind, namespace, name) if self._faults else None
+        record = self.store.get(self._resource(kind), namespace, name)
+        return cast("T", _answer(fault, record.typed))
+
+    async def list(
+        self,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+    ) -> ObjectList[T]:
+        fault = await self._before("list", kind, namespace, "") if self._faults else None
+        page = self.store.list(
+            self._resource(kind),
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            continue_token=continue_token,
+        )
+        items = [record.typed for record in page.records]
+        return _answer(fault, ObjectList(items, str(page.revision), page.continue_token))
+
+    def watch(
+        self,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> LocalWatch[T]:
+        """Changes after a version, as they come.
+
+        The watch opens with its first event: a refusal (410 for a version that is no longer
+        known, 400 for a selector) is raised there, as it is when a watcher falls too far
+        behind.
+        """
+
+        def open_watch() -> Watcher:
+            return self.store.watch(
+                self._resource(kind),
+                namespace,
+                resource_version=resource_version,
+                label_selector=label_selector,
+                field_selector=field_selector,
+            )
+
+        async def before() -> None:
+            _answer(await self._before("watch", kind, namespace, ""), None)
+
+        return LocalWatch(open_watch, before if self._faults else None)
+
+    async def create(self, new: T) -> T:
+        metadata = _metadata(new)
+        namespace = metadata.namespace or None
+        name = metadata.name or metadata.generate_name
+        fault = await self._before("create", type(new), namespace, name) if self._faults else None
+        record = self.store.create(
+            self._resource(type(new)),
+            namespace,
+            _document(new),
+            self._clock.now_ns(),
+            trusted=True,
+        )
+        return cast("T", _answer(fault, record.typed))
+
+    async def update(self, changed: T, *, subresource: str = "") -> T:
+        """Replace an object; fields that its type does not declare stay as they are stored."""
+        metadata = _metadata(changed)
+        namespace, name = metadata.namespace or None, metadata.name
+        fault = (
+            await self._before("update", type(changed), namespace, name) if self._faults else None
+        )
+        resource = self._resource(type(changed))
+        old = self.store.get(resource, namespace, name)
+        record = self.store.update(
+            resource,
+            namespace,
+            name,
+            overlay(old.data, old.typed, changed),
+            self._clock.now_ns(),
+            subresource=subresource,
+            trusted=True,
+        )
+        return cast("T", _answer(fault, record.typed))
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        namespace: str | None,
+        patch: Mapping[str, Any],
+        *,
+        patch_type: PatchType = "strategic",
+        subresource: str = "",
+    ) -> T:
+        fault = await self._before("patch", kind, namespace, name) if self._faults else None
+        record = self.store.patch(
+            self._resource(kind),
+            namespace,
+            name,
+            patch,
+            self._clock.now_ns(),
+            patch_type=patch_type,
+            subresource=subresource,
+        )
+        return cast("T", _answer(fault, record.typed))
+
+    async def delete(
+        self,
+        kind: type[T],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        fault = await self._before("delete", kind, namespace, name) if self._faults else None
+        self.store.delete(
+            self._resource(kind),
+            namespace,
+            name,
+            self._clock.now_ns(),
+            uid=uid,
+            grace_period_seconds=grace_period_seconds,
+        )
+        _answer(fault, None)
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        fault = await self._before("bind", "Pod", namespace, name) if self._faults else None
+        self.store.bind(namespace, name, uid, node, self._clock.now_ns())
+        _answer(fault, None)
+
+    def _resource(self, kind: type[msgspec.Struct]) -> Resource:
+        return self.store.catalog.by_type(kind)
+
+    async def _before(
+        self, verb: str, kind: type[msgspec.Struct] | str, namespace: str | None, name: str
+    ) -> Fault | None:
+        assert self._faults is not None
+        shown = kind if isinstance(kind, str) else self._resource(kind).kind
+        fault = self._faults(verb, shown, namespace, name)
+        if fault is None:
+            return None
+        if fault.delay_ns:
+            await self._clock.sleep(fault.delay_ns)
+        if fault.error is not None and not fault.answer_lost:
+            raise fault.error
+        return fault
+
+
+A = TypeVar("A")
+
+
+def _answer(fault: Fault | None, answer: A) -> A:
+    if fault is not None and fault.error is not None:
+        raise fault.error
+    return answer
+
+
+def _metadata(obj: msgspec.Struct) -> Any:
+    return obj.metadata  # type: ignore[attr-defined]  # every type that is stored has it
+
+
+def _document(obj: msgspec.Struct) -> dict[str, Any]:
+    # Through JSON: msgspec's own conversion leaves tuples where a JSON object has lists.
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+    return document
+
+
+class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
+    """A watch on the store. It holds no task: whoever iterates does the waiting."""
+
+    def __init__(self, open_watch: Callable[[], Watcher], before: Any) -> None:
+        self._open = open_watch
+        self._before = before
+        self._watcher: Watcher | None = None
+        self._events: Iterator[Seen] = iter(())
+        self._closed = False
+
+    def __aiter__(self) -> LocalWatch[T]:
+        return self
+
+    async def __anext__(self) -> WatchEvent[T]:
+        for seen in self._events:
+            return seen.event
+        while not self._closed:
+            if self._before is not None:
+                await self._before()
+            if self._watcher is None:
+                self._watcher = self._open()
+            self._events = iter(self._watcher.read())
+            for seen in self._events:
+                return seen.event
+            if self._watcher.idle:
+                await self._change(self._watcher)
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._events = iter(())
+
+    async def _change(self, watcher: Watcher) -> None:
+        """Wait for the next change of the collection, seen by this watcher or not."""
+        changed = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not changed.done():
+                changed.set_result(None)
+
+        watcher.collection.call_on_change(wake)
+        try:
+            await changed
+        finally:
+            watcher.collection.forget(wake)

@@ -1,0 +1,313 @@
+"""JSON patch, JSON merge patch and strategic merge patch over plain JSON values.
+
+None of them changes what it is given: untouched parts of the result are the very objects of
+the original, so that a caller can see by identity what a patch left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubesched.util.go_format import quote
+
+__all__ = ["PatchError", "apply_patch", "json_patch", "merge_patch", "strategic_merge_patch"]
+
+Json = Any
+
+
+class PatchError(ValueError):
+    """A patch that cannot be applied to this object."""
+
+
+def apply_patch(original: dict[str, Any], patch: Json, patch_type: str) -> dict[str, Any]:
+    """An object with a patch of one of the three types applied. Raises PatchError."""
+    if isinstance(patch, Mapping) == (patch_type == "json"):
+        raise PatchError(f"a {patch_type} patch has another form")
+    if patch_type == "json":
+        patched = json_patch(original, patch)
+    elif patch_type == "merge":
+        patched = merge_patch(original, patch)
+    else:
+        patched = strategic_merge_patch(original, patch)
+    if not isinstance(patched, dict):
+        raise PatchError("the patched document is not an object")
+    return patched
+
+
+def merge_patch(original: Json, patch: Json) -> Json:
+    """RFC 7386: maps merge, null removes, everything else replaces."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(original) if isinstance(original, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
+    """RFC 6902: operations in order, all or nothing."""
+    document = original
+    for operation in operations:
+        if not isinstance(operation, Mapping) or "op" not in operation or "path" not in operation:
+            raise PatchError("a JSON patch is a list of operations with 'op' and 'path'")
+        document = _apply(document, operation)
+    return document
+
+
+def _apply(document: Json, operation: Mapping[str, Any]) -> Json:
+    op, path = operation["op"], _pointer(operation["path"])
+    if op in ("add", "replace", "test") and "value" not in operation:
+        raise PatchError(f"the {op} operation of {operation['path']} has no value")
+    match op:
+        case "add":
+            return _edit(document, path, op, operation["value"])
+        case "replace":
+            _lookup(document, path)
+            return _edit(document, path, op, operation["value"])
+        case "remove":
+            return _edit(document, path, op, None)
+        case "test":
+            if _lookup(document, path) != operation["value"]:
+                raise PatchError(f"testing value {operation['path']} failed: test failed")
+            return document
+        case "move" | "copy":
+            source = _pointer(operation.get("from", ""))
+            value = _lookup(document, source)
+            if op == "move":
+                document = _edit(document, source, "remove", None)
+            return _edit(document, path, "add", value)
+    raise PatchError(f"unexpected kind: {op}")
+
+
+def _pointer(path: str) -> list[str]:
+    if path == "":
+        return []
+    if not path.startswith("/"):
+        raise PatchError(f"{path!r} is not a JSON pointer")
+    return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
+
+
+def _missing(path: Sequence[str]) -> PatchError:
+    return PatchError(f"the path /{'/'.join(path)} does not exist")
+
+
+def _position(container: list[Any], token: str, limit: int, path: Sequence[str]) -> int:
+    if token == "-":
+        return len(container)
+    if not token.isdigit() or int(token) > limit:
+        raise _missing(path)
+    return int(token)
+
+
+def _lookup(document: Json, path: Sequence[str]) -> Json:
+    value = document
+    for token in path:
+        if isinstance(value, Mapping) and token in value:
+            value = value[token]
+        elif isinstance(value, list) and token.isdigit() and int(token) < len(value):
+            value = value[int(token)]
+        else:
+            raise _missing(path)
+    return value
+
+
+def _edit(document: Json, path: Sequence[str], op: str, value: Json) -> Json:
+    """A copy of the document in which only the way to `path` is new."""
+    if not path:
+        return value
+    token, rest = path[0], path[1:]
+    if isinstance(document, Mapping):
+        if token not in document and (rest or op == "remove"):
+            raise _missing(path)
+        edited = dict(document)
+        if rest:
+            edited[token] = _edit(document[token], rest, op, value)
+        elif op == "remove":
+            del edited[token]
+        else:
+            edited[token] = value
+        return edited
+    if isinstance(document, list):
+        items = list(document)
+        adding = op == "add" and not rest
+        index = _position(items, token, len(items) if adding else len(items) - 1, path)
+        if adding:
+            items.insert(index, value)
+        elif index >= len(items):
+            raise _missing(path)
+        elif rest:
+            items[index] = _edit(items[index], rest, op, value)
+        elif op == "remove":
+            del items[index]
+        else:
+            items[index] = value
+        return items
+    raise _missing(path)
+
+
+# Lists that merge item by item, and the field that identifies an item. All other lists are
+# replaced whole; taints and tolerations are among them.
+_MERGE_KEYS = {
+    "addresses": "type",
+    "conditions": "type",
+    "containers": "name",
+    "drivers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "hostIPs": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "ports": "containerPort",
+    "reservedFor": "uid",
+    "resourceClaimStatuses": "name",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "secrets": "name",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+_PRIMITIVE_MERGES = frozenset({"finalizers"})
+_DIRECTIVE = "$patch"
+_RETAIN = "$retainKeys"
+_DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
+_ORDER = "$setElementOrder/"
+
+
+def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge maps, and the lists that have an identifying field, item by item."""
+    return _merge_maps(original, patch, "")
+
+
+def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str) -> dict[str, Any]:
+    directive = patch.get(_DIRECTIVE)
+    if directive == "replace":
+        return {
+            key: _without_directives(value)
+            for key, value in patch.items()
+            if value is not None and not key.startswith("$")
+        }
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise PatchError(f"unexpected {_DIRECTIVE} value {quote(str(directive))}")
+    merged = dict(original)
+    if _RETAIN in patch:
+        kept = set(patch[_RETAIN])
+        merged = {key: value for key, value in merged.items() if key in kept}
+    for key, value in patch.items():
+        if key in (_DIRECTIVE, _RETAIN) or key.startswith((_DELETE_PRIMITIVES, _ORDER)):
+            continue
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge_value(merged.get(key), value, key, name, patch)
+    for key, value in patch.items():
+        if key.startswith(_DELETE_PRIMITIVES):
+            field = key.removeprefix(_DELETE_PRIMITIVES)
+            if field in merged:
+                merged[field] = [item for item in merged[field] if item not in value]
+        elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
+            field = key.removeprefix(_ORDER)
+            if field in merged:
+                identity = _merge_key(field, name)
+                merged[field] = _in_order(merged[field], value, merged[field], identity)
+    return merged
+
+
+def _merge_value(
+    original: Json, value: Json, field: str, parent: str, patch: Mapping[str, Any]
+) -> Json:
+    if isinstance(value, Mapping):
+        inner = original if isinstance(original, Mapping) else {}
+        return _merge_maps(inner, value, field)
+    if not isinstance(value, list):
+        return value
+    key = _merge_key(field, parent)
+    if key is None and field not in _PRIMITIVE_MERGES:
+        return [_without_directives(item) for item in value]
+    base = original if isinstance(original, list) else []
+    return _merge_lists(base, value, field, key, patch.get(_ORDER + field))
+
+
+def _merge_key(field: str, parent: str) -> str | None:
+    if field == "ports" and parent == "spec":
+        return "port"  # of a service; a container's ports are known by their containerPort
+    return _MERGE_KEYS.get(field)
+
+
+def _without_directives(value: Json) -> Json:
+    """What a patch says about something that is not there yet: no nulls, no directives."""
+    if isinstance(value, Mapping):
+        return {
+            key: _without_directives(item)
+            for key, item in value.items()
+            if item is not None and not key.startswith("$")
+        }
+    if isinstance(value, list):
+        return [_without_directives(item) for item in value]
+    return value
+
+
+def _identity(item: Json, key: str | None) -> Json:
+    if key is None:
+        return item
+    if not isinstance(item, Mapping) or key not in item:
+        raise PatchError(f"map: {item} does not contain declared merge key: {key}")
+    return item[key]
+
+
+def _merge_lists(
+    original: list[Any], patch: list[Any], field: str, key: str | None, order: list[Any] | None
+) -> list[Any]:
+    additions = []
+    removed = set()
+    replaced = False
+    for item in patch:
+        directive = item.get(_DIRECTIVE) if isinstance(item, Mapping) else None
+        if directive == "replace":
+            replaced = True
+        elif directive == "delete":
+            removed.add(_identity(item, key))
+        else:
+            additions.append(item)
+    if replaced:
+        return [_without_directives(item) for item in additions]
+    merged = {_identity(item, key): item for item in original}
+    for gone in removed:
+        merged.pop(gone, None)
+    for item in additions:
+        known = _identity(item, key)
+        base = merged.get(known, {})
+        merged[known] = _merge_maps(base, item, field) if isinstance(item, Mapping) else item
+    wanted = additions if order is None else order
+    return _in_order(list(merged.values()), wanted, original, key)
+
+
+def _in_order(items: list[Any], wanted: list[Any], server: list[Any], key: str | None) -> list[Any]:
+    """Items the patch names in the patch's order, the others where the server had them.
+
+    An item that is new to the server comes before the others, as in the reference.
+    """
+    rank = {_identity(item, key): index for index, item in enumerate(wanted)}
+    place = {_identity(item, key): index for index, item in enumerate(server)}
+    named = sorted(
+        (item for item in items if _identity(item, key) in rank),
+        key=lambda item: rank[_identity(item, key)],
+    )
+    others = [item for item in items if _identity(item, key) not in rank]
+    others.sort(key=lambda item: place.get(_identity(item, key), len(place)))
+    ordered: list[Any] = []
+    while named and others:
+        left, right = _identity(others[0], key), _identity(named[0], key)
+        first = left in place and right in place and place[left] < place[right]
+        ordered.append(others.pop(0) if first else named.pop(0))
+    return ordered + named + others

@@ -1,0 +1,67 @@
+"""Which objects a request is about: a namespace, labels, fields."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from kubesched.api.fields import FieldSelector
+from kubesched.api.labels import Selector
+from kubesched.apiserver.records import Record
+from kubesched.apiserver.refusals import bad_request
+from kubesched.apiserver.resources import Resource
+from kubesched.util.errors import SelectorError
+
+__all__ = ["Selection"]
+
+
+class Selection:
+    """A parsed choice of objects; `everything` when there is nothing to test."""
+
+    __slots__ = ("_fields", "_labels", "_resource", "everything", "namespace", "selective")
+
+    def __init__(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        labels: Selector | None,
+        fields: FieldSelector | None,
+    ) -> None:
+        self._resource = resource
+        self._labels = labels
+        self._fields = fields
+        self.namespace = namespace if resource.namespaced else None
+        self.selective = labels is not None or fields is not None
+        """Whether more than the namespace decides."""
+        self.everything = not self.selective and not self.namespace
+
+    @classmethod
+    def parse(
+        cls, resource: Resource, namespace: str | None, label_selector: str, field_selector: str
+    ) -> Selection:
+        """Raises ApiError 400 for a selector that cannot be used."""
+        labels: Selector | None = None
+        fields: FieldSelector | None = None
+        try:
+            if label_selector:
+                labels = Selector.parse(label_selector)
+                if labels.is_empty:
+                    labels = None
+            if field_selector:
+                fields = FieldSelector.parse(field_selector, cast("Any", resource.type))
+        except SelectorError as exc:
+            raise bad_request(str(exc)) from exc
+        return cls(resource, namespace, labels, fields)
+
+    def matches(self, record: Record) -> bool:
+        metadata = record.data["metadata"]
+        if self.namespace and metadata.get("namespace") != self.namespace:
+            return False
+        if self._labels is not None and not self._labels.matches(metadata.get("labels", {})):
+            return False
+        if self._fields is None:
+            return True
+        resource = self._resource
+        if resource.from_stored is not None:
+            return self._fields.matches(resource.from_stored(record.data))
+        # A struct knows what an absent field stands for, such as `false`.
+        return self._fields.matches(record.data if resource.type is None else record.typed)

@@ -1,0 +1,26 @@
+"""Quantities in the form the server stores: canonical text."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from kubesched.api.quantity import quantity_from_json
+
+__all__ = ["canonical"]
+
+
+@lru_cache(maxsize=65536)
+def _text(raw: str | int | float) -> str:
+    return str(quantity_from_json(raw))
+
+
+def canonical(amounts: dict[str, Any]) -> dict[str, Any]:
+    """The same amounts, each as its canonical text.
+
+    Raises:
+        QuantityError: a text that is no quantity.
+    """
+    if all(_text(raw) == raw for raw in amounts.values()):
+        return amounts
+    return {name: _text(raw) for name, raw in amounts.items()}
