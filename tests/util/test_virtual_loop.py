@@ -263,6 +263,26 @@ class TestDeadlock:
         assert right.endswith("in Queue.get")
         assert all(line in text for line in caught.value.waiting)
 
+    def test_tasks_that_spin_without_letting_time_pass_are_found_out(self) -> None:
+        async def main() -> None:
+            ready = False
+            asyncio.create_task(asyncio.sleep(1), name="sleeper")  # noqa: RUF006
+            while not ready:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+        with pytest.raises(DeadlockError, match="no task let it pass in 500 passes") as caught:
+            run(main, max_passes=500)
+        assert any("'Task-1' waits at" in line for line in caught.value.waiting)
+
+    def test_many_passes_are_fine_while_time_goes_on(self) -> None:
+        async def main() -> None:
+            for _ in range(100):
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(1)
+
+        run(main, max_passes=20)
+
     def test_left_over_tasks_are_still_cleaned_up(self) -> None:
         ended: list[str] = []
 

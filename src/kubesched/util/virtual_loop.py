@@ -9,7 +9,8 @@ Promises:
   leaves equal times in any order.)
 - A run repeats exactly, given the same program, start and seed: task names and the order in
   which sets of tasks are walked do not depend on memory addresses.
-- Nothing hangs: with nothing runnable and no timer, `DeadlockError` names every waiting task.
+- Nothing hangs: with nothing runnable and no timer, `DeadlockError` names every waiting task;
+  and so it does when tasks keep each other busy without ever letting time pass.
 
 Time is held as integer nanoseconds since the loop began, so sums are exact. `time()` is that
 count in float seconds; because it starts at 0 rather than at the epoch, a float names each
@@ -46,6 +47,8 @@ DEFAULT_START_NS = 1_767_225_600 * 1_000_000_000  # 2026-01-01T00:00:00Z
 _NS_PER_SECOND = 1_000_000_000
 # As in asyncio: a heap of mostly cancelled timers is rebuilt, a small one is left alone.
 _MIN_TIMERS_TO_PURGE = 100
+# Far more than honest work needs at one instant, and some seconds' worth of idle spinning.
+_MAX_PASSES = 10_000_000
 
 
 def run(
@@ -54,6 +57,7 @@ def run(
     start_ns: int = DEFAULT_START_NS,
     seed: int = 0,
     debug: bool | None = None,
+    max_passes: int = _MAX_PASSES,
 ) -> T:
     """Run a coroutine to its end on a fresh virtual loop, like `asyncio.run`.
 
@@ -61,12 +65,15 @@ def run(
     called with the loop running, so what it builds may ask for the running loop.
 
     Raises:
-        DeadlockError: nothing was left that could ever wake the main task.
+        DeadlockError: nothing was left that could ever wake the main task, or the loop made
+            more than `max_passes` passes at one instant.
     """
     coroutine = main if inspect.iscoroutine(main) else _call(cast("Callable[[], Any]", main))
-    with asyncio.Runner(
-        debug=debug, loop_factory=lambda: VirtualLoop(start_ns=start_ns, seed=seed)
-    ) as runner:
+
+    def make_loop() -> VirtualLoop:
+        return VirtualLoop(start_ns=start_ns, seed=seed, max_passes=max_passes)
+
+    with asyncio.Runner(debug=debug, loop_factory=make_loop) as runner:
         return cast("T", runner.run(coroutine))
 
 
@@ -80,11 +87,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Owned by BaseEventLoop, which fills it in call_soon.
     _ready: deque[asyncio.Handle]
 
-    def __init__(self, *, start_ns: int = DEFAULT_START_NS, seed: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        start_ns: int = DEFAULT_START_NS,
+        seed: int = 0,
+        max_passes: int = _MAX_PASSES,
+    ) -> None:
         super().__init__()
         self.start_ns = start_ns
         self.seed = seed
         self._elapsed_ns = 0
+        self._passes = 0  # since time last moved
+        self._max_passes = max_passes
         self._thread = threading.get_ident()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._timer_numbers = itertools.count()
@@ -160,8 +175,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 heapq.heappop(timers)
                 self._cancelled_timers -= 1
             if not timers:
-                raise _deadlock(self)
+                raise _deadlock(self, "nothing is runnable and no timer is set")
             self._elapsed_ns = max(self._elapsed_ns, timers[0][0])
+            self._passes = 0
+        self._passes += 1
+        if self._passes > self._max_passes:
+            self._passes = 0  # so that the tasks can be cleaned up
+            raise _deadlock(self, f"no task let it pass in {self._max_passes} passes of the loop")
         now_ns = self._elapsed_ns
         while timers and timers[0][0] <= now_ns:
             timer = heapq.heappop(timers)[2]
@@ -211,11 +231,10 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> as
     return _VirtualTask(coro, number=number, loop=loop, name=name, **options)
 
 
-def _deadlock(loop: VirtualLoop) -> DeadlockError:
+def _deadlock(loop: VirtualLoop, why: str) -> DeadlockError:
     tasks = sorted(asyncio.all_tasks(loop), key=hash)
     return DeadlockError(
-        f"virtual time stands still at {loop.time()} s: "
-        f"nothing is runnable and no timer is set; waiting tasks: {len(tasks)}",
+        f"virtual time stands still at {loop.time()} s: {why}; waiting tasks: {len(tasks)}",
         tuple(f"{task.get_name()!r} waits {_where(task)}" for task in tasks),
     )
 
