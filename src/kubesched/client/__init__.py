@@ -1,0 +1,24 @@
+"""Talking to an API server: informers, listers, the event recorder."""
+
+from __future__ import annotations
+
+from kubesched.client.event_recorder import EventBroadcaster, EventRecorder, truncate_note
+from kubesched.client.informer import Informer
+from kubesched.client.informer_factory import (
+    NON_TERMINAL_PODS,
+    InformerFactory,
+    InformerOptions,
+)
+from kubesched.client.store import Change, ObjectStore
+
+__all__ = [
+    "NON_TERMINAL_PODS",
+    "Change",
+    "EventBroadcaster",
+    "EventRecorder",
+    "Informer",
+    "InformerFactory",
+    "InformerOptions",
+    "ObjectStore",
+    "truncate_note",
+]

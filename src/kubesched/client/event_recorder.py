@@ -1,0 +1,231 @@
+"""Records events.k8s.io/v1 events, and sends them in the background (spec 02 §8).
+
+Recording never waits: it counts, or puts the event in a queue. The broadcaster, a component,
+sends what is queued, several at a time; it tries again when the server cannot be reached and
+gives up when the server says no. Events are best effort: those still queued at `stop()` are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.base import ApiObject
+from kubesched.api.events import Event
+from kubesched.api.reference import ObjectReference
+from kubesched.client.backoff import jitter
+from kubesched.client.event_series import EventKey, EventSeriesCache, Sending
+from kubesched.util.clock import MINUTE, SECOND, Clock
+from kubesched.util.components import StopSwitch
+from kubesched.util.go_format import sprintf_without_arguments
+from kubesched.util.logging import get_logger
+
+__all__ = ["EventBroadcaster", "EventRecorder", "truncate_note"]
+
+log = get_logger(__name__)
+
+# The reference hands each event to a sender of its own, so it hardly ever drops one; this bound
+# is there for a server that stays away.
+_QUEUE_CAPACITY = 100_000
+_SENDERS = 16
+_TRIES = 12
+_RETRY_AFTER_NS = 10 * SECOND
+_REFRESH_PERIOD_NS = 30 * MINUTE
+_FINISH_PERIOD_NS = 6 * MINUTE
+_NOTE_LIMIT = 1024
+_NOTE_CUT_MARK = " ..."
+
+_KINDS = frozenset(["Normal", "Warning"])
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_SUBDOMAIN_LIMIT = 253
+
+
+def truncate_note(note: str) -> str:
+    """Cut a note to the length an API server accepts; the cut is by bytes, as the limit is."""
+    encoded = note.encode()
+    if len(encoded) <= _NOTE_LIMIT:
+        return note
+    kept = encoded[: _NOTE_LIMIT - len(_NOTE_CUT_MARK)].decode(errors="replace")
+    return kept + _NOTE_CUT_MARK
+
+
+class EventRecorder:
+    """Records events in the name of one controller, such as a scheduler profile."""
+
+    def __init__(self, broadcaster: EventBroadcaster, controller: str, hostname: str) -> None:
+        self._broadcaster = broadcaster
+        self._controller = controller
+        self._instance = f"{controller}-{hostname}"
+
+    def event(
+        self,
+        regarding: ApiObject,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: ApiObject | None = None,
+    ) -> None:
+        """Record that something happened to an object. `kind` is Normal or Warning.
+
+        Never waits and never raises for what a server might say.
+        """
+        if kind not in _KINDS:
+            log.error("Unsupported event type", eventType=kind)
+            return
+        key = EventKey(
+            kind,
+            action,
+            reason,
+            self._controller,
+            self._instance,
+            _reference(regarding),
+            None if related is None else _reference(related),
+        )
+        self._broadcaster.record(key, note)
+
+
+class EventBroadcaster:
+    """Sends the events of all recorders of a process."""
+
+    def __init__(
+        self,
+        api: ApiAccess,
+        clock: Clock,
+        random: random.Random,
+        *,
+        capacity: int = _QUEUE_CAPACITY,
+    ) -> None:
+        self._api, self._clock, self._random = api, clock, random
+        self._cache = EventSeriesCache()
+        self._queue: asyncio.Queue[Sending] = asyncio.Queue(capacity)
+        self._last_stamp_ns = 0
+        self._stop = StopSwitch()
+
+    def recorder(self, controller: str, hostname: str) -> EventRecorder:
+        return EventRecorder(self, controller, hostname)
+
+    def record(self, key: EventKey, note: str) -> None:
+        """Take in one event; recorders call this."""
+        now_ns = self._clock.now_ns()
+        known, sending = self._cache.repeat(key, now_ns)
+        if not known:
+            if self._queue.full():
+                log.detail(4, "Event dropped, too many are waiting to be sent", reason=key.reason)
+                return
+            name = self._name(key.regarding.name, now_ns)
+            sending = self._cache.add(key, name, sprintf_without_arguments(note), now_ns)
+        if sending is not None and not self._queue.full():
+            self._queue.put_nowait(sending)
+
+    async def drain(self) -> None:
+        """Wait until everything recorded so far was sent or given up; `run` must be running."""
+        await self._queue.join()
+
+    async def run(self) -> None:
+        await self._stop.guard(self._work())
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_SENDERS):
+                tasks.create_task(self._send_queued(), name=f"event sender {number}")
+            tasks.create_task(self._every(_REFRESH_PERIOD_NS, self._refresh), name="event refresh")
+            tasks.create_task(self._every(_FINISH_PERIOD_NS, self._finish), name="event finish")
+
+    async def _every(self, period_ns: int, action: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await action()
+            await self._clock.sleep(period_ns)
+
+    async def _send_queued(self) -> None:
+        while True:
+            sending = await self._queue.get()
+            try:
+                await self._send_with_retries(sending)
+            except Exception as error:
+                # A single event is not worth the senders.
+                log.exception("Unable to write event", error, event=sending.recorded.name)
+            finally:
+                self._queue.task_done()
+
+    async def _refresh(self) -> None:
+        for sending in self._cache.all_series():
+            await self._send(sending)
+
+    async def _finish(self) -> None:
+        for sending in self._cache.take_finished(self._clock.now_ns()):
+            if await self._send(sending):
+                self._cache.forget(sending)
+
+    async def _send_with_retries(self, sending: Sending) -> None:
+        for attempt in range(_TRIES):
+            if attempt:
+                await self._clock.sleep(jitter(_RETRY_AFTER_NS, 0.25, self._random))
+            if await self._send(sending):
+                return
+        log.error("Unable to write event (retry limit exceeded!)", event=sending.recorded.name)
+
+    async def _send(self, sending: Sending) -> bool:
+        """Send once; False if it should be tried again."""
+        async with sending.recorded.sending:
+            try:
+                await self._patch_or_create(sending)
+            except ApiError as error:
+                return self._is_final(error, sending)
+        return True
+
+    async def _patch_or_create(self, sending: Sending) -> None:
+        if sending.is_series:
+            patch: dict[str, Any] = {"series": msgspec.to_builtins(sending.series())}
+            recorded = sending.recorded
+            try:
+                await self._api.patch(Event, recorded.name, recorded.namespace, patch)
+                return
+            except ApiError as error:
+                # The server keeps events for an hour or so; a series may outlive its event.
+                if error.code != 404:
+                    raise
+        await self._api.create(sending.event())
+
+    def _is_final(self, error: ApiError, sending: Sending) -> bool:
+        """Whether there is no point in sending again."""
+        name = sending.recorded.name
+        if error.code == 0:
+            log.error("Unable to write event (may retry after sleeping)", exc=error, event=name)
+            return False
+        if error.reason == "AlreadyExists":
+            # A series whose event was created by someone else in between can be patched now.
+            log.detail(5, "Server rejected event (will not retry!)", event=name, err=error)
+            return not sending.is_series
+        log.error("Server rejected event (will not retry!)", exc=error, event=name)
+        return True
+
+    def _name(self, regarding: str, now_ns: int) -> str:
+        # Virtual time stands still while events happen; names must differ all the same.
+        self._last_stamp_ns = max(now_ns, self._last_stamp_ns + 1)
+        name = f"{regarding}.{self._last_stamp_ns:x}"
+        if len(name) <= _DNS_SUBDOMAIN_LIMIT and _DNS_SUBDOMAIN.fullmatch(name):
+            return name
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+def _reference(regarded: ApiObject) -> ObjectReference:
+    metadata = regarded.metadata  # type: ignore[attr-defined]  # every kind has it
+    return ObjectReference(
+        kind=regarded.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        api_version=regarded.api_version,
+        resource_version=metadata.resource_version,
+    )

@@ -1,0 +1,142 @@
+"""Which events were recorded lately, and what has to be sent about them (spec 02 §8.2, §8.3).
+
+Events that differ only in time and note are one series: the first is created, the second turns
+it into a series of two, and later ones only count until the series is refreshed or finished. A
+plain class: it takes events with their time, and returns what the shell must send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from kubesched.api.events import Event, EventSeries
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.reference import ObjectReference
+from kubesched.api.time import format_micro_time
+from kubesched.util.clock import MINUTE
+
+__all__ = ["EventKey", "EventSeriesCache", "RecordedEvent", "Sending"]
+
+_FORGET_AFTER_NS = 6 * MINUTE
+
+
+class EventKey(NamedTuple):
+    """What makes two events the same. The references include the resource version."""
+
+    kind: str
+    action: str
+    reason: str
+    controller: str
+    instance: str
+    regarding: ObjectReference
+    related: ObjectReference | None
+
+
+class RecordedEvent:
+    """The first event of its key, and how often it came since."""
+
+    __slots__ = ("count", "key", "last_observed_ns", "name", "note", "sending", "time_ns")
+
+    def __init__(self, key: EventKey, name: str, note: str, time_ns: int) -> None:
+        self.key = key
+        self.name = name
+        self.note = note
+        self.time_ns = time_ns
+        self.count = 0  # of the series; 0 while there is none
+        self.last_observed_ns = 0
+        # Held while something about this event is sent, so that a patch follows its creation.
+        self.sending = asyncio.Lock()
+
+    @property
+    def namespace(self) -> str:
+        return self.key.regarding.namespace or "default"
+
+
+class Sending(NamedTuple):
+    """One state of an event, to be sent: created if it is no series, else patched."""
+
+    recorded: RecordedEvent
+    series_count: int = 0
+    last_observed_ns: int = 0
+
+    @property
+    def is_series(self) -> bool:
+        return self.series_count > 0
+
+    def series(self) -> EventSeries:
+        return EventSeries(
+            count=self.series_count, last_observed_time=format_micro_time(self.last_observed_ns)
+        )
+
+    def event(self) -> Event:
+        recorded, key = self.recorded, self.recorded.key
+        return Event(
+            metadata=ObjectMeta(name=recorded.name, namespace=recorded.namespace),
+            event_time=format_micro_time(recorded.time_ns),
+            series=self.series() if self.is_series else None,
+            reporting_controller=key.controller,
+            reporting_instance=key.instance,
+            action=key.action,
+            reason=key.reason,
+            regarding=key.regarding,
+            related=key.related,
+            note=recorded.note,
+            type=key.kind,
+        )
+
+
+class EventSeriesCache:
+    """The recorded events by key."""
+
+    def __init__(self) -> None:
+        self._recorded: dict[EventKey, RecordedEvent] = {}
+
+    def __len__(self) -> int:
+        return len(self._recorded)
+
+    def repeat(self, key: EventKey, now_ns: int) -> tuple[bool, Sending | None]:
+        """Count one more event of this key; False if it is the first and must be added."""
+        recorded = self._recorded.get(key)
+        if recorded is None:
+            return False, None
+        recorded.last_observed_ns = now_ns
+        if recorded.count:
+            recorded.count += 1
+            return True, None
+        recorded.count = 2
+        return True, _as_it_is(recorded)
+
+    def add(self, key: EventKey, name: str, note: str, now_ns: int) -> Sending:
+        """Remember the first event of its key; it is to be created."""
+        recorded = self._recorded[key] = RecordedEvent(key, name, note, now_ns)
+        return Sending(recorded)
+
+    def forget(self, sending: Sending) -> None:
+        """Drop a series that was sent for the last time, unless it grew meanwhile."""
+        recorded = sending.recorded
+        if recorded.count == sending.series_count:
+            self._recorded.pop(recorded.key, None)
+
+    def all_series(self) -> list[Sending]:
+        """Return the series as they are, to refresh the server's view."""
+        return [_as_it_is(recorded) for recorded in self._recorded.values() if recorded.count]
+
+    def take_finished(self, now_ns: int) -> list[Sending]:
+        """Drop single events that are old; return series that ended, to be sent a last time."""
+        long_ago_ns = now_ns - _FORGET_AFTER_NS
+        finished = [
+            _as_it_is(recorded)
+            for recorded in self._recorded.values()
+            if recorded.count and recorded.last_observed_ns < long_ago_ns
+        ]
+        self._recorded = {
+            key: recorded
+            for key, recorded in self._recorded.items()
+            if recorded.count or recorded.time_ns >= long_ago_ns
+        }
+        return finished
+
+
+def _as_it_is(recorded: RecordedEvent) -> Sending:
+    return Sending(recorded, recorded.count, recorded.last_observed_ns)

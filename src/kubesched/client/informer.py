@@ -1,0 +1,252 @@
+"""Keeps a copy of one kind of objects and announces its changes (spec 02 §10.2–10.5).
+
+An informer lists, then watches from the version of the list. A watch that ends is resumed from
+the last version seen; when that is no longer possible, the informer lists anew and announces
+the difference. Handlers are called in the order of the changes, after the copy has taken them
+in; they run to completion and must not block. A handler that fails is logged, and the others
+and later changes are not affected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from kubesched.api.access import ApiAccess, ApiError, WatchEvent
+from kubesched.api.meta import Status
+from kubesched.client.backoff import InformerBackoff
+from kubesched.client.store import Change, ObjectStore
+from kubesched.util.clock import SECOND, Clock
+from kubesched.util.components import StopSwitch
+from kubesched.util.logging import get_logger
+
+__all__ = ["Informer"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+log = get_logger(__name__)
+
+_PAGE_SIZE = 500
+_SHORTEST_WATCH_NS = SECOND
+# Handlers are quick, but a hundred thousand calls are not: others get a turn in between.
+_CHANGES_PER_TURN = 1_000
+
+_GONE = 410
+_TOO_MANY_REQUESTS = 429
+_UNREACHABLE = 0
+
+OnAdd = Callable[[T], None]
+OnUpdate = Callable[[T, T], None]
+OnDelete = Callable[[T, bool], None]
+
+
+class _Handler(NamedTuple):
+    on_add: Callable[[Any], None] | None
+    on_update: Callable[[Any, Any], None] | None
+    on_delete: Callable[[Any, bool], None] | None
+
+
+class Informer(Generic[T]):
+    """A component that follows one kind of objects; `store` is its copy and its lister."""
+
+    def __init__(
+        self,
+        api: ApiAccess,
+        kind: type[T],
+        clock: Clock,
+        random: random.Random,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        namespace: str | None = None,
+        transform: Callable[[T], T] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.store: ObjectStore[T] = ObjectStore()
+        self._api, self._clock = api, clock
+        self._namespace = namespace
+        self._selectors = {"field_selector": field_selector, "label_selector": label_selector}
+        self._transform = transform
+        self._backoff = InformerBackoff(random, clock.monotonic_ns())
+        self._handlers: tuple[_Handler, ...] = ()
+        self._version = ""
+        self._changes_this_turn = 0
+        self._synced = asyncio.Event()
+        self._stop = StopSwitch()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list was passed to all handlers. Never turns back to False."""
+        return self._synced.is_set()
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which the copy is known to be complete."""
+        return self._version
+
+    async def wait_for_sync(self) -> None:
+        """Wait until `has_synced`. Unbounded: a kind that is not served never syncs."""
+        await self._synced.wait()
+
+    def add_handler(
+        self,
+        on_add: OnAdd[T] | None = None,
+        on_update: OnUpdate[T] | None = None,
+        on_delete: OnDelete[T] | None = None,
+    ) -> None:
+        """Call back on changes; objects that are already here are announced at once.
+
+        `on_delete` also gets whether the final state is unknown because the deletion was missed.
+        """
+        handler = _Handler(on_add, on_update, on_delete)
+        # A list under way keeps to the handlers it began with, so none hears of an object twice.
+        self._handlers = (*self._handlers, handler)
+        for present in list(self.store.list()):
+            self._notify((handler,), Change(None, present))
+
+    async def run(self) -> None:
+        await self._stop.guard(self._list_and_watch_for_ever())
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def _list_and_watch_for_ever(self) -> None:
+        log.detail(3, "Starting reflector", type=self.kind.__name__)
+        while True:
+            try:
+                await self._list()
+                await self._watch_until_lost()
+            except ApiError as error:
+                if error.code == _GONE:
+                    log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
+                else:
+                    log.error("Failed to watch", exc=error, type=self.kind.__name__)
+            await self._back_off()
+
+    async def _list(self) -> None:
+        """Replace the copy by what the server has, and announce the difference."""
+        log.detail(3, "Listing and watching", type=self.kind.__name__)
+        listed, version = await self._fetch_pages()
+        changes = self.store.replace(map(self._transform, listed) if self._transform else listed)
+        self._version = version
+        await self._announce(changes)
+        if not self._synced.is_set():
+            log.detail(2, "Caches populated", type=self.kind.__name__)
+            self._synced.set()
+
+    async def _fetch_pages(self) -> tuple[list[T], str]:
+        listed: list[T] = []
+        limit, token = _PAGE_SIZE, ""
+        while True:
+            try:
+                page = await self._api.list(
+                    self.kind, self._namespace, limit=limit, continue_token=token, **self._selectors
+                )
+            except ApiError as error:
+                if not token or error.code != _GONE:
+                    raise
+                # The state that the pages show was forgotten half way: take it in one piece.
+                listed, limit, token = [], 0, ""
+                continue
+            listed.extend(page.items)
+            token = page.continue_token
+            if not token:
+                return listed, page.resource_version
+
+    async def _watch_until_lost(self) -> None:
+        """Follow the changes over as many watches as it takes; return if a new list is needed.
+
+        Raises:
+            ApiError: a new list is needed because of this.
+        """
+        while True:
+            opened_ns, received = self._clock.monotonic_ns(), False
+            try:
+                async with _closing(self._open_watch()) as events:
+                    async for event in events:
+                        received = True
+                        self._take_in(event)
+                        if self._changes_this_turn >= _CHANGES_PER_TURN:
+                            await self._give_others_a_turn()
+            except ApiError as error:
+                if error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
+                    raise
+                log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
+                # A connection that broke after it had worked is taken for an orderly end.
+                if not received or error.code == _TOO_MANY_REQUESTS:
+                    await self._back_off()
+                continue
+            if not received and self._clock.monotonic_ns() - opened_ns < _SHORTEST_WATCH_NS:
+                log.info("Warning: watch ended with error", type=self.kind.__name__, err=_TOO_SHORT)
+                return
+
+    def _open_watch(self) -> AsyncIterator[WatchEvent[T]]:
+        return self._api.watch(
+            self.kind, self._namespace, resource_version=self._version, **self._selectors
+        )
+
+    def _take_in(self, event: WatchEvent[T]) -> None:
+        if event.type == "ERROR":
+            raise ApiError(event.object if isinstance(event.object, Status) else _NAMELESS)
+        if event.type != "BOOKMARK":
+            if self._transform is not None and event.object is not None:
+                event = msgspec.structs.replace(event, object=self._transform(event.object))
+            change = self.store.apply(event)
+            if change is not None:
+                self._notify(self._handlers, change)
+        self._version = event.resource_version
+
+    async def _announce(self, changes: Iterable[Change[T]]) -> None:
+        handlers = self._handlers
+        for change in changes:
+            self._notify(handlers, change)
+            if self._changes_this_turn >= _CHANGES_PER_TURN:
+                await self._give_others_a_turn()
+
+    async def _give_others_a_turn(self) -> None:
+        self._changes_this_turn = 0
+        await asyncio.sleep(0)
+
+    def _notify(self, handlers: tuple[_Handler, ...], change: Change[T]) -> None:
+        self._changes_this_turn += 1
+        old, new = change.old, change.new
+        for on_add, on_update, on_delete in handlers:
+            try:
+                if new is None:
+                    if on_delete is not None:
+                        on_delete(old, change.final_state_unknown)
+                elif old is None:
+                    if on_add is not None:
+                        on_add(new)
+                elif on_update is not None:
+                    on_update(old, new)
+            except Exception as error:
+                kind = self.kind.__name__
+                log.exception("Event handler failed", error, kind=kind, object=new or old)
+
+    async def _back_off(self) -> None:
+        await self._clock.sleep(self._backoff.next_delay_ns(self._clock.monotonic_ns()))
+
+
+_TOO_SHORT = "very short watch: it ended within a second and brought nothing"
+_NAMELESS = Status(
+    status="Failure", code=500, message="the watch brought an error without a status"
+)
+
+
+@contextlib.asynccontextmanager
+async def _closing(
+    events: AsyncIterator[WatchEvent[T]],
+) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
+    """Close the stream at the end of the block, if it is of the kind that can be closed."""
+    try:
+        yield events
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,84 @@
+"""One informer per kind, made when someone first asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubesched.api.access import ApiAccess
+from kubesched.client.informer import Informer
+from kubesched.client.store import ObjectStore
+from kubesched.util.clock import Clock
+from kubesched.util.randomness import derive
+
+__all__ = ["NON_TERMINAL_PODS", "InformerFactory", "InformerOptions"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class InformerOptions(msgspec.Struct, frozen=True):
+    """How the informer of a kind differs from the plain one."""
+
+    field_selector: str = ""
+    label_selector: str = ""
+    namespace: str | None = None
+    transform: Callable[[Any], Any] | None = None
+
+
+NON_TERMINAL_PODS = InformerOptions(
+    field_selector="status.phase!=Succeeded,status.phase!=Failed",
+)
+"""Pods that may still run: one that ends arrives as a deletion (spec 02 §10.1)."""
+
+
+class InformerFactory:
+    """Shares informers between all that need a kind.
+
+    Ask for all kinds before running `components()`: an informer made later runs with nobody.
+    """
+
+    def __init__(
+        self,
+        api: ApiAccess,
+        clock: Clock,
+        seed: int,
+        *,
+        options: Mapping[type[msgspec.Struct], InformerOptions] | None = None,
+    ) -> None:
+        self._api, self._clock, self._seed = api, clock, seed
+        self._options = options or {}
+        self._informers: dict[type[msgspec.Struct], Informer[Any]] = {}
+
+    def informer(self, kind: type[T]) -> Informer[T]:
+        informer = self._informers.get(kind)
+        if informer is None:
+            options = self._options.get(kind) or InformerOptions()
+            informer = self._informers[kind] = Informer(
+                self._api,
+                kind,
+                self._clock,
+                derive(self._seed, "informer", kind.__module__, kind.__name__),
+                field_selector=options.field_selector,
+                label_selector=options.label_selector,
+                namespace=options.namespace,
+                transform=options.transform,
+            )
+        return informer
+
+    def lister(self, kind: type[T]) -> ObjectStore[T]:
+        """The informer's copy, to read from; asking makes the kind be watched."""
+        return self.informer(kind).store
+
+    def components(self) -> tuple[Informer[Any], ...]:
+        """Everything asked for so far, to be run, in the order of asking."""
+        return tuple(self._informers.values())
+
+    @property
+    def has_synced(self) -> bool:
+        return all(informer.has_synced for informer in self._informers.values())
+
+    async def wait_for_sync(self) -> None:
+        await asyncio.gather(*(informer.wait_for_sync() for informer in self.components()))

@@ -1,0 +1,117 @@
+"""The objects of one kind as an informer last saw them, and what changed (spec 02 §10.3).
+
+A plain class: it takes watch events and whole lists, and returns the changes to announce. It
+is also the lister that plugins read. Collections it returns are live views: cheap, valid until
+the next `await`, not to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kubesched.api.access import WatchEvent
+
+__all__ = ["Change", "ObjectStore"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+T_co = TypeVar("T_co", bound=msgspec.Struct, covariant=True)
+
+
+class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """One step: an addition has no `old`, a deletion no `new`.
+
+    With `final_state_unknown` the deletion itself was missed: the object was gone from a later
+    list, and `old` is the last state that was seen, which may be stale.
+    """
+
+    old: T | None
+    new: T | None
+    final_state_unknown: bool = False
+
+
+class ObjectStore(Generic[T]):
+    """Objects by namespace and name; those without a namespace are under the empty one."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, dict[str, T]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._namespaces.values()))
+
+    def get(self, name: str, namespace: str | None = None) -> T | None:
+        objects = self._namespaces.get(namespace or "")
+        return None if objects is None else objects.get(name)
+
+    def list(self, namespace: str | None = None) -> Collection[T]:
+        """The objects of a namespace; None is all of them."""
+        if namespace is not None:
+            objects = self._namespaces.get(namespace)
+            return () if objects is None else objects.values()
+        if len(self._namespaces) == 1:
+            (objects,) = self._namespaces.values()
+            return objects.values()
+        return _AllNamespaces(self._namespaces)
+
+    def apply(self, event: WatchEvent[T]) -> Change[T] | None:
+        """Take in one event; None if it changes nothing that was known.
+
+        Whether an object is new is decided by what is here, not by what the event claims.
+        """
+        new = event.object
+        if new is None:
+            return None
+        metadata: Any = new.metadata  # type: ignore[attr-defined]  # every kind has it
+        namespace, name = metadata.namespace, metadata.name
+        objects = self._namespaces.get(namespace)
+        if event.type == "DELETED":
+            if objects is None or objects.pop(name, None) is None:
+                return None
+            if not objects:
+                del self._namespaces[namespace]
+            return Change(new, None)
+        if objects is None:
+            objects = self._namespaces[namespace] = {}
+        old = objects.get(name)
+        objects[name] = new
+        return Change(old, new)
+
+    def replace(self, listed: Iterable[T]) -> Sequence[Change[T]]:
+        """Swap the content for a fresh list.
+
+        The changes are the deletions first, then every listed object in list order: as an
+        addition, or as an update even if it is the same as before.
+        """
+        before, self._namespaces = self._namespaces, {}
+        changes: list[Change[T]] = []
+        for new in listed:
+            metadata: Any = new.metadata  # type: ignore[attr-defined]
+            self._namespaces.setdefault(metadata.namespace, {})[metadata.name] = new
+            old = before.get(metadata.namespace, {}).get(metadata.name)
+            changes.append(Change(old, new))
+        gone = [
+            Change[T](old, None, final_state_unknown=True)
+            for namespace, objects in before.items()
+            for name, old in objects.items()
+            if self.get(name, namespace) is None
+        ]
+        return gone + changes
+
+
+class _AllNamespaces(Collection[T_co]):
+    """A view of the objects of every namespace."""
+
+    def __init__(self, namespaces: dict[str, dict[str, T_co]]) -> None:
+        self._namespaces = namespaces
+
+    def __len__(self) -> int:
+        return sum(map(len, self._namespaces.values()))
+
+    def __iter__(self) -> Iterator[T_co]:
+        return chain.from_iterable(objects.values() for objects in self._namespaces.values())
+
+    def __contains__(self, candidate: object) -> bool:
+        return any(candidate in objects.values() for objects in self._namespaces.values())
