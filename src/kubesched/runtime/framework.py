@@ -97,9 +97,16 @@ class Framework:
     """The plugins of one profile. It is also the Handle that those plugins hold."""
 
     def __init__(
-        self, profile: KubeSchedulerProfile, registry: Registry, services: Services
+        self,
+        profile: KubeSchedulerProfile,
+        registry: Registry,
+        services: Services,
+        *,
+        keeps_evaluations: bool = True,
     ) -> None:
+        """Without `keeps_evaluations` every plugin is asked about every node, every time."""
         self._services = services
+        self._keeps_evaluations = keeps_evaluations
         self.profile_name = profile.scheduler_name
         self._recorder = services.recorder_of(profile.scheduler_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
@@ -233,6 +240,8 @@ class Framework:
 
     def _known(self, state: CycleState, pod: Pod, nodes: NodeView) -> Evaluation | None:
         """What is kept from pods of the same shape; noted for Score of the same attempt."""
+        if not self._keeps_evaluations:
+            return None
         if self._services.epoch != self._epoch:
             self._evaluations.forget()
             self._epoch = self._services.epoch

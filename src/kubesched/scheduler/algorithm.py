@@ -43,6 +43,7 @@ class ScheduleResult(NamedTuple):
     feasible: NodeView
     scores: Scores | None  # None when there was only one node to choose
     evaluated_nodes: int
+    diagnosis: Diagnosis  # why the other nodes did not fit
 
 
 class SchedulingAlgorithm:
@@ -78,10 +79,11 @@ class SchedulingAlgorithm:
             raise FitError(len(self._snapshot), diagnosis)
         evaluated = len(feasible) + diagnosis.explicit_count
         if len(feasible) == 1:
-            return ScheduleResult(feasible.names[0], feasible, None, evaluated)
+            return ScheduleResult(feasible.info(0).name, feasible, None, evaluated, diagnosis)
         scores = self._prioritize(framework, state, pod_info, feasible)
         chosen = self._choose(scores.total)
-        return ScheduleResult(feasible.info(chosen).name, feasible, scores, evaluated)
+        name = feasible.info(chosen).name
+        return ScheduleResult(name, feasible, scores, evaluated, diagnosis)
 
     def _find_feasible(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis

@@ -1,0 +1,182 @@
+"""Kept answers never change a decision: they equal a full evaluation, whatever happened."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from kubesched.api import DeviceClass, DeviceClassSpec, ObjectMeta, Pod
+from kubesched.backend.cache import Cache
+from kubesched.config import default_configuration
+from kubesched.config.types import PluginRef
+from kubesched.framework import SUCCESS, CycleState, FitError, NodeInfo, Plugin, PodInfo, Status
+from kubesched.framework.pod_info import assigned_to
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.plugin_set import Registry
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.testing import FakeHandle, make_node, make_pod
+from kubesched.testing.clusters import Cluster, random_cluster, random_node, random_pod
+from kubesched.util.errors import CacheError, PluginError
+
+
+class CrowdAverse(Plugin):
+    """A user's node-local plugin: looks at the pods on the node and at the pod's annotations."""
+
+    name = "CrowdAverse"
+    node_local = True
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        limit = int(pod.metadata.annotations.get("limit", "99"))
+        return SUCCESS if len(node.pods) <= limit else Status.unschedulable("crowded")
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        app = pod.metadata.labels.get("app")
+        alike = sum(other.pod.metadata.labels.get("app") == app for other in node.pods)
+        return max(0, 100 - 10 * alike)
+
+
+class Pair:
+    """The same cluster seen by a profile that keeps answers and by one that does not."""
+
+    def __init__(self, cluster: Cluster, registry: Registry, extra: tuple[PluginRef, ...]) -> None:
+        self.cache = Cache()
+        for node in cluster.nodes:
+            self.cache.add_node(node)
+        for pod in cluster.pods:
+            self.cache.add_pod(pod)
+        self.handle = FakeHandle(cluster.others, snapshot=self.cache.snapshot)
+        self.services = self.handle.services()
+        profile = default_configuration().profiles[0]
+        multi_point = profile.plugins.multi_point
+        enabled = (*extra, *multi_point.enabled)
+        profile = replace(
+            profile,
+            plugins=replace(profile.plugins, multi_point=replace(multi_point, enabled=enabled)),
+        )
+        self.kept = Framework(profile, registry, self.services)
+        self.full = Framework(profile, registry, self.services, keeps_evaluations=False)
+
+    def outcome(self, framework: Framework, pod: Pod) -> dict[str, Any]:
+        algorithm = SchedulingAlgorithm(self.cache.snapshot, random.Random(0))
+        try:
+            result = algorithm.schedule_pod(framework, CycleState(), PodInfo(pod))
+        except FitError as error:
+            return {"error": str(error), **diagnosed(error.diagnosis)}
+        except PluginError as error:
+            return {"error": str(error)}
+        scores = result.scores
+        return {
+            "node": result.node_name,
+            "feasible": list(result.feasible.names),
+            "total": None if scores is None else scores.total.tolist(),
+            **diagnosed(result.diagnosis),
+        }
+
+
+def diagnosed(diagnosis: Any) -> dict[str, Any]:
+    return {
+        "statuses": diagnosis.node_statuses(),
+        "plugins": diagnosis.unschedulable_plugins,
+        "pending": diagnosis.pending_plugins,
+    }
+
+
+def change_something(rng: random.Random, pair: Pair, running: dict[str, Pod]) -> None:
+    cache = pair.cache
+    name = f"node-{rng.randrange(10)}"
+    kind = rng.randrange(5)
+    try:
+        if kind == 0:
+            cache.update_node(random_node(rng, name))
+        elif kind == 1:
+            cache.remove_node(make_node(name))
+        elif kind == 2 and running:
+            gone = running.pop(rng.choice(sorted(running)))
+            cache.remove_pod(gone)
+        elif kind == 3 and running:
+            uid = rng.choice(sorted(running))
+            old = running[uid]
+            labels = {**old.metadata.labels, "app": rng.choice(("web", "db"))}
+            new = replace(old, metadata=replace(old.metadata, labels=labels))
+            cache.update_pod(old, new)
+            running[uid] = new
+        elif kind == 4:
+            spec = DeviceClassSpec(extended_resource_name="example.com/gpu")
+            added = DeviceClass(metadata=ObjectMeta(name="gpu", uid="gpu"), spec=spec)
+            pair.handle.objects.put(added)
+            pair.services.epoch += 1
+    except CacheError:
+        pass
+
+
+@pytest.mark.parametrize("with_user_plugin", [False, True], ids=["in-tree", "and a user's plugin"])
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_kept_answers_equal_a_full_evaluation(with_user_plugin: bool, seed: int) -> None:
+    rng = random.Random(seed)
+    registry: dict[str, type[Plugin]] = dict(IN_TREE_PLUGINS)
+    extra: tuple[PluginRef, ...] = ()
+    if with_user_plugin:
+        registry[CrowdAverse.name] = CrowdAverse
+        extra = (PluginRef(CrowdAverse.name),)
+    cluster = random_cluster(rng, nodes=8, pods=12)
+    pair = Pair(cluster, registry, extra)
+    running = {pod.metadata.uid: pod for pod in cluster.pods}
+    shapes = [random_pod(rng, f"shape-{number}") for number in range(3)]
+    for number in range(12):
+        for _ in range(rng.randrange(3)):
+            change_something(rng, pair, running)
+        shape = rng.choice(shapes)
+        metadata = replace(
+            shape.metadata,
+            name=f"p{number}",
+            uid=f"uid-{number}",
+            annotations={"limit": str(rng.randrange(1, 4))} if rng.random() < 0.3 else {},
+        )
+        pod = replace(shape, metadata=metadata)
+        if not len(pair.cache.update_snapshot()):
+            continue
+        kept, full = pair.outcome(pair.kept, pod), pair.outcome(pair.full, pod)
+        assert kept == full
+        if node := kept.get("node"):
+            placed = assigned_to(pod, node)
+            pair.cache.assume_pod(PodInfo(placed))
+            running[placed.metadata.uid] = placed
+
+
+def test_a_second_pod_of_the_same_shape_asks_about_the_changed_node_only() -> None:
+    asked: list[str] = []
+
+    class Noting(CrowdAverse):
+        name = "Noting"
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            asked.append(node.name)
+            return SUCCESS
+
+    nodes = tuple(make_node(f"node-{number}") for number in range(6))
+    registry = {**IN_TREE_PLUGINS, Noting.name: Noting}
+    pair = Pair(Cluster(nodes, (), ()), registry, (PluginRef(Noting.name),))
+    pair.cache.update_snapshot()
+    first = pair.outcome(pair.kept, make_pod("a"))
+    assert sorted(asked) == [node.metadata.name for node in nodes]
+    asked.clear()
+    pair.cache.assume_pod(PodInfo(make_pod("a", node_name=first["node"])))
+    pair.cache.update_snapshot()
+    pair.outcome(pair.kept, make_pod("b"))
+    assert asked == [first["node"]]
+
+
+def test_the_least_recently_used_shapes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.runtime.evaluations._MAX_BYTES", 10_000)
+    pair = Pair(Cluster((make_node("n"),), (), ()), IN_TREE_PLUGINS, ())
+    pair.cache.update_snapshot()
+    for number in range(50):
+        pair.outcome(pair.kept, make_pod("p", requests={"cpu": f"{number}m"}))
+    assert 1 <= len(pair.kept._evaluations._entries) < 10
