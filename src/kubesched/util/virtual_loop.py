@@ -47,7 +47,7 @@ DEFAULT_START_NS = 1_767_225_600 * 1_000_000_000  # 2026-01-01T00:00:00Z
 _NS_PER_SECOND = 1_000_000_000
 # As in asyncio: a heap of mostly cancelled timers is rebuilt, a small one is left alone.
 _MIN_TIMERS_TO_PURGE = 100
-# Far more than honest work needs at one instant, and some seconds' worth of idle spinning.
+# Meant to be more than honest work needs at one instant; about 20 s of idle spinning.
 _MAX_PASSES = 10_000_000
 
 
