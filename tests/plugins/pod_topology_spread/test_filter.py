@@ -9,6 +9,7 @@ import pytest
 
 from kubesched.api import LabelSelector, Node, Pod, TopologySpreadConstraint
 from kubesched.api.base import ApiObject
+from kubesched.backend.cache import Cache
 from kubesched.config.args import LIST_DEFAULTING, PodTopologySpreadArgs
 from kubesched.framework import SUCCESS, Code, CycleState, PodInfo, Status
 from kubesched.plugins.pod_topology_spread import PodTopologySpread
@@ -204,6 +205,23 @@ CASES = {
 def test_filter(case: Case) -> None:
     view = make_view(*case.nodes, pods=case.pods)
     assert run_filter(PodTopologySpread(), case.pod, view) == case.want
+
+
+def test_a_taint_that_comes_later_is_noticed() -> None:
+    cache = Cache()
+    for each in (A, B, X):
+        cache.add_node(each)
+    for pod in on({"a": 1, "b": 1}):
+        cache.add_pod(pod)
+    plugin, pod = PodTopologySpread(), incoming(spread("node", node_taints_policy="Honor"))
+    assert run_filter(plugin, pod, cache.update_snapshot().nodes) == [U, U, OK]
+    cache.update_node(node("x", taints=["k=v:NoSchedule"]))
+    # The empty node does not count any more, so that one pod each is the minimum.
+    assert run_filter(plugin, pod, cache.update_snapshot().nodes) == [OK, OK, OK]
+    tolerant = make_pod(
+        "q", labels=FOO, tolerations=["k"], spread=[spread("node", node_taints_policy="Honor")]
+    )
+    assert run_filter(plugin, tolerant, cache.update_snapshot().nodes) == [U, U, OK]
 
 
 LIST_ARGS = PodTopologySpreadArgs(

@@ -226,13 +226,13 @@ def test_nodes_without_a_zone_take_part_in_system_defaults() -> None:
 def test_an_empty_zone_label_and_none_are_one_zone_in_system_defaults() -> None:
     nodes = [make_node("a", zone="z"), make_node("b", labels={ZONE: ""}), make_node("x")]
     pod = make_pod("p", labels=FOO)
-    view = make_view(*nodes, pods=on({"x": 4}))
+    view = make_view(*nodes, pods=on({"x": 10}))
     # hostname: ln 5 a pod + 2; zone: two domains, ln 4 a pod + 4; b's zone holds x's pods.
-    # a: 2 + 4 = 6, b: 2 + 4 * 1.386 + 4 = 11.545, x: 4 * 1.609 + 2 = 8.438.
+    # a: 2 + 4 = 6, b: 2 + 10 * 1.386 + 4 = 19.863, x: 10 * 1.609 + 2 = 18.094.
     assert scores(with_objects(make_service("s", selector=FOO)), pod, view) == {
         "a": 100,
-        "b": 100 * (12 + 6 - 12) // 12,
-        "x": 100 * (12 + 6 - 8) // 12,
+        "b": 100 * (20 + 6 - 20) // 20,
+        "x": 100 * (20 + 6 - 18) // 20,
     }
 
 
