@@ -1,0 +1,466 @@
+"""The whole way of a pod, on virtual time: embedded API server, informers, queue, loop, binding."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import EventsEvent, Node, ObjectMeta, Pod, PriorityClass
+from kubesched.api import Status as ApiStatus
+from kubesched.api.access import ApiError
+from kubesched.apiserver.local import Fault, LocalApi
+from kubesched.apiserver.store import Store
+from kubesched.backend.cache import CacheCorruptedError
+from kubesched.config import default_configuration
+from kubesched.config.types import PluginRef
+from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, Status, Wait
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.testing import make_node, make_pod
+from kubesched.util import virtual_loop
+from kubesched.util.clock import SECOND, current_clock
+from kubesched.util.components import running
+from kubesched.util.randomness import derive
+
+
+def a_pod(name: str, **wishes: Any) -> Pod:
+    """A pod that an API server accepts."""
+    return make_pod(name, images=["registry.example/app:v1"], **wishes)
+
+
+def run(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return virtual_loop.run(work)
+
+
+def unavailable() -> ApiError:
+    return ApiError(ApiStatus(code=503, reason="ServiceUnavailable", message="try again"))
+
+
+class Faults:
+    """Goes wrong where a test says: verb -> what happens to the next requests."""
+
+    def __init__(self) -> None:
+        self.next: dict[str, list[Fault]] = {}
+        self.seen: list[tuple[str, str, str]] = []
+
+    def __call__(self, verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:
+        self.seen.append((verb, kind, name))
+        waiting = self.next.get(f"{verb} {kind}") or self.next.get(verb)
+        return waiting.pop(0) if waiting else None
+
+    def count(self, verb: str, kind: str) -> int:
+        return sum((v, k) == (verb, kind) for v, k, _ in self.seen)
+
+
+class Cluster:
+    """A store, a scheduler on it, and what a test wants to know of them."""
+
+    def __init__(self, *plugins: type[Plugin], schedulers: tuple[str, ...] = (), seed: int = 0):
+        self.clock = current_clock()
+        self.faults = Faults()
+        self.store = Store(derive(seed, "store"), now_ns=self.clock.now_ns())
+        self.api = LocalApi(self.store, self.clock)
+        configuration = default_configuration()
+        profile = configuration.profiles[0]
+        if plugins:
+            point = profile.plugins.multi_point
+            enabled = (*point.enabled, *(PluginRef(cls.name) for cls in plugins))
+            profile = replace(
+                profile,
+                plugins=replace(profile.plugins, multi_point=replace(point, enabled=enabled)),
+            )
+        names = schedulers or ("default-scheduler",)
+        profiles = tuple(replace(profile, scheduler_name=name) for name in names)
+        self.scheduler = Scheduler(
+            LocalApi(self.store, self.clock, faults=self.faults),
+            self.clock,
+            configuration=replace(configuration, profiles=profiles),
+            registry={**IN_TREE_PLUGINS, **{cls.name: cls for cls in plugins}},
+            seed=seed,
+        )
+
+    async def add(self, *objects: Node | Pod) -> None:
+        for each in objects:
+            metadata = replace(each.metadata, resource_version="", uid="")
+            await self.api.create(replace(each, metadata=metadata))
+
+    async def pod(self, name: str) -> Pod:
+        return await self.api.get(Pod, name, "default")
+
+    async def node_of(self, name: str) -> str:
+        return (await self.pod(name)).spec.node_name
+
+    async def settle(self, seconds: float = 0.5) -> None:
+        await asyncio.sleep(seconds)
+        self.scheduler.cache.check_invariants()
+        self.scheduler.queue.check_invariants()
+
+    async def notes(self, name: str) -> list[tuple[str, str, str]]:
+        """(type, reason, note) of the pod's events, oldest first."""
+        listed = await self.api.list(EventsEvent, "default")
+        return [(e.type, e.reason, e.note) for e in listed.items if e.regarding.name == name]
+
+    async def condition(self, name: str) -> tuple[str, str, str] | None:
+        for each in (await self.pod(name)).status.conditions:
+            if each.type == "PodScheduled":
+                return each.status, each.reason, each.message
+        return None
+
+
+@contextlib.asynccontextmanager
+async def cluster(*plugins: type[Plugin], **options: Any) -> AsyncIterator[Cluster]:
+    made = Cluster(*plugins, **options)
+    async with running(made.scheduler):
+        yield made
+
+
+# -- the plain way ---------------------------------------------------------------------
+
+
+def test_a_pod_is_bound_and_its_event_recorded() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(make_node("n1"), a_pod("p"))
+            await world.settle()
+            assert await world.node_of("p") == "n1"
+            assert await world.notes("p") == [
+                ("Normal", "Scheduled", "Successfully assigned default/p to n1")
+            ]
+            assert not world.scheduler.cache.is_assumed(await world.pod("p"))
+
+    run(scenario)
+
+
+def test_objects_that_were_there_before_the_scheduler_count() -> None:
+    async def scenario() -> None:
+        made = Cluster()
+        await made.add(make_node("n1", cpu="2"), make_node("n2", cpu="2"))
+        await made.add(a_pod("old", requests={"cpu": "2"}), a_pod("new", requests={"cpu": "2"}))
+        old = await made.pod("old")
+        await made.api.bind("default", "old", old.metadata.uid, "n1")
+        async with running(made.scheduler):
+            await made.settle()
+            assert await made.node_of("new") == "n2"
+
+    run(scenario)
+
+
+def test_a_pod_that_does_not_fit_says_why_and_is_tried_again_when_a_node_comes() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(make_node("small", cpu="1"), a_pod("p", requests={"cpu": "4"}))
+            await world.settle()
+            status, reason, message = await world.condition("p") or ("", "", "")
+            assert (status, reason) == ("False", "Unschedulable")
+            assert message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+            [(kind, why, note)] = await world.notes("p")
+            assert (kind, why, note) == ("Warning", "FailedScheduling", message)
+            place = world.scheduler.queue.describe("default/p", world.clock.now_ns())
+            assert place is not None
+            assert set(place.rejected_by) == {"NodeResourcesFit"}
+            await world.add(make_node("large", cpu="8"))
+            await world.settle(3)
+            assert await world.node_of("p") == "large"
+            assert (await world.condition("p") or ("",))[0] == "True"
+
+    run(scenario)
+
+
+def test_without_nodes_the_pod_is_tried_again_after_a_backoff() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(a_pod("p"))
+            await world.settle()
+            assert await world.condition("p") == (
+                "False",
+                "Unschedulable",
+                "no nodes available to schedule pods",
+            )
+            await world.add(make_node("n1"))
+            await world.settle(12)
+            assert await world.node_of("p") == "n1"
+
+    run(scenario)
+
+
+def test_pods_are_placed_by_priority() -> None:
+    async def scenario() -> dict[str, str]:
+        made = Cluster()
+        important = PriorityClass(metadata=ObjectMeta(name="important"), value=9)
+        await made.api.create(important)
+        high = a_pod("high", requests={"cpu": "1"})
+        high = replace(high, spec=replace(high.spec, priority_class_name="important"))
+        await made.add(make_node("n", cpu="1"), a_pod("low", requests={"cpu": "1"}), high)
+        async with running(made.scheduler):
+            await made.settle()
+            return {name: await made.node_of(name) for name in ("low", "high")}
+
+    assert run(scenario) == {"low": "", "high": "n"}
+
+
+def test_a_gated_pod_waits_until_its_last_gate_is_gone() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(make_node("n1"), a_pod("p", gates=["a", "b"]))
+            await world.settle()
+            assert await world.node_of("p") == ""
+            assert (await world.condition("p") or ("", ""))[1] == "SchedulingGated"
+            for gates in ([{"name": "b"}], []):
+                patch = [{"op": "replace", "path": "/spec/schedulingGates", "value": gates}]
+                await world.api.patch(Pod, "p", "default", patch, patch_type="json")  # type: ignore[arg-type]
+                await world.settle()
+                assert await world.node_of("p") == ("n1" if not gates else "")
+
+    run(scenario)
+
+
+def test_each_profile_serves_its_own_pods_and_strangers_are_left_alone() -> None:
+    async def scenario() -> None:
+        async with cluster(schedulers=("one", "two")) as world:
+            await world.add(make_node("n1"))
+            for name in ("one", "two", "stranger"):
+                await world.add(a_pod(f"pod-{name}", scheduler_name=name))
+            await world.settle()
+            assert await world.node_of("pod-one") == await world.node_of("pod-two") == "n1"
+            assert await world.node_of("pod-stranger") == ""
+            events = await world.api.list(EventsEvent, "default")
+            assert {e.regarding.name: e.reporting_controller for e in events.items} == {
+                "pod-one": "one",
+                "pod-two": "two",
+            }
+
+    run(scenario)
+
+
+def test_the_same_seed_gives_the_same_placements() -> None:
+    async def scenario() -> list[str]:
+        async with cluster(seed=7) as world:
+            await world.add(*(make_node(f"n{number}") for number in range(20)))
+            await world.add(*(a_pod(f"p{number}") for number in range(30)))
+            await world.settle()
+            return [await world.node_of(f"p{number}") for number in range(30)]
+
+    first = run(scenario)
+    assert all(first)
+    assert run(scenario) == first
+
+
+# -- when things go wrong --------------------------------------------------------------
+
+
+def test_a_refused_binding_gives_the_room_back_and_is_tried_again() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(make_node("n1", cpu="1"))
+            world.faults.next["bind"] = [Fault(error=unavailable())]
+            await world.add(a_pod("p", requests={"cpu": "1"}))
+            await world.settle()
+            assert await world.condition("p") == (
+                "False",
+                "SchedulerError",
+                'running Bind plugin "DefaultBinder": try again',
+            )
+            assert world.scheduler.cache.pod_count == 0
+            await world.settle(5)
+            assert await world.node_of("p") == "n1"
+
+    run(scenario)
+
+
+def test_a_binding_whose_answer_was_lost_is_not_made_twice() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(make_node("n1"))
+            world.faults.next["bind"] = [Fault(error=unavailable(), answer_lost=True)]
+            await world.add(a_pod("p"))
+            await world.settle(30)
+            assert await world.node_of("p") == "n1"
+            assert world.faults.count("bind", "Pod") == 1
+            assert world.scheduler.queue.describe("default/p", world.clock.now_ns()) is None
+
+    run(scenario)
+
+
+def test_a_failed_status_write_is_tried_again() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            world.faults.next["patch"] = [Fault(error=unavailable())] * 3
+            await world.add(make_node("n1", cpu="1"), a_pod("p", requests={"cpu": "2"}))
+            await world.settle(2)
+            assert (await world.condition("p") or ("", ""))[1] == "Unschedulable"
+
+    run(scenario)
+
+
+def test_the_same_failure_is_not_written_twice() -> None:
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(make_node("n1", cpu="1"), a_pod("p", requests={"cpu": "2"}))
+            await world.settle(5)
+            # A taint that comes and goes wakes the pod; the verdict stays the same.
+            node = await world.api.get(Node, "n1")
+            await world.api.update(replace(node, spec=replace(node.spec, unschedulable=True)))
+            await world.settle(5)
+            attempts = world.scheduler.queue.describe("default/p", world.clock.now_ns())
+            assert attempts is not None
+            node = await world.api.get(Node, "n1")
+            await world.api.update(replace(node, spec=replace(node.spec, unschedulable=False)))
+            await world.settle(15)
+            again = world.scheduler.queue.describe("default/p", world.clock.now_ns())
+            assert again is not None
+            assert again.attempts > attempts.attempts
+            assert world.faults.count("patch", "Pod") == 1
+
+    run(scenario)
+
+
+def test_a_lost_watch_is_followed_by_a_new_list_and_nothing_is_missed() -> None:
+    gone = ApiError(ApiStatus(code=410, reason="Expired", message="too old resource version"))
+
+    async def scenario() -> None:
+        async with cluster() as world:
+            await world.add(make_node("n1"))
+            await world.settle()
+            world.faults.next["watch Pod"] = [Fault(error=gone)]
+            world.faults.next["watch Node"] = [Fault(error=gone)]
+            await world.add(make_node("n2", cpu="64"), a_pod("p", requests={"cpu": "32"}))
+            await world.settle(30)
+            assert await world.node_of("p") == "n2"
+
+    run(scenario)
+
+
+def test_a_pod_deleted_while_it_waits_on_permit_is_forgotten() -> None:
+    class Patient(Plugin):
+        name = "Patient"
+
+        def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+            return Wait(600 * SECOND)
+
+    async def scenario() -> None:
+        async with cluster(Patient) as world:
+            await world.add(make_node("n1"), a_pod("p"))
+            await world.settle()
+            pod = await world.pod("p")
+            assert pod.status.nominated_node_name == "n1"
+            assert world.scheduler.cache.is_assumed(pod)
+            await world.api.delete(Pod, "p", "default", grace_period_seconds=0)
+            await world.settle()
+            assert world.scheduler.cache.pod_count == 0
+            assert list(world.scheduler.services.waiting_pods) == []
+            assert world.faults.count("bind", "Pod") == 0
+
+    run(scenario)
+
+
+def test_a_pod_allowed_by_permit_is_bound() -> None:
+    class Patient(Plugin):
+        name = "Patient"
+
+        def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+            return Wait(600 * SECOND)
+
+    async def scenario() -> None:
+        async with cluster(Patient) as world:
+            await world.add(make_node("n1"), a_pod("p"))
+            await world.settle(30)
+            assert await world.node_of("p") == ""
+            [waiting] = world.scheduler.services.waiting_pods
+            waiting.allow("Patient")
+            await world.settle()
+            bound = await world.pod("p")
+            assert bound.spec.node_name == "n1"
+            assert bound.status.nominated_node_name == ""
+
+    run(scenario)
+
+
+class Thrower(Plugin):
+    """Trips over pods with an odd label."""
+
+    name = "Thrower"
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        if "odd" in pod.metadata.labels:
+            raise ValueError("odd pod")
+        return SUCCESS
+
+
+def test_a_plugin_that_throws_costs_that_pod_only() -> None:
+    async def scenario() -> None:
+        async with cluster(Thrower) as world:
+            await world.add(make_node("n1"), a_pod("bad", labels={"odd": "yes"}))
+            await world.add(a_pod("good"))
+            await world.settle()
+            assert await world.node_of("good") == "n1"
+            assert await world.condition("bad") == (
+                "False",
+                "SchedulerError",
+                'running "Thrower" filter plugin: odd pod',
+            )
+
+    run(scenario)
+
+
+def test_a_reserve_that_refuses_is_reported_for_the_one_node() -> None:
+    class Refusing(Plugin):
+        name = "Refusing"
+
+        def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+            return Status.unschedulable("r")
+
+    async def scenario() -> None:
+        async with cluster(Refusing) as world:
+            await world.add(make_node("n1"), make_node("n2"), a_pod("p"))
+            await world.settle()
+            condition = await world.condition("p")
+            assert condition == ("False", "Unschedulable", "0/1 nodes are available: 1 r.")
+            assert world.scheduler.cache.pod_count == 0
+
+    run(scenario)
+
+
+def test_a_corrupted_cache_ends_the_scheduler() -> None:
+    async def scenario() -> None:
+        made = Cluster()
+        await made.add(make_node("n1"), make_node("n2"), a_pod("p"))
+        task = asyncio.create_task(made.scheduler.run())
+        await asyncio.sleep(1)
+        handlers = made.scheduler.informers.informer(Pod)
+        bound = await made.pod("p")
+        other = "n2" if bound.spec.node_name == "n1" else "n1"
+        moved = replace(bound, spec=replace(bound.spec, node_name=other))
+        for handler in handlers._handlers:
+            if handler.on_update is not None:
+                handler.on_update(bound, moved)
+        await task
+
+    with pytest.raises(CacheCorruptedError):
+        run(scenario)
+
+
+def test_a_long_message_is_cut_in_the_event_and_whole_in_the_condition() -> None:
+    class Wordy(Plugin):
+        name = "Wordy"
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            return Status.unschedulable("x" * 1500)
+
+        def events_to_register(self) -> tuple[()]:
+            return ()
+
+    async def scenario() -> None:
+        async with cluster(Wordy) as world:
+            await world.add(make_node("n1"), a_pod("p"))
+            await world.settle()
+            [(_, _, note)] = await world.notes("p")
+            assert len(note) == 1024
+            assert note.endswith("xx ...")
+            assert "x" * 1500 in (await world.condition("p") or ("", "", ""))[2]
+
+    run(scenario)
