@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 __all__ = [
     "balance",
-    "capped_fraction",
     "divide_toward_zero",
     "free_percent",
     "mean_rounded",
@@ -37,19 +36,22 @@ def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntCol
     return np.floor_divide(numerator, divisor, out=numerator)
 
 
-def free_percent(allocatable: IntColumn, requested: IntColumn) -> IntColumn:
-    """The share that is left; 0 where more is requested than there is, or there is none."""
+def free_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColumn) -> IntColumn:
+    """The share that is left; 0 where more is requested than there is.
+
+    `divisor` is `allocatable` with something else in place of zeros.
+    """
     share = allocatable - requested
     np.maximum(share, 0, out=share)
     share *= 100
-    return divide_toward_zero(share, _without_zeros(allocatable))
+    return divide_toward_zero(share, divisor)
 
 
-def used_percent(allocatable: IntColumn, requested: IntColumn) -> IntColumn:
-    """The share that is taken, at most 100; 0 where there is none to take."""
+def used_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColumn) -> IntColumn:
+    """The share that is taken, at most 100; `divisor` as for `free_percent`."""
     share = np.minimum(requested, allocatable)
     share *= 100
-    return divide_toward_zero(share, _without_zeros(allocatable))
+    return divide_toward_zero(share, divisor)
 
 
 def weighted_sums(
@@ -71,8 +73,6 @@ def weighted_sums(
 
 def mean_toward_zero(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
     """Divide sums by their weights in place; 0 where nothing counted."""
-    if isinstance(weight_sum, int):
-        return divide_toward_zero(total, max(weight_sum, 1))
     return divide_toward_zero(total, np.maximum(weight_sum, 1))
 
 
@@ -85,26 +85,18 @@ def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
     return whole.astype(np.int64)
 
 
-def capped_fraction(part: IntColumn, whole: IntColumn) -> NDArray[np.float64]:
-    """`part / whole`, at most 1; of no meaning where the whole is 0."""
-    fraction = part / _without_zeros(whole)
-    return np.minimum(fraction, 1.0, out=fraction)
-
-
 def balance(fractions: Sequence[NDArray[np.float64]], counted: Sequence[Mask | None]) -> IntColumn:
     """How alike the fractions of a row are: 100 × (1 - standard deviation), truncated.
 
-    `counted[i]` tells for which rows fraction i counts, None: for all. The operations and
-    their order are the reference's, because the result is truncated.
+    There are at least two, of any equal shape whose last axis are rows. `counted[i]` tells for
+    which rows fraction i counts, None: for all. The operations and their order are the
+    reference's, because the result is truncated.
     """
-    if len(fractions) < 2:
-        rows = len(fractions[0]) if fractions else 0
-        return np.full(rows, 100, dtype=np.int64)
     if any(rows is not None for rows in counted):
         deviation = _deviation_of_some(fractions, counted)
     elif len(fractions) == 2:
         deviation = fractions[0] - fractions[1]
-        deviation /= 2
+        deviation *= 0.5
         np.abs(deviation, out=deviation)
     else:
         deviation = _deviation(fractions)
@@ -133,10 +125,6 @@ def number_values(
     return codes, distinct.tolist()
 
 
-def _without_zeros(divisor: IntColumn) -> IntColumn:
-    return divisor if divisor.all() else np.where(divisor == 0, 1, divisor)
-
-
 def _deviation(fractions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     mean = fractions[0].copy()
     for fraction in fractions[1:]:
@@ -155,10 +143,10 @@ def _deviation_of_some(
     fractions: Sequence[NDArray[np.float64]], counted: Sequence[Mask | None]
 ) -> NDArray[np.float64]:
     """As `_deviation`, but each row has its own number of fractions."""
-    rows = len(fractions[0])
-    masks = [np.ones(rows, dtype=bool) if mask is None else mask for mask in counted]
-    count = np.zeros(rows, dtype=np.int64)
-    mean, total, first, last = np.zeros((4, rows))
+    shape = fractions[0].shape
+    masks = [np.broadcast_to(True if mask is None else mask, shape) for mask in counted]
+    count = np.zeros(shape, dtype=np.int64)
+    mean, total, first, last = (np.zeros(shape) for _ in range(4))
     for fraction, mask in zip(fractions, masks, strict=True):
         np.copyto(first, fraction, where=mask & (count == 0))
         np.copyto(last, fraction, where=mask)
@@ -170,7 +158,8 @@ def _deviation_of_some(
         distance = fraction - mean
         distance *= distance
         np.add(total, distance, out=total, where=mask)
-    deviation = np.sqrt(total / number)
+    total /= number
+    deviation = np.sqrt(total, out=total)
     np.copyto(deviation, np.abs((first - last) / 2), where=count == 2)
     deviation[count < 2] = 0.0
     return deviation

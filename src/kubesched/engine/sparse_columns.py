@@ -14,19 +14,60 @@ from numpy.typing import NDArray
 
 from kubesched.api.host_ports import HostPort
 
-__all__ = ["ImageFacts", "ImageHolders", "ImageRows", "PortRows"]
+__all__ = ["ImageFacts", "ImageHolders", "ImageRows", "PackedRows", "PortRows"]
 
-_NOBODY: Mapping[int, set[str]] = {}
+_NO_ROWS: Mapping[str, PackedRows] = {}
 _NO_IMAGES: Mapping[str, ImageFacts] = {}
 
 
+class PackedRows:
+    """Some rows, in an array without gaps: a removed one is replaced by the last."""
+
+    __slots__ = ("_places", "_rows")
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}  # row -> place in the array
+        self._rows = np.zeros(4, dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The rows, in no particular order. Read only."""
+        return self._rows[: len(self._places)]
+
+    def add(self, row: int) -> int:
+        """The place of the row, which may have one already."""
+        place = self._places.get(row)
+        if place is None:
+            place = self._places[row] = len(self._places)
+            if place == len(self._rows):
+                self._grow()
+            self._rows[place] = row
+        return place
+
+    def remove(self, row: int) -> None:
+        place = self._places.pop(row)
+        last = len(self._places)
+        if place != last:
+            self._move(last, place)
+            self._places[int(self._rows[place])] = place
+
+    def _move(self, source: int, target: int) -> None:
+        self._rows[target] = self._rows[source]
+
+    def _grow(self) -> None:
+        self._rows = np.pad(self._rows, (0, len(self._rows)))
+
+
 class PortRows:
-    """Who uses a host port: (protocol, port) -> row -> addresses."""
+    """Who uses a host port: (protocol, port) -> address -> rows."""
 
     __slots__ = ("_by_port", "_by_row")
 
     def __init__(self) -> None:
-        self._by_port: dict[tuple[str, int], dict[int, set[str]]] = {}
+        self._by_port: dict[tuple[str, int], dict[str, PackedRows]] = {}
         self._by_row: dict[int, frozenset[HostPort]] = {}
 
     def write(self, row: int, used: Collection[HostPort]) -> None:
@@ -35,28 +76,22 @@ class PortRows:
         if not used and not before:
             return
         after = frozenset(used)
-        for gone in before - after:
-            self._withdraw(row, gone)
-        for new in after - before:
-            rows = self._by_port.setdefault((new.protocol, new.port), {})
-            rows.setdefault(row, set()).add(new.ip)
+        for ip, protocol, port in before - after:
+            by_ip = self._by_port[protocol, port]
+            by_ip[ip].remove(row)
+            if not by_ip[ip]:
+                del by_ip[ip]
+        for ip, protocol, port in after - before:
+            by_ip = self._by_port.setdefault((protocol, port), {})
+            by_ip.setdefault(ip, PackedRows()).add(row)
         if after:
             self._by_row[row] = after
         else:
             del self._by_row[row]
 
-    def holders(self, protocol: str, port: int) -> Mapping[int, set[str]]:
-        """The rows where the port is in use, and on which addresses."""
-        return self._by_port.get((protocol, port), _NOBODY)
-
-    def _withdraw(self, row: int, gone: HostPort) -> None:
-        key = (gone.protocol, gone.port)
-        rows = self._by_port[key]
-        rows[row].discard(gone.ip)
-        if not rows[row]:
-            del rows[row]
-            if not rows:
-                del self._by_port[key]
+    def holders(self, protocol: str, port: int) -> Mapping[str, PackedRows]:
+        """The rows where the port is in use, by address."""
+        return self._by_port.get((protocol, port), _NO_ROWS)
 
 
 class ImageFacts(Protocol):
@@ -79,45 +114,33 @@ class ImageHolders(NamedTuple):
     node_count: NDArray[np.float64]
 
 
-class _ImageColumn:
-    """The rows of one image, packed: a removed one is replaced by the last."""
+class _ImageColumn(PackedRows):
+    """The rows of one image, with what was noted for each."""
 
-    __slots__ = ("_index", "_node_count", "_rows", "_size_bytes")
+    __slots__ = ("_node_count", "_size_bytes")
 
     def __init__(self) -> None:
-        self._index: dict[int, int] = {}  # row -> place in the arrays
-        self._rows = np.zeros(4, dtype=np.intp)
-        self._size_bytes = np.zeros(4, dtype=np.float64)
-        self._node_count = np.zeros(4, dtype=np.float64)
-
-    def __len__(self) -> int:
-        return len(self._index)
+        super().__init__()
+        self._size_bytes = np.zeros(len(self._rows), dtype=np.float64)
+        self._node_count = np.zeros(len(self._rows), dtype=np.float64)
 
     def put(self, row: int, facts: ImageFacts) -> None:
-        place = self._index.get(row)
-        if place is None:
-            place = self._index[row] = len(self._index)
-            if place == len(self._rows):
-                self._grow()
-            self._rows[place] = row
+        place = self.add(row)
         self._size_bytes[place] = facts.size_bytes
         self._node_count[place] = facts.node_count
 
-    def remove(self, row: int) -> None:
-        place = self._index.pop(row)
-        last = len(self._index)
-        if place != last:
-            for column in (self._rows, self._size_bytes, self._node_count):
-                column[place] = column[last]
-            self._index[int(self._rows[place])] = place
-
     def holders(self) -> ImageHolders:
-        count = len(self._index)
-        return ImageHolders(self._rows[:count], self._size_bytes[:count], self._node_count[:count])
+        count = len(self)
+        return ImageHolders(self.rows, self._size_bytes[:count], self._node_count[:count])
+
+    def _move(self, source: int, target: int) -> None:
+        super()._move(source, target)
+        self._size_bytes[target] = self._size_bytes[source]
+        self._node_count[target] = self._node_count[source]
 
     def _grow(self) -> None:
         extra = (0, len(self._rows))
-        self._rows = np.pad(self._rows, extra)
+        super()._grow()
         self._size_bytes = np.pad(self._size_bytes, extra)
         self._node_count = np.pad(self._node_count, extra)
 
@@ -143,7 +166,7 @@ class ImageRows:
             if name not in images:
                 column = self._by_image[name]
                 column.remove(row)
-                if not len(column):
+                if not column:
                     del self._by_image[name]
         for name, facts in images.items():
             if before.get(name) != facts:

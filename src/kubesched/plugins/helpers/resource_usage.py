@@ -34,6 +34,7 @@ class ResourceColumns(NamedTuple):
     """One resource of many nodes; `counted` tells on which it counts, None: on all."""
 
     allocatable: NDArray[np.int64]
+    divisor: NDArray[np.int64]  # allocatable, or 1 where that is 0
     allocated: NDArray[np.int64]
     requested: NDArray[np.int64]
     counted: NDArray[np.bool_] | None
@@ -70,15 +71,17 @@ class TrackedResources:
             if not amount and self._is_scalar[place]:
                 continue
             allocatable = nodes.allocatable(self.names[place])
-            counted = None
-            if not allocatable.all():
+            counted, divisor = None, allocatable
+            if allocatable.size and allocatable.min() <= 0:
                 counted = allocatable != 0
                 if not counted.any():
                     continue
+                divisor = np.where(counted, allocatable, 1)
             allocated = self._allocated_column(place, nodes)
             requested = allocated + amount
+            weight = self._weights[place]
             found.append(
-                ResourceColumns(allocatable, allocated, requested, counted, self._weights[place])
+                ResourceColumns(allocatable, divisor, allocated, requested, counted, weight)
             )
         return found
 

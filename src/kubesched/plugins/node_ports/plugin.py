@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.host_ports import WILDCARD_IP, HostPort, host_ports, ports_conflict
@@ -39,6 +40,7 @@ TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested p
 class NodePorts(Plugin):
     name = NODE_PORTS
     node_local = True
+    reads_metadata = False
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         wanted = tuple(host_ports(pod_info.pod))
@@ -63,7 +65,8 @@ class NodePorts(Plugin):
         if not taken:
             return Rejections.none()
         rejected = np.zeros(nodes.table.capacity, dtype=bool)
-        rejected[list(taken)] = True
+        for rows in taken:
+            rejected[rows] = True
         return Rejections.where(nodes.at(rejected), TAKEN)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
@@ -89,16 +92,13 @@ class NodePorts(Plugin):
         return queue_if(bool(freed) and ports_conflict(host_ports(pod), freed))
 
 
-def _rows_where_taken(wanted: Sequence[HostPort], nodes: NodeView) -> set[int]:
-    rows: set[int] = set()
-    for port in wanted:
-        holders = nodes.table.ports.holders(port.protocol, port.port)
-        if port.ip == WILDCARD_IP:
-            rows.update(holders)
-        else:
-            clashing = {port.ip, WILDCARD_IP}
-            rows.update(row for row, ips in holders.items() if not ips.isdisjoint(clashing))
-    return rows
+def _rows_where_taken(wanted: Sequence[HostPort], nodes: NodeView) -> list[NDArray[np.intp]]:
+    return [
+        holders.rows
+        for port in wanted
+        for ip, holders in nodes.table.ports.holders(port.protocol, port.port).items()
+        if port.ip == WILDCARD_IP or ip in (port.ip, WILDCARD_IP)
+    ]
 
 
 def _missing(exc: StateNotFoundError) -> Status:

@@ -44,6 +44,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     name = NODE_RESOURCES_BALANCED_ALLOCATION
     args_type = NodeResourcesBalancedAllocationArgs
     node_local = True
+    reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -82,8 +83,9 @@ class NodeResourcesBalancedAllocation(Plugin):
         columns = self._tracked.columns(wanted, nodes)
         if len(columns) < 2:
             return np.full(len(nodes), 75, dtype=np.int64)
-        scores = _balance_of_columns(columns, [each.requested for each in columns])
-        scores -= _balance_of_columns(columns, [each.allocated for each in columns])
+        counted = [column.counted for column in columns]
+        before, after = kernels.balance([_fractions(column) for column in columns], counted)
+        scores: NDArray[np.int64] = after - before
         # The two differ by 50 at most, so this never divides a negative number.
         scores += 50
         scores //= 2
@@ -127,11 +129,9 @@ def _sum_in_order(numbers: Sequence[float]) -> float:
     return total
 
 
-def _balance_of_columns(
-    columns: Sequence[ResourceColumns], amounts: Sequence[NDArray[np.int64]]
-) -> NDArray[np.int64]:
-    fractions = [
-        kernels.capped_fraction(amount, column.allocatable)
-        for amount, column in zip(amounts, columns, strict=True)
-    ]
-    return kernels.balance(fractions, [column.counted for column in columns])
+def _fractions(column: ResourceColumns) -> NDArray[np.float64]:
+    """The shares in use without and with the pod, float64[2, node]."""
+    shares = np.empty((2, len(column.allocatable)))
+    np.true_divide(column.allocated, column.divisor, out=shares[0])
+    np.true_divide(column.requested, column.divisor, out=shares[1])
+    return np.minimum(shares, 1.0, out=shares)

@@ -108,7 +108,7 @@ class RequestedToCapacityRatio:
     def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
         scores, counted = [], []
         for column in columns:
-            percent = kernels.used_percent(column.allocatable, column.requested)
+            percent = kernels.used_percent(column.allocatable, column.requested, column.divisor)
             percent[column.requested > column.allocatable] = _MAX_UTILIZATION
             score = self._table.take(percent, mode="clip")
             counts = score > 0
@@ -172,9 +172,10 @@ def _weighted_mean(
 
 
 def _weighted_mean_of_columns(
-    columns: Sequence[ResourceColumns], resource_score: Callable[[IntColumn, IntColumn], IntColumn]
+    columns: Sequence[ResourceColumns],
+    resource_score: Callable[[IntColumn, IntColumn, IntColumn], IntColumn],
 ) -> IntColumn:
-    scores = [resource_score(column.allocatable, column.requested) for column in columns]
+    scores = [resource_score(each.allocatable, each.requested, each.divisor) for each in columns]
     weights = [column.weight for column in columns]
     counted = [column.counted for column in columns]
     return kernels.mean_toward_zero(*kernels.weighted_sums(scores, weights, counted))

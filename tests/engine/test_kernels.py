@@ -1,0 +1,100 @@
+"""Arithmetic on columns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from kubesched.engine import kernels
+from kubesched.util.ints import div_trunc, round_half_away
+
+amounts = st.integers(0, 2**50)
+
+
+def ints(values: list[int]) -> NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
+
+
+@given(st.lists(st.tuples(st.integers(-(2**60), 2**60), st.integers(1, 2**40)), min_size=1))
+def test_division_is_toward_zero(pairs: list[tuple[int, int]]) -> None:
+    numerators, divisors = ([pair[i] for pair in pairs] for i in (0, 1))
+    got = kernels.divide_toward_zero(ints(numerators), ints(divisors))
+    assert got.tolist() == [div_trunc(n, d) for n, d in pairs]
+
+
+@given(st.lists(st.tuples(amounts, amounts), min_size=1))
+def test_shares(pairs: list[tuple[int, int]]) -> None:
+    allocatable, requested = (ints([pair[i] for pair in pairs]) for i in (0, 1))
+    divisor = np.where(allocatable == 0, 1, allocatable)
+    free = [(a - r) * 100 // a if a and r <= a else 0 for a, r in pairs]
+    used = [min(a, r) * 100 // a if a else 0 for a, r in pairs]
+    assert kernels.free_percent(allocatable, requested, divisor).tolist() == free
+    assert kernels.used_percent(allocatable, requested, divisor).tolist() == used
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.booleans()), min_size=1))
+def test_means(entries: list[tuple[int, int, bool]]) -> None:
+    first, second = (ints([entry[i] for entry in entries]) for i in (0, 1))
+    counted = np.array([entry[2] for entry in entries])
+    second *= counted
+    total, weights = kernels.weighted_sums([first, second], [3, 4], [None, counted])
+    sums = [(3 * a + 4 * b, 3 + 4 * c) if c else (3 * a, 3) for a, b, c in entries]
+    assert kernels.mean_rounded(total, weights).tolist() == [
+        round_half_away(n / d) for n, d in sums
+    ]
+    assert kernels.mean_toward_zero(total, weights).tolist() == [n // d for n, d in sums]
+
+
+def test_a_mean_of_nothing_is_zero() -> None:
+    nothing = np.zeros(2, dtype=bool)
+    total, weights = kernels.weighted_sums([ints([0, 0])], [5], [nothing])
+    assert kernels.mean_rounded(total, weights).tolist() == [0, 0]
+    assert kernels.mean_toward_zero(total, weights).tolist() == [0, 0]
+
+
+def balance_of(fractions: list[float]) -> int:
+    count = len(fractions)
+    deviation = 0.0
+    if count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif count > 2:
+        mean = 0.0
+        for each in fractions:
+            mean += each
+        mean /= count
+        squares = 0.0
+        for each in fractions:
+            squares += (each - mean) * (each - mean)
+        deviation = math.sqrt(squares / count)
+    return int((1 - deviation) * 100.0)
+
+
+@given(
+    st.integers(2, 5).flatmap(
+        lambda n: st.lists(
+            st.lists(st.none() | st.floats(0, 1), min_size=n, max_size=n), min_size=1, max_size=5
+        )
+    )
+)
+def test_balance(table: list[list[float | None]]) -> None:
+    columns = list(zip(*table, strict=True))
+    fractions = [np.array([0.5 if x is None else x for x in column]) for column in columns]
+    counted = [
+        None if None not in column else np.array([x is not None for x in column])
+        for column in columns
+    ]
+    want = [balance_of([x for x in row if x is not None]) for row in table]
+    assert kernels.balance(fractions, counted).tolist() == want
+    stacked = [np.stack([each, each]) for each in fractions]
+    assert kernels.balance(stacked, counted).tolist() == [want, want]
+
+
+@given(st.lists(st.integers(0, 255)), st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))
+def test_values_are_numbered(values: list[int], dtype: type[np.unsignedinteger]) -> None:
+    codes, distinct = kernels.number_values(np.array(values, dtype=dtype))
+    assert [0 if not code else distinct[code - 1] for code in codes.tolist()] == values
+    assert sorted(set(values) - {0}) == distinct
