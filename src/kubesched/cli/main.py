@@ -60,3 +60,7 @@ def _is_plain(line: str) -> bool:
     """Whether a line needs the command's name in front: `FILE:LINE:` speaks for itself."""
     parts = line.split(":", 2)
     return len(parts) < 3 or not parts[1].isdigit()
+
+
+if __name__ == "__main__":
+    main()

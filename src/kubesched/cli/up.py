@@ -32,6 +32,8 @@ __all__ = ["up"]
 
 _REFRESH_NS = 100 * MILLISECOND
 _PLAIN_REFRESH_NS = 1 * SECOND
+_SAMPLE_PACE_NS = 10 * MILLISECOND
+_CREATED_PER_TURN = 50
 _SAMPLES = ("nodes.yaml", "workload.yaml")
 
 
@@ -88,8 +90,12 @@ def up(
     """
     manifests = _read(files)
     configuration = load_configuration(config_file.read_bytes()) if config_file else None
-    stays = sys.stdout.isatty() and not exit_when_done
-    asyncio.run(_run(manifests, configuration, seed, output, timeout * SECOND, stays))
+    is_watched = sys.stdout.isatty()
+    # The sample comes in slowly enough for a person to see it being placed.
+    pace_ns = _SAMPLE_PACE_NS if is_watched and not files else 0
+    stays = is_watched and not exit_when_done
+    work = _run(manifests, configuration, seed, output, timeout * SECOND, pace_ns, stays)
+    asyncio.run(work)
 
 
 def _read(files: Sequence[str]) -> list[Manifest]:
@@ -107,12 +113,15 @@ async def _run(
     seed: int,
     output: str,
     timeout_ns: int,
+    pace_ns: int,
     stays: bool,
 ) -> None:
     clock = RealClock()
     api = LocalApi(Store(derive(seed, "store")), clock)
+    workload = [manifest.object for manifest in manifests if isinstance(manifest.object, Pod)]
     for manifest in manifests:
-        await api.create(manifest.object)
+        if not isinstance(manifest.object, Pod):
+            await api.create(manifest.object)
     scheduler = Scheduler(api, clock, configuration=configuration, seed=seed)
     pods = Informer(api, Pod, clock, derive(seed, "up"))
     progress = _Progress(pods, frozenset(scheduler.profiles), clock)
@@ -121,7 +130,13 @@ async def _run(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, interrupted.set)
     async with running(FakeKubelet(api, clock), pods, scheduler):
         await pods.wait_for_sync()
-        await progress.until_decided(interrupted, timeout_ns)
+        for number, pod in enumerate(workload, start=1):
+            await api.create(pod)
+            if pace_ns and not await clock.wait(interrupted, timeout_ns=pace_ns):
+                progress.show()
+            elif number % _CREATED_PER_TURN == 0:
+                await asyncio.sleep(0)
+        await progress.until_decided(interrupted, len(workload), timeout_ns)
         nodes = await api.list(Node)
         summary = summarize(nodes.items, pods.store.list(), progress.scheduler_names)
         click.echo(_encode(summary, output))
@@ -143,38 +158,46 @@ class _Progress:
         self._pods = pods
         self._clock = clock
         self._started_ns = clock.monotonic_ns()
+        self._next_ns = self._started_ns
         self._is_live = sys.stderr.isatty()
         self._shown = ""
         self.scheduler_names = scheduler_names
 
-    async def until_decided(self, interrupted: asyncio.Event, timeout_ns: int) -> None:
+    async def until_decided(
+        self, interrupted: asyncio.Event, expected: int, timeout_ns: int
+    ) -> None:
         """Return when every pod was placed or found to fit nowhere.
 
         Raises:
             KubeschedError: some pod was not tried in time.
         """
-        refresh_ns = _REFRESH_NS if self._is_live else _PLAIN_REFRESH_NS
-        shown_ns = self._started_ns
+        waiting_since_ns = self._clock.monotonic_ns()
         while not interrupted.is_set():
+            self.show()
             now_ns = self._clock.monotonic_ns()
-            if now_ns - shown_ns >= refresh_ns:
-                self._show()
-                shown_ns = now_ns
-            if all(is_decided(pod, self.scheduler_names) for pod in self._pods.store.list()):
+            known = self._pods.store.list()
+            if len(known) >= expected and all(
+                is_decided(pod, self.scheduler_names) for pod in known
+            ):
                 break
-            if now_ns - self._started_ns > timeout_ns:
+            if now_ns - waiting_since_ns > timeout_ns:
                 raise KubeschedError(f"not all pods were tried within {timeout_ns // SECOND} s")
             await self._clock.wait(interrupted, timeout_ns=_REFRESH_NS // 2)
-        self._show()
+        self.show(at_once=True)
         self._end_line()
 
     async def until(self, interrupted: asyncio.Event) -> None:
         """Keep the line up to date until interrupted."""
         while not await self._clock.wait(interrupted, timeout_ns=_REFRESH_NS):
-            self._show()
+            self.show()
         self._end_line()
 
-    def _show(self) -> None:
+    def show(self, *, at_once: bool = False) -> None:
+        """Write the line, unless it was written a moment ago or says the same."""
+        now_ns = self._clock.monotonic_ns()
+        if not at_once and now_ns < self._next_ns:
+            return
+        self._next_ns = now_ns + (_REFRESH_NS if self._is_live else _PLAIN_REFRESH_NS)
         pods = self._pods.store.list()
         bound = sum(1 for pod in pods if pod.spec.node_name)
         active = sum(1 for pod in pods if pod.status.phase == "Running")
@@ -183,7 +206,7 @@ class _Progress:
         if line == self._shown:
             return
         self._shown = line
-        seconds = (self._clock.monotonic_ns() - self._started_ns) / SECOND
+        seconds = (now_ns - self._started_ns) / SECOND
         text = f"{seconds:6.1f} s  {line}"
         if self._is_live:
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)

@@ -1,0 +1,159 @@
+"""`kubesched up` as a user runs it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NODE = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {topology.kubernetes.io/zone: z1}}
+status: {allocatable: {cpu: "2", memory: 4Gi, pods: "10"}}
+"""
+
+
+def pod(name: str, cpu: str, extra: str = "") -> str:
+    return f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  {extra}
+  containers:
+  - {{name: c, image: app, resources: {{requests: {{cpu: {cpu}}}}}}}
+"""
+
+
+def kubesched(*args: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kubesched.cli.main", *args]
+    return subprocess.run(
+        command, input=given, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def write(folder: Path, name: str, *documents: str) -> str:
+    path = folder / name
+    path.write_text("---\n".join(documents))
+    return str(path)
+
+
+def test_the_sample_places_what_fits_and_says_why_the_rest_is_pending() -> None:
+    done = kubesched("up", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout)
+    assert (summary["total"], len(summary["nodes"])) == (300, 30)
+    assert len({node["zone"] for node in summary["nodes"]}) == 3
+    assert summary["bound"] + len(summary["pending"]) == 300
+    reasons = {each["name"]: each["reason"] for each in summary["pending"]}
+    assert reasons["gated-000"] == "SchedulingGated"
+    assert reasons["giant-000"] == "Unschedulable"
+    assert sum(node["pods"] for node in summary["nodes"]) == summary["bound"]
+    assert all(node["cpuMilli"] <= node["allocatableCpuMilli"] for node in summary["nodes"])
+    assert "pods placed" in done.stderr
+
+
+def test_the_same_seed_gives_the_same_cluster() -> None:
+    first, second = kubesched("up", "-o", "json"), kubesched("up", "-o", "json")
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+    other = kubesched("up", "-o", "json", "--seed", "1")
+    assert json.loads(other.stdout)["nodes"] != json.loads(first.stdout)["nodes"]
+
+
+def test_a_persons_own_files_from_standard_input(tmp_path: Path) -> None:
+    nodes = write(tmp_path, "nodes.yaml", NODE)
+    pods = pod("fits", "1") + "---\n" + pod("not", "3")
+    done = kubesched("up", "-f", nodes, "-f", "-", given=pods)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["n1", "z1", "1/10", "1/2", "0.0/4", "GiB"] in lines
+    [pending] = [line for line in done.stdout.splitlines() if line.startswith("default/not")]
+    assert "0/1 nodes are available: 1 Insufficient cpu." in pending
+    assert done.stdout.rstrip().endswith("1 of 2 pods bound, 1 pending")
+
+
+def test_a_pod_of_another_scheduler_is_not_waited_for(tmp_path: Path) -> None:
+    path = write(tmp_path, "all.yaml", NODE, pod("foreign", "1", "schedulerName: other"))
+    done = kubesched("up", "-f", path)
+    assert done.returncode == 0, done.stderr
+    assert "waits for scheduler 'other'" in done.stdout
+
+
+BROKEN = {
+    "not YAML": ("a: [1\n", ":2: "),
+    "a duplicate key": (NODE + "kind: Node\n", ":5: "),
+    "no kind": ("apiVersion: v1\nmetadata: {name: x}\n", ":1: kind is missing"),
+    "a bad quantity": (pod("p", "much"), ":7: "),
+    "a name that no server accepts": (pod("Not_A_Name", "1"), ":3: "),
+    "a field of the wrong type": (NODE.replace('"10"', "[1]"), ":4: "),
+}
+
+
+@pytest.mark.parametrize(("text", "place"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_named_with_its_line_and_nothing_is_applied(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    good, bad = write(tmp_path, "good.yaml", NODE), write(tmp_path, "bad.yaml", text)
+    done = kubesched("up", "-f", good, "-f", bad)
+    assert done.returncode == 2
+    assert f"{bad}{place}" in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_file_and_a_bad_configuration_are_one_line_each(tmp_path: Path) -> None:
+    missing = kubesched("up", "-f", str(tmp_path / "none.yaml"))
+    assert missing.returncode == 2
+    assert len(missing.stderr.splitlines()) == 1
+    config = write(tmp_path, "config.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: X\n")
+    refused = kubesched("up", "--config", config)
+    assert refused.returncode == 2
+    assert 'no kind "X" is registered' in refused.stderr
+
+
+def test_a_configuration_file_is_honoured(tmp_path: Path) -> None:
+    config = write(
+        tmp_path,
+        "config.yaml",
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "kind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: mine}]\n",
+    )
+    objects = write(tmp_path, "o.yaml", NODE, pod("p", "1", "schedulerName: mine"))
+    done = kubesched("up", "--config", config, "-f", objects)
+    assert "1 of 1 pods bound" in done.stdout, done.stderr
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    for command in ([], ["up"]):
+        done = kubesched(*command, "--help")
+        assert done.returncode == 0
+        assert "Example: kubesched" in done.stdout
+
+
+def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
+    objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
+    code = (
+        "import sys\n"
+        "sys.stdout.isatty = lambda: True\n"
+        "from kubesched.cli.main import main\n"
+        f"sys.argv = ['kubesched', 'up', '-f', {objects!r}]\n"
+        "main()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Ctrl-C" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "1 of 1 pods bound" in out
