@@ -148,11 +148,12 @@ class _ImageColumn(PackedRows):
 class ImageRows:
     """Who has an image: name -> rows, with its size and spread as noted for each row."""
 
-    __slots__ = ("_by_image", "_by_row")
+    __slots__ = ("_by_image", "_by_row", "version")
 
     def __init__(self) -> None:
         self._by_image: dict[str, _ImageColumn] = {}
         self._by_row: dict[int, Mapping[str, ImageFacts]] = {}
+        self.version = 0  # grows with every change
 
     def write(self, row: int, images: Mapping[str, ImageFacts]) -> None:
         """Note all images on the row's node, in place of those before.
@@ -162,6 +163,7 @@ class ImageRows:
         before = self._by_row.get(row, _NO_IMAGES)
         if before is images or before == images:
             return
+        self.version += 1
         for name in before:
             if name not in images:
                 column = self._by_image[name]
@@ -177,6 +179,10 @@ class ImageRows:
             self._by_row[row] = images
         else:
             self._by_row.pop(row, None)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether some row has the image."""
+        return name in self._by_image
 
     def holders(self, name: str) -> ImageHolders | None:
         """The rows that have the image; None: nobody."""

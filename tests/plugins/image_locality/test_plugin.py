@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from kubesched.api import ContainerImage, ImageVolumeSource, Pod, Volume
+from kubesched.backend.cache import Cache
 from kubesched.framework import CycleState
 from kubesched.plugins.image_locality import ImageLocality
 from kubesched.plugins.image_locality.plugin import normalized_image_name
@@ -125,6 +126,26 @@ def test_scores_without_any_image_are_zero_for_every_node() -> None:
         CycleState(), make_pod("p", images=["x"]), handle.snapshot.nodes
     )
     assert scores.tolist() == [0, 0]
+
+
+def test_scores_follow_images_and_nodes_that_come_and_go() -> None:
+    cache = Cache()
+    plugin = ImageLocality(handle=FakeHandle(snapshot=cache.snapshot))
+    pod = make_pod("p", images=["web:v1"])
+
+    def scores() -> list[int]:
+        return run_score(plugin, pod, cache.update_snapshot().nodes)
+
+    with_image = {"web:v1": 600 * MIB}
+    cache.add_node(make_node("a", images=with_image))
+    assert scores() == [59]
+    cache.add_node(make_node("b"))  # half of the nodes have the image
+    assert scores() == [28, 0]
+    cache.update_node(make_node("b", images=with_image))
+    cache.update_node(make_node("a", images=with_image))
+    assert scores() == [59, 59]
+    cache.remove_node(make_node("a"))
+    assert scores() == [100]  # noted when two nodes had it, and now there is one
 
 
 def test_contract() -> None:

@@ -7,14 +7,15 @@ worth having, while one that sits on a single node must not draw every pod there
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.config.plugin_names import IMAGE_LOCALITY
-from kubesched.engine import kernels
-from kubesched.framework import MAX_NODE_SCORE, CycleState, NodeInfo, NodeView, Plugin
+from kubesched.engine import NodeTable, kernels
+from kubesched.framework import MAX_NODE_SCORE, CycleState, Handle, NodeInfo, NodeView, Plugin
 from kubesched.util.ints import div_trunc
 
 __all__ = ["ImageLocality"]
@@ -22,12 +23,17 @@ __all__ = ["ImageLocality"]
 _MIB = 1024 * 1024
 _LEAST = 23 * _MIB
 _MOST_PER_CONTAINER = 1000 * _MIB
+_MOST_REMEMBERED = 64
 
 
 class ImageLocality(Plugin):
     name = IMAGE_LOCALITY
     # How widely an image is spread is a share of all nodes, so their number matters too.
     node_local = False
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        self._memo = _Memo()
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         total_nodes = len(self.handle.snapshot.nodes)
@@ -40,29 +46,54 @@ class ImageLocality(Plugin):
         return div_trunc(MAX_NODE_SCORE * (size - _LEAST), most - _LEAST)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        table = nodes.table
-        sizes: NDArray[np.int64] | None = None
-        for name in _images_of(pod):
-            if (holders := table.images.holders(name)) is None:
-                continue
-            if sizes is None:
-                sizes = np.zeros(table.capacity, dtype=np.int64)
-            share = holders.size_bytes * (holders.node_count / len(table))
-            # Rows of one image are distinct, so none is added to twice.
-            sizes[holders.rows] += share.astype(np.int64)
-        if sizes is None:
+        images = nodes.table.images
+        present = tuple(name for name in _images_of(pod) if name in images)
+        if not present:
             return np.zeros(len(nodes), dtype=np.int64)
-        most = _most_for(pod)
-        size = nodes.at(sizes)
-        clamped = np.where(size < _LEAST, _LEAST, np.minimum(size, most))
-        clamped -= _LEAST
-        clamped *= MAX_NODE_SCORE
-        return kernels.divide_toward_zero(clamped, most - _LEAST)
+        return nodes.at(self._memo.scores(nodes.table, present, _most_for(pod))).copy()
 
     def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[str]]:
         containers = (*pod.spec.containers, *pod.spec.init_containers)
         names = {normalized_image_name(each.image) for each in containers}
         return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
+
+
+class _Memo:
+    """Scores of all rows by images, while no image moves and no node comes or goes.
+
+    Images change rarely and many pods have the same ones, so this saves most of the work.
+    """
+
+    __slots__ = ("_for", "_known")
+
+    def __init__(self) -> None:
+        self._for: tuple[NodeTable, int, int, int] | None = None
+        self._known: dict[tuple[tuple[str, ...], int], NDArray[np.int64]] = {}
+
+    def scores(self, table: NodeTable, images: tuple[str, ...], most: int) -> NDArray[np.int64]:
+        """Read only, int64[row]."""
+        now = (table, table.images.version, len(table), table.capacity)
+        if self._for != now or len(self._known) >= _MOST_REMEMBERED:
+            self._for = now
+            self._known.clear()
+        scores = self._known.get((images, most))
+        if scores is None:
+            scores = self._known[images, most] = _scores_of_all_rows(table, images, most)
+        return scores
+
+
+def _scores_of_all_rows(table: NodeTable, images: tuple[str, ...], most: int) -> NDArray[np.int64]:
+    sizes = np.zeros(table.capacity, dtype=np.int64)
+    for name in images:
+        holders = table.images.holders(name)
+        assert holders is not None
+        share = holders.size_bytes * (holders.node_count / len(table))
+        # Rows of one image are distinct, so none is added to twice.
+        sizes[holders.rows] += share.astype(np.int64)
+    clamped = np.where(sizes < _LEAST, _LEAST, np.minimum(sizes, most))
+    clamped -= _LEAST
+    clamped *= MAX_NODE_SCORE
+    return kernels.divide_toward_zero(clamped, most - _LEAST)
 
 
 def normalized_image_name(name: str) -> str:
