@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubesched.api import Node, Taint
@@ -137,7 +138,8 @@ class NodeTable:
         self._write_resources(self.allocatable, row, allocatable)
         self.allowed_pods[row] = allowed_pods
         self.unschedulable[row] = node.spec.unschedulable
-        self.taint_set[row] = self.taint_sets.intern(node.spec.taints) if node.spec.taints else 0
+        taints = node.spec.taints
+        self.taint_set[row] = self.taint_sets.intern(_timeless(taints)) if taints else 0
         features = node.status.declared_features
         self.feature_set[row] = self.feature_sets.intern(features) if features else 0
         self._write_labels(row, node.metadata.labels)
@@ -230,3 +232,10 @@ class NodeTable:
         self.feature_set = np.pad(self.feature_set, (0, extra))
         for column in self._label_columns.values():
             column.ids = np.pad(column.ids, (0, extra), constant_values=-1)
+
+
+def _timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """Taints without the moment they were added: it would make every list one of a kind."""
+    if not any(taint.time_added for taint in taints):
+        return taints
+    return tuple(replace(taint, time_added=None) for taint in taints)

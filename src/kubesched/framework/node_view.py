@@ -90,8 +90,10 @@ class NodeView:
         return NodeView(self.pods, self._infos, rows)
 
     def at(self, column: NDArray[S]) -> NDArray[S]:
-        """A column of the table (row is its last axis), for the nodes of this view."""
-        return column[..., self._selection]
+        """A column of the table (one entry per row), for the nodes of this view."""
+        selection = self._selection
+        # `take` gathers several times faster than indexing with an array.
+        return column[selection] if isinstance(selection, slice) else column.take(selection)
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:
         return self._amounts(self.table.allocatable, resource)
@@ -101,28 +103,28 @@ class NodeView:
 
     @property
     def nonzero_requested_cpu(self) -> NDArray[np.int64]:
-        return self.table.nonzero_requested[CPU, self._selection]
+        return self.at(self.table.nonzero_requested[CPU])
 
     @property
     def nonzero_requested_memory(self) -> NDArray[np.int64]:
-        return self.table.nonzero_requested[MEMORY, self._selection]
+        return self.at(self.table.nonzero_requested[MEMORY])
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
-        return self.table.pod_count[self._selection]
+        return self.at(self.table.pod_count)
 
     @property
     def allowed_pods(self) -> NDArray[np.int64]:
-        return self.table.allowed_pods[self._selection]
+        return self.at(self.table.allowed_pods)
 
     @property
     def unschedulable(self) -> NDArray[np.bool_]:
-        return self.table.unschedulable[self._selection]
+        return self.at(self.table.unschedulable)
 
     @property
     def taint_set(self) -> NDArray[np.int32]:
         """Per node, the number of its taint list in `taint_sets`."""
-        return self.table.taint_set[self._selection]
+        return self.at(self.table.taint_set)
 
     @property
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
@@ -131,14 +133,14 @@ class NodeView:
 
     def label_ids(self, key: str) -> NDArray[np.int32]:
         """Per node, the number of its value for the key (-1: absent)."""
-        return self.table.label_column(key).ids[self._selection]
+        return self.at(self.table.label_column(key).ids)
 
     def label_equals(self, key: str, value: str) -> NDArray[np.bool_]:
         column = self.table.label_column(key)
         number = column.values.find(value)
         if number < 0:
             return np.zeros(len(self), dtype=bool)
-        equal: NDArray[np.bool_] = column.ids[self._selection] == number
+        equal: NDArray[np.bool_] = self.at(column.ids) == number
         return equal
 
     def has_label(self, key: str) -> NDArray[np.bool_]:
@@ -149,4 +151,4 @@ class NodeView:
         place = self.table.resource_column(resource)
         if place < 0 or place >= matrix.shape[0]:
             return np.zeros(len(self), dtype=np.int64)
-        return matrix[place, self._selection]
+        return self.at(matrix[place])
