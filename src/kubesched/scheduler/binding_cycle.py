@@ -18,12 +18,12 @@ from kubesched.framework import (
     QueuedPodInfo,
     Status,
 )
+from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind
 from kubesched.scheduler.event_handlers import ASSIGNED_POD_DELETE
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
-from kubesched.scheduler.pod_status import PodStatusWriter
 from kubesched.util.clock import Clock
 from kubesched.util.errors import CacheError
 from kubesched.util.logging import get_logger

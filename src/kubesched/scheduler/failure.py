@@ -17,8 +17,8 @@ from kubesched.framework import (
     QueuedPodInfo,
     Status,
 )
+from kubesched.framework.pod_status import POD_SCHEDULED, PodStatusWriter
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.pod_status import POD_SCHEDULED, PodStatusWriter
 from kubesched.util.clock import Clock
 from kubesched.util.errors import KubeschedError
 from kubesched.util.logging import get_logger

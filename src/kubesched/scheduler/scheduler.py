@@ -34,6 +34,7 @@ from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, EventResource, QueuedPodInfo
+from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.services import Services
@@ -41,7 +42,6 @@ from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.failure import FailureHandler
-from kubesched.scheduler.pod_status import PodStatusWriter
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.util.clock import SECOND, Clock

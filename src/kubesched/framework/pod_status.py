@@ -1,4 +1,4 @@
-"""What the scheduler writes into a pod's status (spec 04 §16)."""
+"""What the scheduler and its plugins write into a pod's status (spec 04 §16)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.time import format_time
-from kubesched.framework import Nominating, NominatingMode
+from kubesched.framework.handle import Nominating, NominatingMode
 from kubesched.util.clock import MILLISECOND, Clock
 
-__all__ = ["PodStatusWriter", "status_patch"]
+__all__ = ["POD_SCHEDULED", "PodStatusWriter", "status_patch"]
 
 POD_SCHEDULED = "PodScheduled"
 _RETRIED_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict"})
