@@ -174,3 +174,16 @@ def test_the_cache_size_has_three_series(registry: CollectorRegistry) -> None:
     assert sample("scheduler_cache_size", {"type": "nodes"}) == 5000
     assert sample("scheduler_cache_size", {"type": "pods"}) == 1
     assert sample("scheduler_cache_size", {"type": "assumed_pods"}) == 0
+
+
+def test_preemptions_are_counted_with_their_victims(registry: CollectorRegistry) -> None:
+    metrics = SchedulerMetrics(registry)
+    for victims in (1, 3):
+        metrics.count_preemption_attempt()
+        metrics.observe_preemption_victims(victims)
+    metrics.observe_background_preemption("success", 0)
+    text = render(registry)
+    assert "scheduler_preemption_attempts_total 2" in text
+    assert 'scheduler_preemption_victims_bucket{le="2"} 1' in text
+    assert 'scheduler_preemption_victims_bucket{le="4"} 2' in text
+    assert 'scheduler_preemption_goroutines_execution_total{result="success"} 1' in text

@@ -57,6 +57,34 @@ def test_no_nodes_is_an_answer_of_its_own() -> None:
         World().schedule(make_pod("p"))
 
 
+def broken_filter(*_: object) -> Status:
+    raise ValueError("no idea")
+
+
+ROOM: dict[str, tuple[World, bool]] = {
+    "no node at all": (World(), False),
+    "a node that no filter rejects": (World(nodes=nodes("a", "b")), True),
+    "one node is left": (World(reject_all("no", "a"), nodes=nodes("a", "b")), True),
+    "every node is rejected": (World(reject_all("no"), nodes=nodes("a", "b")), False),
+    "a filter fails": (World(plugin_class("F", filter=broken_filter), nodes=nodes("a")), False),
+}
+
+
+@pytest.mark.parametrize(("world", "want"), ROOM.values(), ids=ROOM)
+def test_has_room(world: World, want: bool) -> None:
+    world.cache.update_snapshot()
+    assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p"))) is want
+
+
+def test_looking_for_room_does_not_move_the_rotation_through_the_nodes() -> None:
+    world = World(nodes=nodes("a", "b", "c"))
+    placed = []
+    for _ in range(3):
+        placed.append(world.schedule(make_pod("p")).node_name)
+        assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p")))
+    assert sorted(placed) == ["a", "b", "c"]
+
+
 FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {
     "two narrowings that have no node in common": (
         World(narrow("P2", "n2"), narrow("P3", "n1"), nodes=nodes("n1", "n2", "n3")),

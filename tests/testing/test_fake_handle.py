@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kubesched.api import ApiError, Node, PersistentVolumeClaim, Pod
 from kubesched.framework import Handle, Nominating, NominatingMode, PodInfo
-from kubesched.testing import FakeHandle, FakeWaitingPod, make_node, make_pod, make_pvc
+from kubesched.testing import (
+    FakeHandle,
+    FakePodInPreBind,
+    FakeWaitingPod,
+    make_node,
+    make_pod,
+    make_pvc,
+)
 from kubesched.util.virtual_loop import run
 
 NODE = make_node("n")
@@ -76,6 +85,42 @@ def test_a_rejected_waiting_pod_stays_rejected() -> None:
     assert entry.reject("A", "no")
     assert not entry.reject("A", "again")
     assert entry.rejection == ("A", "no")
+
+
+def test_a_preempted_waiting_pod_can_no_longer_be_rejected() -> None:
+    entry = FakeWaitingPod(WAITING, "A")
+    assert entry.preempt("B", "preempted")
+    assert not entry.reject("A", "no")
+    assert not entry.is_allowed
+    assert entry.preemption == ("B", "preempted")
+
+
+def test_pre_bind_can_be_stopped_until_it_is_over() -> None:
+    entry = FakePodInPreBind(WAITING)
+    found = FakeHandle(in_pre_bind=[entry]).pod_in_pre_bind(WAITING.metadata.uid)
+    assert found is entry
+    assert found.cancel("preempted by A")
+    assert entry.cancel_reason == "preempted by A"
+    entry.is_over = True
+    assert not found.cancel("again")
+
+
+def test_spawned_work_is_finished_on_demand() -> None:
+    handle = FakeHandle()
+    done = []
+
+    async def work(number: int) -> None:
+        await asyncio.sleep(number)
+        done.append(number)
+        if number:
+            handle.spawn(work(number - 1), "less")
+
+    async def scenario() -> None:
+        handle.spawn(work(2), "work")
+        await handle.finish_work()
+
+    run(scenario())
+    assert done == [2, 1, 0]
 
 
 def test_writes_change_the_objects_and_are_remembered() -> None:

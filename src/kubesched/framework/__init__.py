@@ -18,6 +18,8 @@ from kubesched.framework.handle import (
     Nominating,
     NominatingMode,
     Nominator,
+    PluginMetrics,
+    PodInPreBind,
     Snapshot,
     WaitingPod,
 )
@@ -68,6 +70,8 @@ __all__ = [
     "Nominator",
     "OnlyNodes",
     "Plugin",
+    "PluginMetrics",
+    "PodInPreBind",
     "PodIndex",
     "PodInfo",
     "PostFilterResult",

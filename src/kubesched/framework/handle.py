@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
@@ -28,6 +30,8 @@ __all__ = [
     "Nominating",
     "NominatingMode",
     "Nominator",
+    "PluginMetrics",
+    "PodInPreBind",
     "Snapshot",
     "WaitingPod",
 ]
@@ -61,6 +65,11 @@ class Snapshot(Protocol):
 
     @property
     def nodes(self) -> NodeView: ...
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Rows of the nodes in the order in which the reference lists them."""
+        ...
 
     def get(self, name: str) -> NodeInfo | None: ...
 
@@ -98,9 +107,34 @@ class WaitingPod(Protocol):
         """False if the outcome was decided before."""
         ...
 
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End the wait because the pod has to give way; False if it was decided before."""
+        ...
+
+
+class PodInPreBind(Protocol):
+    """A pod that PreBind plugins are working on."""
+
+    @property
+    def pod(self) -> Pod: ...
+
+    def cancel(self, reason: str) -> bool:
+        """Stop the work; False if it is over."""
+        ...
+
 
 class EventRecorder(Protocol):
     def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None: ...
+
+
+class PluginMetrics(Protocol):
+    """Metrics that only a plugin can know the values of."""
+
+    def count_preemption_attempt(self) -> None: ...
+
+    def observe_preemption_victims(self, count: int) -> None: ...
+
+    def observe_background_preemption(self, result: str, duration_ns: int) -> None: ...
 
 
 class Handle(Protocol):
@@ -127,19 +161,38 @@ class Handle(Protocol):
     @property
     def random(self) -> random.Random: ...
 
+    @property
+    def metrics(self) -> PluginMetrics: ...
+
     def lister(self, kind: type[T]) -> Lister[T]:
         """The lister of a kind; asking for it makes the scheduler watch that kind."""
         ...
 
     def feature_enabled(self, gate: str) -> bool: ...
 
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run work beside the scheduling loop; the scheduler owns the task and ends with it.
+
+        An exception costs the work alone: it is logged.
+        """
+        ...
+
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Try these waiting pods ("ns/name" -> pod) again at once."""
+        ...
+
+    def has_room(self, pod_info: PodInfo) -> bool:
+        """Whether the pod fits some node as the cluster is right now.
+
+        For work beside the loop; an attempt itself looks at its snapshot.
+        """
         ...
 
     def waiting_pod(self, uid: str) -> WaitingPod | None: ...
 
     def waiting_pods(self) -> Iterable[WaitingPod]: ...
+
+    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None: ...
 
     def filter_with_nominated_pods(
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo

@@ -75,6 +75,16 @@ class SchedulerMetrics(FamilyGroup):
             label = _ATTEMPTS[attempts] if attempts < len(_ATTEMPTS) else _MANY_ATTEMPTS
             self.pod_scheduling_sli_duration_seconds.labels(label).observe_ns(since_first_queued_ns)
 
+    def count_preemption_attempt(self) -> None:
+        self.preemption_attempts_total.inc()
+
+    def observe_preemption_victims(self, count: int) -> None:
+        self.preemption_victims.observe(count)
+
+    def observe_background_preemption(self, result: str, duration_ns: int) -> None:
+        self.preemption_goroutines_execution_total.labels(result).inc()
+        self.preemption_goroutines_duration_seconds.labels(result).observe_ns(duration_ns)
+
     def show_plugin_evaluations(self, profile: str, points: Mapping[str, Iterable[str]]) -> None:
         """Make the series of a profile's plugins exist before they are first counted.
 

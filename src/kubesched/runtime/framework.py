@@ -8,7 +8,7 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -41,6 +41,7 @@ from kubesched.framework import (
     Status,
     overrides,
 )
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.asking import (
     ask,
     ask_filter,
@@ -54,7 +55,7 @@ from kubesched.runtime.evaluations import Evaluation, Evaluations
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
-from kubesched.runtime.waiting_pods import WaitingPodEntry
+from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import Clock
 from kubesched.util.go_format import format_slice
 
@@ -168,6 +169,18 @@ class Framework:
     def feature_enabled(self, gate: str) -> bool:
         return self._services.feature_enabled(gate)
 
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        return self._services.metrics
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._services.spawn is not None
+        self._services.spawn(work, name)
+
+    def has_room(self, pod_info: PodInfo) -> bool:
+        assert self._services.has_room is not None
+        return self._services.has_room(self.profile_name, pod_info)
+
     def activate(self, pods: Mapping[str, Pod]) -> None:
         assert self._services.activate is not None
         self._services.activate(pods)
@@ -177,6 +190,9 @@ class Framework:
 
     def waiting_pods(self) -> Iterable[WaitingPodEntry]:
         return self._services.waiting_pods
+
+    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
+        return self._services.pods_in_pre_bind.get(uid)
 
     # -- in the queue ------------------------------------------------------------------
 
@@ -316,7 +332,9 @@ class Framework:
             except Exception as exc:
                 return PostFilterResult(Status.failure(exc).blame(plugin.name))
             status = result.status
-            if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            if status.is_success:
+                return result
+            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PostFilterResult(status.blame(plugin.name), result.nominating)
             if not status.is_rejected:
                 error = status.as_error() or RuntimeError(status.message)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
+
+from prometheus_client import CollectorRegistry
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
-from kubesched.framework import EventRecorder, Lister, Nominator, Snapshot
+from kubesched.framework import EventRecorder, Lister, Nominator, PodInfo, Snapshot
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPods
 from kubesched.util.clock import Clock
 
@@ -18,7 +21,8 @@ __all__ = ["Services"]
 class Services:
     """Collaborators that the scheduler hands to every framework it builds.
 
-    `nominator` and `activate` are set once the queue exists, which itself needs the plugins.
+    `nominator` and `activate` are set once the queue exists, which itself needs the plugins;
+    so is the rest of what only the scheduler can do.
     """
 
     def __init__(
@@ -31,6 +35,7 @@ class Services:
         random: random.Random,
         lister: Callable[[type[Any]], Lister[Any]],
         feature_enabled: Callable[[str], bool],
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.api = api
@@ -39,9 +44,13 @@ class Services:
         self.random = random
         self.lister = lister
         self.feature_enabled = feature_enabled
+        self.metrics = metrics or SchedulerMetrics(CollectorRegistry())
         # Grows when an object besides nodes and pods changed that plugins may look at.
         self.epoch = 0
         self.waiting_pods = WaitingPods()
         self.pods_in_pre_bind = PodsInPreBind()
         self.nominator: Nominator | None = None
         self.activate: Callable[[Mapping[str, Pod]], None] | None = None
+        self.spawn: Callable[[Coroutine[Any, Any, None], str], None] | None = None
+        # By the name of a profile and a pod of it.
+        self.has_room: Callable[[str, PodInfo], bool] | None = None

@@ -85,6 +85,19 @@ class SchedulingAlgorithm:
         name = feasible.info(chosen).name
         return ScheduleResult(name, feasible, scores, evaluated, diagnosis)
 
+    def has_room(self, framework: Framework, pod_info: PodInfo) -> bool:
+        """Whether some node fits the pod in the snapshot as it is; changes nothing."""
+        if not len(self._snapshot):
+            return False
+        start_index = self._start_index
+        diagnosis = Diagnosis(self._snapshot.table.names)
+        try:
+            return len(self._find_feasible(framework, CycleState(), pod_info, diagnosis)) > 0
+        except PluginError:
+            return False
+        finally:
+            self._start_index = start_index
+
     def _find_feasible(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> NodeView:

@@ -42,7 +42,7 @@ class FailureHandler:
         pods: Lister[Pod],
         writer: PodStatusWriter,
         clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
     ) -> None:
         self._queue = queue
         self._pods = pods
@@ -86,7 +86,7 @@ class FailureHandler:
             message=message,
             observed_generation=queued.pod.metadata.generation,
         )
-        self._spawn(self._write(queued.pod, condition, nominating))
+        self._spawn(self._write(queued.pod, condition, nominating), "status")
 
     def _requeue(self, queued: QueuedPodInfo) -> bool:
         """Put the pod back if it still waits. False: it was re-created, nothing is left to do."""

@@ -33,8 +33,9 @@ from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework import ActionType, EventResource, QueuedPodInfo
+from kubesched.framework import ActionType, EventResource, PodInfo, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.services import Services
@@ -78,6 +79,7 @@ class Scheduler:
         configuration: KubeSchedulerConfiguration | None = None,
         registry: Registry = IN_TREE_PLUGINS,
         feature_gates: FeatureGates = DEFAULT_FEATURE_GATES,
+        metrics: SchedulerMetrics | None = None,
         seed: int = 0,
         hostname: str = "localhost",
     ) -> None:
@@ -99,15 +101,18 @@ class Scheduler:
             random=derive(seed, "plugins"),
             lister=self.informers.lister,
             feature_enabled=feature_gates.enabled,
+            metrics=metrics,
         )
         self.profiles = build_profiles(configuration.profiles, registry, self.services)
         self.queue = self._build_queue(configuration, seed)
         self.queue.on_ready = self._ready.set
         self.services.nominator = self.queue.nominator
         self.services.activate = self._activate
+        self.services.spawn = self._spawn
+        self.services.has_room = self._has_room
         writer = PodStatusWriter(api, clock, derive(seed, "status"))
         failures = FailureHandler(self.queue, pods, writer, clock, self._spawn)
-        algorithm = SchedulingAlgorithm(
+        algorithm = self._algorithm = SchedulingAlgorithm(
             self.cache.snapshot,
             derive(seed, "ties"),
             configuration.percentage_of_nodes_to_score,
@@ -131,6 +136,7 @@ class Scheduler:
             profiles,
             lister=self.informers.lister(Pod),
             random=derive(seed, "queue"),
+            metrics=self.services.metrics,
             initial_backoff_ns=configuration.pod_initial_backoff_seconds * SECOND,
             max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
         )
@@ -216,11 +222,16 @@ class Scheduler:
             return
         placement = self._scheduling.run(framework, queued)
         if placement is not None:
-            self._spawn(self._binding.run(placement))
+            self._spawn(self._binding.run(placement), "binding")
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "the scheduler is not running"
-        self._tasks.create_task(_guarded(work))
+        self._tasks.create_task(_guarded(work), name=name)
+
+    def _has_room(self, profile: str, pod_info: PodInfo) -> bool:
+        # Not during an attempt: those never await, and this is asked by other tasks.
+        self.cache.update_snapshot()
+        return self._algorithm.has_room(self.profiles[profile], pod_info)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._clock.now_ns())

@@ -20,6 +20,7 @@ from kubesched.testing.check_plugin import check_plugin
 from kubesched.testing.clusters import Cluster, random_cluster, random_node, random_pod
 from kubesched.testing.fake_handle import (
     FakeHandle,
+    FakePodInPreBind,
     FakeRecorder,
     FakeWaitingPod,
     RecordedEvent,
@@ -60,6 +61,7 @@ __all__ = [
     "FakeHandle",
     "FakeLister",
     "FakeObjects",
+    "FakePodInPreBind",
     "FakeRecorder",
     "FakeWaitingPod",
     "RecordedEvent",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from kubesched.api import ApiAccess, Node, Pod
 from kubesched.api.base import ApiObject
@@ -18,17 +20,26 @@ from kubesched.framework import (
     Lister,
     NodeInfo,
     PodInfo,
+    PodInPreBind,
     Snapshot,
     Status,
     WaitingPod,
 )
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.services import Services
 from kubesched.testing.fake_objects import FakeApi, FakeObjects
 from kubesched.testing.views import make_snapshot
 from kubesched.util.clock import Clock, ManualClock
 from kubesched.util.virtual_loop import DEFAULT_START_NS
 
-__all__ = ["FakeHandle", "FakeRecorder", "FakeWaitingPod", "RecordedEvent", "make_nominator"]
+__all__ = [
+    "FakeHandle",
+    "FakePodInPreBind",
+    "FakeRecorder",
+    "FakeWaitingPod",
+    "RecordedEvent",
+    "make_nominator",
+]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -73,6 +84,7 @@ class FakeWaitingPod:
         self.pod = pod
         self._pending = dict.fromkeys(plugins)
         self.rejection: tuple[str, str] | None = None  # plugin, message
+        self.preemption: tuple[str, str] | None = None  # plugin, message
 
     @property
     def pending_plugins(self) -> Collection[str]:
@@ -80,15 +92,40 @@ class FakeWaitingPod:
 
     @property
     def is_allowed(self) -> bool:
-        return not self._pending and self.rejection is None
+        return not self._pending and not self._is_refused
 
     def allow(self, plugin: str) -> None:
         self._pending.pop(plugin, None)
 
     def reject(self, plugin: str, message: str) -> bool:
-        if self.rejection is not None or not self._pending:
+        if self._is_refused or not self._pending:
             return False
         self.rejection = (plugin, message)
+        return True
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        if self._is_refused or not self._pending:
+            return False
+        self.preemption = (plugin, message)
+        return True
+
+    @property
+    def _is_refused(self) -> bool:
+        return self.rejection is not None or self.preemption is not None
+
+
+class FakePodInPreBind:
+    """A pod that PreBind works on, until `is_over`, and why it was stopped."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.is_over = False
+        self.cancel_reason = ""
+
+    def cancel(self, reason: str) -> bool:
+        if self.is_over:
+            return False
+        self.cancel_reason = reason
         return True
 
 
@@ -98,7 +135,8 @@ class FakeHandle:
     Nodes and placed pods among the objects make up the snapshot, unless one is given; all
     objects are in the listers and reachable through `api`, whose writes change both. Feature
     gates have the defaults of the reference but for those given. `runner` answers what only
-    a framework with plugins can: give the Framework, or any Handle, to use it.
+    a framework with plugins can: give the Framework, or any Handle, to use it. Work that is
+    spawned runs as a task of the running loop; `finish_work` waits for it.
     """
 
     def __init__(
@@ -111,6 +149,7 @@ class FakeHandle:
         seed: int = 0,
         api: ApiAccess | None = None,
         waiting: Iterable[WaitingPod] = (),
+        in_pre_bind: Iterable[PodInPreBind] = (),
         runner: Handle | None = None,
         profile_name: str = "default-scheduler",
     ) -> None:
@@ -125,7 +164,11 @@ class FakeHandle:
         self.api: ApiAccess = self.fake_api if api is None else api
         self.activated: dict[str, Pod] = {}
         self.runner = runner
+        self.metrics = SchedulerMetrics(CollectorRegistry())
+        self.room = False  # what has_room answers
+        self.work: set[asyncio.Task[None]] = set()
         self._waiting = {entry.pod.metadata.uid: entry for entry in waiting}
+        self._in_pre_bind = {entry.pod.metadata.uid: entry for entry in in_pre_bind}
         self._gates = FeatureGates(feature_gates)
 
     def _take_snapshot(self) -> Snapshot:
@@ -146,9 +189,12 @@ class FakeHandle:
             random=self.random,
             lister=self.lister,
             feature_enabled=self.feature_enabled,
+            metrics=self.metrics,
         )
         services.nominator = self.nominator
         services.activate = self.activate
+        services.spawn = self.spawn
+        services.has_room = lambda _, pod_info: self.has_room(pod_info)
         return services
 
     def lister(self, kind: type[T]) -> Lister[T]:
@@ -159,6 +205,20 @@ class FakeHandle:
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         self.activated.update(pods)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.work.add(asyncio.get_running_loop().create_task(work, name=name))
+
+    async def finish_work(self) -> None:
+        """Wait for all that was spawned; its exceptions come out here."""
+        while self.work:
+            await self.work.pop()
+
+    def has_room(self, pod_info: PodInfo) -> bool:  # noqa: ARG002  the same for every pod
+        return self.room
+
+    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
+        return self._in_pre_bind.get(uid)
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         return self._waiting.get(uid)
