@@ -155,8 +155,10 @@ class TestCounts:
         counts = RowCounts(table.capacity)
         zones = Domains(table, "zone")
         counts.by_domain(zones)
-        counts.add_rows(np.array([0, 2]), np.array([2, 3]))
-        assert counts.by_domain(zones).of_value("z1") == counts.total == 5
+        counts.add_all({0: 2, 2: 3})
+        counts.add_all({0: 1})
+        assert counts.by_domain(zones).of_value("z1") == counts.total == 6
+        assert counts.column[:3].tolist() == [3, 0, 3]
 
     def test_only_so_many_splits_are_kept(self) -> None:
         table = table_of(a="z1")
@@ -197,6 +199,7 @@ def test_counts_equal_a_recount_after_any_changes(ops: list[Op]) -> None:
         want: Counter[str] = Counter()
         present = set()
         for name, zone in zone_of.items():
+            assert counts.get(table.row_of[name]) == things[name]
             if domains is split[1] and table.row_of[name] not in chosen.rows:
                 continue
             if zone is None and domains is split[2]:
@@ -236,7 +239,7 @@ def test_counts_equal_a_recount_after_any_changes(ops: list[Op]) -> None:
         elif what == "read":
             domains = split[number % 3]
             check(domains, counts.by_domain(domains))
-        if len(counts.rows) != table.capacity:
-            counts.grow(table.capacity)
+        if len(counts.column) != table.capacity:
+            counts.resize(table.capacity)
     for domains in split:
         check(domains, counts.by_domain(domains))

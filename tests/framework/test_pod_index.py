@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kubesched.api import Pod
 from kubesched.api.labels import EVERYTHING, NOTHING, Selector
 from kubesched.framework import NodeInfo, PodIndex, PodInfo, pod_index
-from kubesched.framework.pod_index import PodQuery, TermKind
+from kubesched.framework.pod_index import TermKind
+from kubesched.framework.pod_query import PodQuery
 from kubesched.testing import (
     HOSTNAME,
     ZONE,
@@ -75,10 +76,11 @@ def test_terms_are_found_by_the_pods_they_are_about() -> None:
     web = make_pod("p", labels={"app": "web"})
     terms = index.terms_about(web, {})
     (required,) = terms[TermKind.REQUIRED_AFFINITY]
-    assert required.rows[:2].tolist() == [1, 1]
+    assert index.count(required).column[:2].tolist() == [1, 1]
     assert not terms[TermKind.PREFERRED_ANTI_AFFINITY]
     (preferred,) = index.terms_about(web, {"a": "b"})[TermKind.PREFERRED_ANTI_AFFINITY]
-    assert (preferred.weight, preferred.rows[:2].tolist()) == (7, [0, 1])
+    assert preferred.weight == 7
+    assert index.count(preferred).column[:2].tolist() == [0, 1]
     assert not index.terms_about(make_pod("p"), {})[TermKind.REQUIRED_AFFINITY]
 
 
@@ -95,21 +97,23 @@ def test_a_term_that_comes_later_is_noticed() -> None:
 
 
 def test_the_same_term_twice_counts_twice() -> None:
-    term = make_pod_term(ZONE, {"app": "web"})
-    pod = make_pod("one", affinity=make_affinity(near_preferred=[(5, term), (5, term)]))
+    given = (5, make_pod_term(ZONE, {"app": "web"}))
+    pod = make_pod("one", affinity=make_affinity(near_preferred=[given, given]))
     index = make_view(make_node("a", zone="z1")).pods
     index.add(0, PodInfo(pod))
-    (counts,) = index.terms_about(make_pod("p", labels={"app": "web"}), {})[
-        TermKind.PREFERRED_AFFINITY
-    ]
-    assert counts.total == 2
+    about = index.terms_about(make_pod("p", labels={"app": "web"}), {})
+    (term,) = about[TermKind.PREFERRED_AFFINITY]
+    assert index.count(term).total == 2
+    index.add(0, PodInfo(make_pod("two", labels={"x": "y"}, affinity=pod.spec.affinity)))
+    assert index.count(term).total == 4
 
 
 @pytest.fixture
 def tiny_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget as soon as possible, so that forgetting is tried often."""
-    monkeypatch.setattr(pod_index, "_ANSWER_BYTES", 0)
-    monkeypatch.setattr(pod_index, "_FEWEST_ANSWERS", 3)
+    monkeypatch.setattr(pod_index, "_ANSWERS_KEPT", 3)
+    monkeypatch.setattr(pod_index, "_COLUMN_BYTES", 0)
+    monkeypatch.setattr(pod_index, "_FEWEST_COLUMNS", 2)
     monkeypatch.setattr(pod_index, "_DOMAINS_KEPT", 2)
     monkeypatch.setattr(pod_index, "_SUBJECTS_KEPT", 2)
     monkeypatch.setattr(pod_index, "_EMPTY_SHAPES_KEPT", 1)
@@ -129,11 +133,11 @@ def check_query(churn: Churn, index: PodIndex, query: PodQuery, key: str) -> Non
     for row, info in infos(churn):
         on_node = sum(query.matches_pod(pod_info.pod) for pod_info in info.pods)
         total += on_node
-        assert counts.rows[row] == on_node
+        assert counts.get(row) == counts.column[row] == on_node
         if key in info.labels:
             value = info.labels[key]
             per_value[value] = per_value.get(value, 0) + on_node
-    assert counts.total == counts.rows.sum() == total
+    assert counts.total == counts.column.sum() == total
     assert {value: split.of_value(value) for value in per_value} == per_value
     assert split.total == sum(per_value.values())
     if per_value:
@@ -145,10 +149,10 @@ def check_terms(churn: Churn, index: PodIndex, subject: Pod) -> None:
     labels = {"team": "a"} if churn.rng.random() < 0.5 else {}
     found = index.terms_about(subject, labels)
     got = {
-        (kind, counts.term, counts.weight, row): int(count)
+        (kind, carried.term, carried.weight, row): int(count)
         for kind, terms in found.items()
-        for counts in terms
-        for row, count in enumerate(counts.rows)
+        for carried in terms
+        for row, count in enumerate(index.count(carried).column)
         if count
     }
     want: dict[object, int] = {}
@@ -211,8 +215,9 @@ def test_what_is_not_used_is_forgotten() -> None:
     index = churn.cache.snapshot.pod_index
     churn.cache.add_node(make_node("node-0"))
     churn.cache.add_pod(make_pod("stays", node_name="node-0"))
+    churn.cache.update_snapshot()
     for number in range(200):
-        index.count(PodQuery([(None, Selector.parse(f"!unique-{number}"))]))
+        assert index.count(PodQuery([(None, Selector.parse(f"!unique-{number}"))])).column[0]
         pod = make_pod(f"p{number}", labels={"unique": str(number)}, node_name="node-0")
         churn.cache.add_pod(pod)
         churn.cache.update_snapshot()
@@ -220,6 +225,7 @@ def test_what_is_not_used_is_forgotten() -> None:
         churn.cache.remove_pod(pod)
         churn.cache.update_snapshot()
     assert len(index._answers) <= 3
+    assert len(index._columns) <= 2
     assert len(index._shapes) <= 3
-    assert len(index._answers_about) <= 3
-    assert all(len(shape.counters) <= 3 for shape in index._shapes.values())
+    assert len(index._queries_at) <= 3
+    assert all(len(shape.answers) <= 3 for shape in index._shapes.values())

@@ -8,7 +8,7 @@ next read, and the domain is then counted again from the rows in one pass over c
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -46,12 +46,14 @@ class Domains:
         "_column",
         "_eligibility",
         "_missing_as_empty",
+        "_number_count",
+        "_row_count",
+        "_row_in",
         "_seen",
         "domain_of",
         "is_one_row_each",
         "key",
         "present",
-        "row_count",
         "table",
         "version",
     )
@@ -69,17 +71,33 @@ class Domains:
         self._eligibility = eligibility
         self._missing_as_empty = missing_as_empty
         self._seen: Hashable = None
+        self._row_in: NDArray[np.intp] | None = None
         self.version = 0
         self._build()
 
     @property
     def covers_table(self) -> bool:
         """Every node is in some domain."""
-        return self.row_count == len(self.table)
+        # With missing labels placed, rows without a node are in a domain as well.
+        return not self._missing_as_empty and self._row_count == len(self.table)
 
     def number_of(self, value: str) -> int:
         """The domain with this value, or -1."""
         return self._column.values.find(value)
+
+    @property
+    def number_count(self) -> int:
+        """Numbers of domains are below this."""
+        return self._number_count
+
+    def row_in(self, number: int) -> int:
+        """A row of the domain with this number, or -1."""
+        row_in = self._row_in
+        if row_in is None:
+            row_in = self._row_in = np.full(self._number_count + 1, -1, dtype=np.intp)
+            row_in[self.domain_of] = np.arange(len(self.domain_of))
+            row_in[-1] = -1
+        return int(row_in[number])
 
     def refresh(self) -> int:
         """Catch up with the table; the version returned grows whenever a row moved."""
@@ -101,79 +119,86 @@ class Domains:
         if eligibility is not None:
             self._seen = (column.version, eligibility.version())
             domain_of[~eligibility.mask()] = -1
+        self._number_count = len(column.values)
+        self._row_in = None
         # Shifted by one, so that "no domain" is counted at place 0.
-        rows_in = np.bincount(domain_of + 1, minlength=len(column.values) + 1)[1:]
+        rows_in = np.bincount(domain_of + 1, minlength=self._number_count + 1)[1:]
         self.domain_of: NDArray[np.intp] = domain_of
         self.present: NDArray[np.intp] = np.flatnonzero(rows_in)
-        self.row_count = int(rows_in.sum())
-        self.is_one_row_each = self.row_count == len(self.present)
+        self._row_count = int(rows_in.sum())
+        self.is_one_row_each = self._row_count == len(self.present)
         self.version += 1
 
 
-class DomainCounts:
-    """The things of a RowCounts, counted per domain.
+class RowCounts:
+    """How many things are on each row, and on demand per domain.
 
-    `counts[domain]` has one place more than there are domains. It stays 0, so that the
-    domain -1 of a row outside all domains reads as none.
+    Rows with nothing on them cost nothing, unless the column of all rows is asked for: that
+    is then kept, and may be dropped again at any time.
     """
 
-    __slots__ = ("counts", "domains", "rows", "total", "version")
-
-    def __init__(self, domains: Domains, rows: NDArray[np.int64]) -> None:
-        self.domains = domains
-        self.recount(rows)
-
-    def recount(self, rows: NDArray[np.int64]) -> None:
-        domains = self.domains
-        places = len(domains.table.label_column(domains.key).values) + 1
-        summed = np.bincount(domains.domain_of + 1, weights=rows, minlength=places)
-        self.counts = np.zeros(places, dtype=np.int64)
-        self.counts[:-1] = summed[1:]
-        self.total = int(self.counts.sum())
-        self.rows = rows  # int64[row], shared with the RowCounts
-        self.version = domains.version
-
-    def add(self, row: int, step: int) -> None:
-        domains = self.domains
-        if self.version != domains.version:
-            return  # the domains were drawn anew; a recount precedes the next read
-        domain = domains.domain_of[row]
-        if domain >= 0:
-            self.counts[domain] += step
-            self.total += step
-
-    def of_value(self, value: str) -> int:
-        """How many are in the domain with this value."""
-        return int(self.counts[self.domains.number_of(value)])
-
-    def minimum(self) -> int:
-        """The smallest count of a domain that has rows."""
-        if self.is_per_row:
-            return int(self.rows[self.domains.table.live_rows].min())
-        return int(self.counts[self.domains.present].min())
-
-    @property
-    def is_per_row(self) -> bool:
-        """Every node is a domain of its own, so that `rows` says it all."""
-        domains = self.domains
-        return domains.is_one_row_each and domains.covers_table
-
-
-class RowCounts:
-    """How many things are on each row, and on demand per domain."""
-
-    __slots__ = ("_splits", "rows", "total")
+    __slots__ = ("_capacity", "_column", "_on", "_splits", "total")
 
     def __init__(self, capacity: int) -> None:
-        self.rows = np.zeros(capacity, dtype=np.int64)  # int64[row]
-        self.total = 0
+        self._capacity = capacity
+        self._on: dict[int, int] = {}  # row -> count, without zeros
+        self._column: NDArray[np.int64] | None = None
         self._splits: dict[Domains, DomainCounts] = {}
+        self.total = 0
 
     def add(self, row: int, step: int) -> None:
-        self.rows[row] += step
+        """Count so many more (or fewer) on a row."""
+        on = self._on
+        count = on.get(row, 0) + step
+        if count:
+            on[row] = count
+        else:
+            on.pop(row, None)
         self.total += step
+        if self._column is not None:
+            self._column[row] += step
         for counts in self._splits.values():
             counts.add(row, step)
+
+    def add_all(self, counts: Mapping[int, int]) -> None:
+        """Count so many more on each of these rows."""
+        on = self._on
+        if on:
+            for row, count in counts.items():
+                on[row] = on.get(row, 0) + count
+        else:
+            on.update(counts)
+        self.total += sum(counts.values())
+        self._column = None
+        self._splits.clear()
+
+    def get(self, row: int) -> int:
+        return self._on.get(row, 0)
+
+    @property
+    def has_column(self) -> bool:
+        return self._column is not None
+
+    @property
+    def column(self) -> NDArray[np.int64]:
+        """int64[row], for reading."""
+        if self._column is None:
+            self._column = np.zeros(self._capacity, dtype=np.int64)
+            rows, counts = self.entries()
+            self._column[rows] = counts
+        return self._column
+
+    def drop_column(self) -> None:
+        """Give the memory of the column back until it is next asked for."""
+        self._column = None
+
+    def entries(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """The rows with a count, and the counts."""
+        number = len(self._on)
+        return (
+            np.fromiter(self._on.keys(), dtype=np.intp, count=number),
+            np.fromiter(self._on.values(), dtype=np.int64, count=number),
+        )
 
     def by_domain(self, domains: Domains) -> DomainCounts:
         """The counts per domain, up to date; from the first call on they are kept so."""
@@ -182,18 +207,83 @@ class RowCounts:
         if counts is None:
             if len(self._splits) >= _SPLITS_KEPT:
                 del self._splits[next(iter(self._splits))]
-            counts = self._splits[domains] = DomainCounts(domains, self.rows)
+            counts = self._splits[domains] = DomainCounts(self, domains)
         elif counts.version != version:
-            counts.recount(self.rows)
+            counts.recount()
         return counts
 
-    def add_rows(self, rows: NDArray[np.intp], counts: NDArray[np.int64]) -> None:
-        """Add to many rows, each named once."""
-        self.rows[rows] += counts
-        self.total += int(counts.sum())
+    def resize(self, capacity: int) -> None:
+        """Follow the table in size."""
+        self._capacity = capacity
+        self._column = None
         self._splits.clear()
 
-    def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
-        self.rows = np.pad(self.rows, (0, capacity - len(self.rows)))
-        self._splits.clear()
+
+class DomainCounts:
+    """The things of a RowCounts, counted per domain."""
+
+    __slots__ = ("_counts", "_on_rows", "domains", "total", "version")
+
+    def __init__(self, on_rows: RowCounts, domains: Domains) -> None:
+        self._on_rows = on_rows
+        self.domains = domains
+        self.recount()
+
+    def recount(self) -> None:
+        """Start anew, because the domains were drawn anew."""
+        domains = self.domains
+        self.version = domains.version
+        self._counts: NDArray[np.int64] | None = None
+        self.total = self._on_rows.total
+        if not domains.covers_table:
+            rows, counts = self._on_rows.entries()
+            self.total = int(counts[domains.domain_of[rows] >= 0].sum())
+
+    def add(self, row: int, step: int) -> None:
+        domains = self.domains
+        if self.version != domains.version:
+            return  # a recount precedes the next read
+        domain = domains.domain_of[row]
+        if domain >= 0:
+            self.total += step
+            if self._counts is not None:
+                self._counts[domain] += step
+
+    @property
+    def is_per_row(self) -> bool:
+        """Every node is a domain of its own, so that `column` says it all."""
+        domains = self.domains
+        return domains.is_one_row_each and domains.covers_table
+
+    @property
+    def column(self) -> NDArray[np.int64]:
+        """int64[row]: the things on each row itself."""
+        return self._on_rows.column
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64[domain], and one place more.
+
+        That one stays 0, so that -1, the domain of a row outside all domains, reads as none.
+        """
+        if self._counts is None:
+            domains = self.domains
+            rows, counts = self._on_rows.entries()
+            self._counts = np.zeros(domains.number_count + 1, dtype=np.int64)
+            np.add.at(self._counts, domains.domain_of[rows], counts)
+            self._counts[-1] = 0
+        return self._counts
+
+    def of_value(self, value: str) -> int:
+        """How many are in the domain with this value."""
+        domains = self.domains
+        number = domains.number_of(value)
+        if self._counts is None and domains.is_one_row_each:
+            return self._on_rows.get(domains.row_in(number))
+        return int(self.counts[number])
+
+    def minimum(self) -> int:
+        """The smallest count of a domain that has rows."""
+        if self.is_per_row:
+            return int(self.column[self.domains.table.live_rows].min())
+        return int(self.counts[self.domains.present].min())

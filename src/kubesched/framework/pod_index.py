@@ -10,78 +10,39 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.labels import Selector
 from kubesched.api.pods import is_terminating
 from kubesched.engine import NodeTable
 from kubesched.engine.domain_counts import Domains, Eligibility, RowCounts
 from kubesched.framework.affinity_terms import AffinityTerm
 from kubesched.framework.pod_info import PodInfo
+from kubesched.framework.pod_query import Anchor, PodQuery, anchor_of
 
-__all__ = ["Condition", "EligibilityRule", "PodIndex", "PodQuery", "TermCounts", "TermKind"]
+__all__ = ["CarriedTerm", "EligibilityRule", "PodIndex", "TermKind", "TermsByKind"]
 
-# Memory that answers may take; a bound on their number follows from the size of the table.
-_ANSWER_BYTES = 128 * 2**20
-_FEWEST_ANSWERS = 64
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_ANSWERS_KEPT = 2048
+# Memory for columns of all rows; how many are kept follows from the size of the table.
+_COLUMN_BYTES = 128 * 2**20
+_FEWEST_COLUMNS = 64
 _DOMAINS_KEPT = 256
 _SUBJECTS_KEPT = 1024
 # Shapes without pods are dropped once there are more of them than this and than others.
 _EMPTY_SHAPES_KEPT = 256
-
-Condition = tuple[frozenset[str] | None, Selector]
-"""Namespaces (None: all of them) and a selector over labels."""
 
 
 class EligibilityRule(Hashable, Protocol):
     """A rule about rows, equal to another if both leave out the same rows of every table."""
 
     def on(self, index: PodIndex) -> Eligibility: ...
-
-
-class PodQuery:
-    """Which pods to count: those that meet every condition."""
-
-    __slots__ = ("_hash", "conditions", "namespaces", "with_terminating")
-
-    def __init__(self, conditions: Iterable[Condition], with_terminating: bool = True) -> None:
-        self.conditions = tuple(conditions)
-        self.with_terminating = with_terminating
-        self.namespaces: frozenset[str] | None = None  # outside of these nothing matches
-        for namespaces, _ in self.conditions:
-            if namespaces is not None:
-                self.namespaces = (
-                    namespaces if self.namespaces is None else self.namespaces & namespaces
-                )
-        # Asked for with every pod, while the selectors inside are costly to hash.
-        self._hash = hash((self.conditions, with_terminating))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, PodQuery)
-            and self._hash == other._hash
-            and self.with_terminating == other.with_terminating
-            and self.conditions == other.conditions
-        )
-
-    def matches(self, namespace: str, labels: Mapping[str, str], is_terminating: bool) -> bool:
-        if is_terminating and not self.with_terminating:
-            return False
-        return all(
-            (namespaces is None or namespace in namespaces) and selector.matches(labels)
-            for namespaces, selector in self.conditions
-        )
-
-    def matches_pod(self, pod: Pod) -> bool:
-        metadata = pod.metadata
-        return self.matches(metadata.namespace, metadata.labels, is_terminating(pod))
 
 
 class TermKind(enum.Enum):
@@ -93,21 +54,23 @@ class TermKind(enum.Enum):
     PREFERRED_ANTI_AFFINITY = enum.auto()
 
 
-class TermCounts(RowCounts):
-    """How many pods on each row carry one affinity term."""
+_TermKey = tuple[TermKind, AffinityTerm, int]
 
-    __slots__ = ("kind", "shape_count", "term", "weight")
 
-    def __init__(self, capacity: int, kind: TermKind, term: AffinityTerm, weight: int) -> None:
-        super().__init__(capacity)
+class CarriedTerm:
+    """An affinity term that pods on the nodes carry. `PodIndex.count` tells how many do."""
+
+    __slots__ = ("_shapes", "kind", "term", "weight")
+
+    def __init__(self, kind: TermKind, term: AffinityTerm, weight: int) -> None:
         self.kind = kind
         self.term = term
         self.weight = weight  # 0 for a required term
-        self.shape_count = 0
+        # How many times each shape has the term: a pod may repeat itself.
+        self._shapes: dict[_Shape, int] = {}
 
 
-_TermKey = tuple[TermKind, AffinityTerm, int]
-TermsByKind = Mapping[TermKind, Sequence[TermCounts]]
+TermsByKind = Mapping[TermKind, Sequence[CarriedTerm]]
 
 _NO_TERMS: TermsByKind = dict.fromkeys(TermKind, ())
 
@@ -116,7 +79,7 @@ class _Shape:
     """Pods that no selector and no term can tell apart, by row."""
 
     __slots__ = (
-        "counters",
+        "answers",
         "is_terminating",
         "key",
         "labels",
@@ -126,21 +89,28 @@ class _Shape:
         "terms",
     )
 
-    def __init__(self, key: Hashable, pod: Pod) -> None:
+    def __init__(self, key: Hashable, pod: Pod, terms: tuple[CarriedTerm, ...]) -> None:
         self.key = key
         self.namespace = pod.metadata.namespace
         self.labels = pod.metadata.labels
         self.is_terminating = is_terminating(pod)
+        self.terms = terms
         self.rows: dict[int, int] = {}  # row -> pods of this shape, without zeros
         self.pod_count = 0
-        self.terms: tuple[TermCounts, ...] = ()
-        self.counters: list[RowCounts] = []  # all that a pod of this shape counts in
+        self.answers: list[_Answer] = []  # all that a pod of this shape counts in
+
+    def places(self) -> Iterator[_Place]:
+        """Where to look for questions that may be about this shape."""
+        for namespace in (self.namespace, None):
+            yield namespace, None
+            for anchor in self.labels.items():
+                yield namespace, anchor
 
     def add(self, row: int) -> None:
         self.rows[row] = self.rows.get(row, 0) + 1
         self.pod_count += 1
-        for counter in self.counters:
-            counter.add(row, 1)
+        for answer in self.answers:
+            answer.add(row, 1)
 
     def remove(self, row: int) -> None:
         left = self.rows[row] - 1
@@ -149,40 +119,52 @@ class _Shape:
         else:
             del self.rows[row]
         self.pod_count -= 1
-        for counter in self.counters:
-            counter.add(row, -1)
+        for answer in self.answers:
+            answer.add(row, -1)
+
+
+_Place = tuple[str | None, Anchor | None]
+"""A namespace (None: all of them) and a label that a match must have (None: any labels)."""
 
 
 class _Answer(RowCounts):
-    """The pods that a query matches."""
+    """The pods of those shapes that a question is about."""
 
-    __slots__ = ("query", "shapes")
+    __slots__ = ("_on_column", "shapes")
 
-    def __init__(self, capacity: int, query: PodQuery) -> None:
+    def __init__(self, capacity: int, on_column: Callable[[_Answer], None]) -> None:
         super().__init__(capacity)
-        self.query = query
+        self._on_column = on_column  # told when a column of all rows is made
         self.shapes: list[_Shape] = []
 
-    def offer(self, shape: _Shape) -> None:
-        """Count the shape's pods from now on, if the query matches it."""
-        if self.query.matches(shape.namespace, shape.labels, shape.is_terminating):
-            self.shapes.append(shape)
-            shape.counters.append(self)
-            if number := len(shape.rows):
-                rows = np.fromiter(shape.rows.keys(), dtype=np.intp, count=number)
-                counts = np.fromiter(shape.rows.values(), dtype=np.int64, count=number)
-                self.add_rows(rows, counts)
+    @property
+    def column(self) -> NDArray[np.int64]:
+        if self._column is None:
+            self._on_column(self)
+        return super().column
+
+    def include(self, shape: _Shape) -> None:
+        """Count the shape's pods from now on. A shape may be included more than once."""
+        self.shapes.append(shape)
+        shape.answers.append(self)
+        if shape.rows:
+            self.add_all(shape.rows)
+
+    def detach(self) -> None:
+        for shape in self.shapes:
+            shape.answers.remove(self)
 
 
 class _Subject:
     """The terms that are about pods of some namespace and labels, as far as looked at."""
 
-    __slots__ = ("by_kind", "generation", "position")
+    __slots__ = ("by_kind", "generation", "seen", "seen_at")
 
     def __init__(self) -> None:
+        self.by_kind: dict[TermKind, list[CarriedTerm]] = {}
         self.generation = -1
-        self.position = 0
-        self.by_kind: dict[TermKind, list[TermCounts]] = {}
+        self.seen = 0  # terms there were when last looked
+        self.seen_at: dict[Anchor | None, int] = {}  # the same for each anchor
 
 
 class PodIndex:
@@ -193,14 +175,14 @@ class PodIndex:
         self._capacity = table.capacity
         self._shape_of: dict[PodInfo, _Shape] = {}
         self._shapes: dict[Hashable, _Shape] = {}
-        self._shapes_in: dict[str, dict[Hashable, _Shape]] = {}  # by namespace
+        self._shapes_at: dict[_Place, dict[Hashable, _Shape]] = {}
         self._empty_shapes = 0
-        self._answers: OrderedDict[PodQuery, _Answer] = OrderedDict()
-        # By namespace that the query is about; None: those about every namespace.
-        self._answers_about: dict[str | None, dict[PodQuery, _Answer]] = {None: {}}
-        self._terms: dict[_TermKey, TermCounts] = {}
-        self._term_list: list[TermCounts] = []  # in the order they came, for catching up
-        self._term_generation = 0  # grows when terms leave the list
+        self._answers: OrderedDict[PodQuery | CarriedTerm, _Answer] = OrderedDict()
+        self._columns: OrderedDict[_Answer, None] = OrderedDict()  # answers that have one
+        self._queries_at: dict[_Place, dict[PodQuery, _Answer]] = {}
+        self._terms: dict[_TermKey, CarriedTerm] = {}
+        self._terms_at: dict[Anchor | None, list[CarriedTerm]] = {}
+        self._term_generation = 0  # grows when terms are dropped
         self._subjects: OrderedDict[Hashable, _Subject] = OrderedDict()
         self._domains: OrderedDict[Hashable, Domains] = OrderedDict()
 
@@ -226,21 +208,26 @@ class PodIndex:
 
     # -- for plugins -------------------------------------------------------------------
 
-    def count(self, query: PodQuery) -> RowCounts:
-        """How many pods match, per row; kept up to date from the first call on."""
+    def count(self, question: PodQuery | CarriedTerm) -> RowCounts:
+        """How many pods match the query, or carry the term, per row.
+
+        From the first time on the answer is kept up to date, unless long not asked for.
+        """
         self._fit()
-        answer = self._answers.get(query)
+        answer = self._answers.get(question)
         if answer is not None:
-            self._answers.move_to_end(query)
+            self._answers.move_to_end(question)
+            if answer.has_column:
+                self._columns.move_to_end(answer)
             return answer
-        answer = self._answers[query] = _Answer(self._capacity, query)
-        namespaces = query.namespaces
-        for place in (None,) if namespaces is None else namespaces:
-            self._answers_about.setdefault(place, {})[query] = answer
-        for namespace in self._shapes_in if namespaces is None else namespaces:
-            for shape in self._shapes_in.get(namespace, {}).values():
-                answer.offer(shape)
-        if len(self._answers) > max(_FEWEST_ANSWERS, _ANSWER_BYTES // answer.rows.nbytes):
+        answer = self._answers[question] = _Answer(self._capacity, self._keep_column)
+        if isinstance(question, PodQuery):
+            self._find_matches(question, answer)
+        else:
+            for shape, times in question._shapes.items():
+                for _ in range(times):
+                    answer.include(shape)
+        if len(self._answers) > _ANSWERS_KEPT:
             self._forget(next(iter(self._answers)))
         return answer
 
@@ -262,19 +249,15 @@ class PodIndex:
     @property
     def has_terms(self) -> bool:
         """Whether any pod may carry an affinity term. Few clusters are without."""
-        return bool(self._term_list)
+        return bool(self._terms)
 
     def terms_about(self, pod: Pod, namespace_labels: Mapping[str, str]) -> TermsByKind:
         """The terms carried by pods on the nodes that match this pod."""
-        if not self._term_list:
+        if not self._terms:
             return _NO_TERMS
-        self._fit()
         metadata = pod.metadata
-        name = (
-            metadata.namespace,
-            frozenset(metadata.labels.items()),
-            frozenset(namespace_labels.items()),
-        )
+        labels = frozenset(metadata.labels.items())
+        name = (metadata.namespace, labels, frozenset(namespace_labels.items()))
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._subjects[name] = _Subject()
@@ -282,15 +265,8 @@ class PodIndex:
                 self._subjects.popitem(last=False)
         else:
             self._subjects.move_to_end(name)
-        if subject.generation != self._term_generation:
-            subject.generation = self._term_generation
-            subject.position = 0
-            subject.by_kind = {kind: [] for kind in TermKind}
-        if subject.position < len(self._term_list):
-            for counts in self._term_list[subject.position :]:
-                if counts.term.matches(pod, namespace_labels):
-                    subject.by_kind[counts.kind].append(counts)
-            subject.position = len(self._term_list)
+        if subject.generation != self._term_generation or subject.seen != len(self._terms):
+            self._look_at_terms(subject, pod, namespace_labels)
         return subject.by_kind
 
     # -- inside ------------------------------------------------------------------------
@@ -300,72 +276,127 @@ class PodIndex:
         capacity = self.table.capacity
         if capacity != self._capacity:
             self._capacity = capacity
-            for counter in (*self._answers.values(), *self._term_list):
-                counter.grow(capacity)
+            for answer in self._answers.values():
+                answer.resize(capacity)
+            self._columns.clear()
+
+    def _keep_column(self, answer: _Answer) -> None:
+        self._columns[answer] = None
+        if len(self._columns) > max(_FEWEST_COLUMNS, _COLUMN_BYTES // (8 * self._capacity)):
+            oldest, _ = self._columns.popitem(last=False)
+            oldest.drop_column()
+
+    def _find_matches(self, query: PodQuery, answer: _Answer) -> None:
+        for place in _places(query):
+            self._queries_at.setdefault(place, {})[query] = answer
+            for shape in self._shapes_at.get(place, {}).values():
+                if query.matches(shape.namespace, shape.labels, shape.is_terminating):
+                    answer.include(shape)
+
+    def _look_at_terms(
+        self, subject: _Subject, pod: Pod, namespace_labels: Mapping[str, str]
+    ) -> None:
+        """Try the terms that came since the subject was last looked up."""
+        if subject.generation != self._term_generation:
+            subject.generation = self._term_generation
+            subject.seen_at = {}
+            subject.by_kind = {kind: [] for kind in TermKind}
+        for anchor in (None, *pod.metadata.labels.items()):
+            terms = self._terms_at.get(anchor)
+            if terms is None:
+                continue
+            for carried in terms[subject.seen_at.get(anchor, 0) :]:
+                if carried.term.matches(pod, namespace_labels):
+                    subject.by_kind[carried.kind].append(carried)
+            subject.seen_at[anchor] = len(terms)
+        subject.seen = len(self._terms)
 
     def _intern(self, pod_info: PodInfo) -> _Shape:
-        metadata = pod_info.pod.metadata
+        pod = pod_info.pod
+        metadata = pod.metadata
         key: Hashable = (
             metadata.namespace,
             frozenset(metadata.labels.items()),
-            is_terminating(pod_info.pod),
+            metadata.deletion_timestamp is not None,
         )
         terms = _term_keys(pod_info)
         if terms:
             key = (key, terms)
         shape = self._shapes.get(key)
-        return shape if shape is not None else self._new_shape(key, pod_info.pod, terms)
+        return shape if shape is not None else self._new_shape(key, pod, terms)
 
     def _new_shape(self, key: Hashable, pod: Pod, terms: tuple[_TermKey, ...]) -> _Shape:
-        shape = self._shapes[key] = _Shape(key, pod)
+        shape = self._shapes[key] = _Shape(key, pod, tuple(map(self._carried, terms)))
         self._empty_shapes += 1
-        self._shapes_in.setdefault(shape.namespace, {})[key] = shape
-        shape.terms = tuple(map(self._term, terms))
-        for counts in shape.terms:
-            counts.shape_count += 1
-            shape.counters.append(counts)
-        for place in (None, shape.namespace):
-            for answer in self._answers_about.get(place, {}).values():
-                answer.offer(shape)
+        for place in shape.places():
+            self._shapes_at.setdefault(place, {})[key] = shape
+            for query, answer in self._queries_at.get(place, {}).items():
+                if query.matches(shape.namespace, shape.labels, shape.is_terminating):
+                    answer.include(shape)
+        for carried in shape.terms:
+            carried._shapes[shape] = carried._shapes.get(shape, 0) + 1
+            known = self._answers.get(carried)
+            if known is not None:
+                known.include(shape)
         return shape
 
-    def _term(self, key: _TermKey) -> TermCounts:
-        counts = self._terms.get(key)
-        if counts is None:
-            counts = self._terms[key] = TermCounts(self._capacity, *key)
-            self._term_list.append(counts)
-        return counts
+    def _carried(self, key: _TermKey) -> CarriedTerm:
+        carried = self._terms.get(key)
+        if carried is None:
+            carried = self._terms[key] = CarriedTerm(*key)
+            self._terms_at.setdefault(anchor_of(carried.term.selector), []).append(carried)
+        return carried
 
-    def _forget(self, query: PodQuery) -> None:
-        answer = self._answers.pop(query)
-        for shape in answer.shapes:
-            shape.counters.remove(answer)
-        for place in (None,) if query.namespaces is None else query.namespaces:
-            about = self._answers_about[place]
-            del about[query]
-            if not about and place is not None:
-                del self._answers_about[place]
+    def _forget(self, question: PodQuery | CarriedTerm) -> None:
+        answer = self._answers.pop(question)
+        answer.detach()
+        self._columns.pop(answer, None)
+        if isinstance(question, PodQuery):
+            for place in _places(question):
+                _drop(self._queries_at, place, question)
 
     def _drop_empty_shapes(self) -> None:
-        touched: dict[PodQuery, _Answer] = {}
+        touched: dict[int, _Answer] = {}
+        has_idle_terms = False
         for shape in [shape for shape in self._shapes.values() if not shape.pod_count]:
             del self._shapes[shape.key]
-            neighbours = self._shapes_in[shape.namespace]
-            del neighbours[shape.key]
-            if not neighbours:
-                del self._shapes_in[shape.namespace]
-            for counts in shape.terms:
-                counts.shape_count -= 1
-            for counter in shape.counters:
-                if isinstance(counter, _Answer):
-                    touched[counter.query] = counter
+            for place in shape.places():
+                _drop(self._shapes_at, place, shape.key)
+            for carried in shape.terms:
+                carried._shapes.pop(shape, None)
+                has_idle_terms |= not carried._shapes
+            touched.update((id(answer), answer) for answer in shape.answers)
         for answer in touched.values():
             answer.shapes = [shape for shape in answer.shapes if shape.pod_count]
         self._empty_shapes = 0
-        if not all(counts.shape_count for counts in self._term_list):
-            self._terms = {key: held for key, held in self._terms.items() if held.shape_count}
-            self._term_list = list(self._terms.values())
-            self._term_generation += 1
+        if has_idle_terms:
+            self._drop_idle_terms()
+
+    def _drop_idle_terms(self) -> None:
+        carried_still = {key: carried for key, carried in self._terms.items() if carried._shapes}
+        for carried in self._terms.values():
+            if not carried._shapes and carried in self._answers:
+                self._forget(carried)
+        self._terms.clear()
+        self._terms_at.clear()
+        for key, carried in carried_still.items():
+            self._terms[key] = carried
+            self._terms_at.setdefault(anchor_of(carried.term.selector), []).append(carried)
+        self._term_generation += 1
+
+
+def _places(query: PodQuery) -> list[_Place]:
+    """Where shapes find the query; the shapes there are the only ones it can match."""
+    if query.namespaces is None:
+        return [(None, query.anchor)]
+    return [(namespace, query.anchor) for namespace in sorted(query.namespaces)]
+
+
+def _drop(at: dict[_Place, dict[K, V]], place: _Place, key: K) -> None:
+    found = at[place]
+    del found[key]
+    if not found:
+        del at[place]
 
 
 def _term_keys(pod_info: PodInfo) -> tuple[_TermKey, ...]:

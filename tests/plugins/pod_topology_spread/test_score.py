@@ -153,8 +153,8 @@ def test_halves_are_rounded_up() -> None:
 
     from kubesched.plugins.pod_topology_spread.scoring import _rounded
 
-    values = np.array([0.0, 0.5, 1.5, 2.5, 2.4999999999999996, 0.49999999999999994])
-    assert _rounded(values).tolist() == [0, 1, 2, 3, 2, 0]
+    values = np.array([0.0, 1.5, 2.5, 2.4999999999999996, 1.4999999999999998, 8.5])
+    assert _rounded(values).tolist() == [0, 2, 3, 2, 1, 9]
 
 
 def with_objects(*objects: ApiObject) -> PodTopologySpread:

@@ -18,7 +18,8 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
-from kubesched.framework.pod_index import PodQuery, TermKind
+from kubesched.framework.pod_index import TermKind
+from kubesched.framework.pod_query import PodQuery
 from kubesched.plugins.inter_pod_affinity.incoming_terms import (
     IncomingTerm,
     labels_of_namespace,
@@ -78,8 +79,8 @@ class RequiredTerms:
             return None
         labels = labels_of_namespace(pod.metadata.namespace, namespaces)
         existing = TopologyCounts(
-            counts.by_domain(index.domains(counts.term.topology_key))
-            for counts in index.terms_about(pod, labels)[TermKind.REQUIRED_ANTI_AFFINITY]
+            index.count(carried).by_domain(index.domains(carried.term.topology_key))
+            for carried in index.terms_about(pod, labels)[TermKind.REQUIRED_ANTI_AFFINITY]
         )
         if existing.is_empty and not near and not apart:
             return None
@@ -165,7 +166,7 @@ class RequiredTerms:
         # The first rule that fails decides, so it is written last.
         for code, rejected in ((3, existing), (2, apart), (1, unmet)):
             if rejected is not None:
-                codes[rejected] = code
+                np.putmask(codes, rejected, code)
         return Rejections(codes, _STATUSES)
 
     def _affinity_unmet(self, nodes: NodeView) -> NDArray[np.bool_] | None:

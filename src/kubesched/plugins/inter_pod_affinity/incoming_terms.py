@@ -12,7 +12,7 @@ import msgspec
 
 from kubesched.api import Namespace, Pod
 from kubesched.framework import AffinityTerm, Lister
-from kubesched.framework.pod_index import Condition
+from kubesched.framework.pod_query import Condition
 
 __all__ = ["IncomingTerm", "labels_of_namespace", "matches_all", "spell_out"]
 

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from kubesched.api import Namespace
 from kubesched.engine.domain_counts import DomainCounts
 from kubesched.framework import MAX_NODE_SCORE, Lister, NodeInfo, NodeView, PodIndex, PodInfo
-from kubesched.framework.pod_index import PodQuery, TermKind
+from kubesched.framework.pod_index import TermKind
+from kubesched.framework.pod_query import PodQuery
 from kubesched.plugins.inter_pod_affinity.incoming_terms import labels_of_namespace, spell_out
 from kubesched.plugins.inter_pod_affinity.topology_counts import weighted_sum
 
@@ -71,9 +72,10 @@ class Preferences:
             is_required = kind is TermKind.REQUIRED_AFFINITY
             if is_required and not hard_weight:
                 continue
-            for counts in terms[kind]:
-                weight = hard_weight if is_required else sign * counts.weight
-                self._add(counts.by_domain(index.domains(counts.term.topology_key)), weight)
+            for carried in terms[kind]:
+                weight = hard_weight if is_required else sign * carried.weight
+                domains = index.domains(carried.term.topology_key)
+                self._add(index.count(carried).by_domain(domains), weight)
 
     def _add(self, counts: DomainCounts, weight: int) -> None:
         if counts.total:

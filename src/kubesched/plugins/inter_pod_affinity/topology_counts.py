@@ -19,7 +19,7 @@ def weighted_sum(parts: Weighted, nodes: NodeView) -> NDArray[np.int64]:
     """Per node, the weighted counts of its domain. All parts are of one topology key."""
     first = parts[0][0]
     if first.is_per_row:
-        return _add_up(parts, [nodes.at(counts.rows) for counts, _ in parts])
+        return _add_up(parts, [nodes.at(counts.column) for counts, _ in parts])
     # Few domains, many nodes: add up per domain, then hand out.
     per_domain = _add_up(parts, [counts.counts for counts, _ in parts])
     return per_domain.take(nodes.at(first.domains.domain_of), mode="wrap")

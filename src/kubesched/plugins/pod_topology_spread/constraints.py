@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from kubesched.api import LabelSelector, Pod, TopologySpreadConstraint
 from kubesched.api.labels import NOTHING, Selector
 from kubesched.framework import NodeInfo
-from kubesched.framework.pod_index import PodQuery
+from kubesched.framework.pod_query import PodQuery
 
 __all__ = ["DO_NOT_SCHEDULE", "SCHEDULE_ANYWAY", "Constraint", "ConstraintReader", "selector_key"]
 

@@ -110,7 +110,7 @@ class _Spread:
         """Per node what is wrong with it; None: nothing with any."""
         limit = self.limit
         if self.counts.is_per_row and not self._changes:
-            skewed = nodes.at(self.counts.rows) > limit
+            skewed = nodes.at(self.counts.column) > limit
             return skewed.view(np.uint8) * np.uint8(_TOO_SKEWED_CODE) if skewed.any() else None
         per_domain = (self._changed_counts() > limit).view(np.uint8) * np.uint8(_TOO_SKEWED_CODE)
         per_domain[-1] = _LABEL_MISSING_CODE  # the domain of nodes without the label

@@ -60,7 +60,7 @@ class _Spread:
     def scores(self, nodes: NodeView) -> NDArray[np.float64]:
         if self.per_domain is not None:
             return self.hand_out(self.per_domain, nodes)
-        scores: NDArray[np.float64] = nodes.at(self._pods.rows) * np.float64(self._weight)
+        scores: NDArray[np.float64] = nodes.at(self._pods.column) * np.float64(self._weight)
         scores += self._base
         if not self._domains.covers_table:
             scores[nodes.at(self._domains.domain_of) < 0] = 0.0
@@ -124,8 +124,7 @@ class SoftSpread:
         total = 0.0
         for spread in self._spreads:
             total += spread.score(node)
-        whole = math.floor(total)
-        return whole + (total - whole >= 0.5)
+        return int(total + 0.5)  # see `_rounded`
 
     def scores(self, nodes: NodeView) -> NDArray[np.int64]:
         first, *others = self._spreads
@@ -176,8 +175,9 @@ def _domains_among(nodes: NodeView, domains: Domains, ignored: Mask | None) -> i
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Round half up: no value is negative, and half to even would differ from the reference."""
-    whole = np.floor(values)
-    rounded = whole.astype(np.int64)
-    rounded += (values - whole) >= 0.5
-    return rounded
+    """Round half up: half to even would differ from the reference.
+
+    Values are 0 or at least ln 3, so that adding a half never reaches the next whole number
+    by an error of its own, as it would for the largest number below one half.
+    """
+    return (values + 0.5).astype(np.int64)
