@@ -9,6 +9,7 @@ import pytest
 
 from kubesched import api
 from kubesched.api import KINDS, ApiObject, Kind, Pod, by_api_version_kind, by_plural, kind_of
+from kubesched.api.kinds import REVIEWS
 
 
 def test_discovery_describes_the_kinds_alike(shared: Path) -> None:
@@ -45,7 +46,27 @@ def test_every_top_level_type_is_a_kind() -> None:
         for each in exported
         if isinstance(each, type) and issubclass(each, ApiObject) and each.kind
     }
-    assert types - {kind.type for kind in KINDS} == {api.List, api.Status}
+    assert types - {kind.type for kind in (*KINDS, *REVIEWS)} == {api.List, api.Status}
+
+
+@pytest.mark.parametrize("review", REVIEWS, ids=lambda review: review.kind)
+def test_reviews_have_a_url_but_no_manifest(review: Kind) -> None:
+    assert kind_of(review.type) is review
+    assert by_api_version_kind(review.api_version, review.kind) is None
+
+
+def test_recorded_reviews_are_read(shared: Path) -> None:
+    answers = {}
+    for line in (shared / "goldens/wire.jsonl").read_text().splitlines():
+        exchange = json.loads(line)
+        if exchange["name"] in ("token review", "token review bad", "access review"):
+            kind = api.TokenReview if "token" in exchange["name"] else api.SubjectAccessReview
+            answers[exchange["name"]] = api.from_builtins(exchange["response"]["body"], kind)
+    assert answers["token review"].status.user == api.UserInfo(
+        username="admin", uid="admin", groups=("system:masters", "system:authenticated")
+    )
+    assert answers["token review bad"].status == api.TokenReviewStatus(error="invalid bearer token")
+    assert answers["access review"].status == api.SubjectAccessReviewStatus(allowed=True)
 
 
 def test_names_of_a_core_and_of_a_grouped_kind() -> None:

@@ -44,6 +44,18 @@ from kubesched.api.apps import (
     StatefulSetSpec,
     StatefulSetStatus,
 )
+from kubesched.api.authentication import (
+    TokenReview,
+    TokenReviewSpec,
+    TokenReviewStatus,
+    UserInfo,
+)
+from kubesched.api.authorization import (
+    NonResourceAttributes,
+    SubjectAccessReview,
+    SubjectAccessReviewSpec,
+    SubjectAccessReviewStatus,
+)
 from kubesched.api.base import (
     ApiObject,
     ApiStruct,
@@ -544,6 +556,7 @@ __all__ = [
     "NodeStatus",
     "NodeSystemInfo",
     "NodeTerm",
+    "NonResourceAttributes",
     "ObjectList",
     "ObjectMeta",
     "ObjectReference",
@@ -636,7 +649,13 @@ __all__ = [
     "StorageClass",
     "StorageOSPersistentVolumeSource",
     "StorageOSVolumeSource",
+    "SubjectAccessReview",
+    "SubjectAccessReviewSpec",
+    "SubjectAccessReviewStatus",
     "Taint",
+    "TokenReview",
+    "TokenReviewSpec",
+    "TokenReviewStatus",
     "Toleration",
     "TopologyConstraint",
     "TopologySelectorLabelRequirement",
@@ -644,6 +663,7 @@ __all__ = [
     "TopologySpreadConstraint",
     "TypedLocalObjectReference",
     "TypedObjectReference",
+    "UserInfo",
     "Volume",
     "VolumeAttachment",
     "VolumeAttachmentSource",

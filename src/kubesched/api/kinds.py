@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 from kubesched.api.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from kubesched.api.authentication import TokenReview
+from kubesched.api.authorization import SubjectAccessReview
 from kubesched.api.base import ApiObject
 from kubesched.api.batch import Job
 from kubesched.api.coordination import Lease
@@ -44,7 +46,7 @@ from kubesched.api.storage import (
 )
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 
-__all__ = ["KINDS", "Kind", "by_api_version_kind", "by_plural", "kind_of"]
+__all__ = ["KINDS", "REVIEWS", "Kind", "by_api_version_kind", "by_plural", "kind_of"]
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -122,7 +124,13 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(Binding, "bindings", True),
 )
 
-_BY_TYPE: Final = {kind.type: kind for kind in KINDS}
+REVIEWS: Final[tuple[Kind, ...]] = (
+    Kind(TokenReview, "tokenreviews", False),
+    Kind(SubjectAccessReview, "subjectaccessreviews", False),
+)
+"""Questions to a server. They are created and answered but never stored, listed or watched."""
+
+_BY_TYPE: Final = {kind.type: kind for kind in (*KINDS, *REVIEWS)}
 _BY_API_VERSION_KIND: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
 _BY_PLURAL: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
 
