@@ -1,0 +1,66 @@
+"""From a pod to the resource claims it uses (spec 08 §4)."""
+
+from __future__ import annotations
+
+from kubesched.api import Pod, PodResourceClaim, ResourceClaim
+from kubesched.framework import Lister
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["UnresolvedClaimError", "claims_of"]
+
+
+class UnresolvedClaimError(KubeschedError):
+    """A claim that the pod names is not there, or not its to use. Expected, not a failure."""
+
+
+def claims_of(pod: Pod, claims: Lister[ResourceClaim]) -> list[ResourceClaim]:
+    """The claims of the pod in the order of its spec, without those it turned out not to need.
+
+    Raises:
+        UnresolvedClaimError: the first claim that cannot be used, and why.
+    """
+    found = []
+    for wanted in pod.spec.resource_claims:
+        name, is_generated = _name_of(pod, wanted)
+        if name is not None:
+            found.append(_usable(pod, name, is_generated, claims))
+    return found
+
+
+def _name_of(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, bool]:
+    """The claim's name, None if none was needed, and whether a controller made it for the pod."""
+    key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    if wanted.resource_claim_name is not None:
+        return wanted.resource_claim_name, False
+    if wanted.resource_claim_template_name is None:
+        raise UnresolvedClaimError(
+            f'pod "{key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
+        )
+    for status in pod.status.resource_claim_statuses:
+        if status.name == wanted.name:
+            return status.resource_claim_name, True
+    raise UnresolvedClaimError(f'pod "{key}": ResourceClaim not created yet')
+
+
+def _usable(
+    pod: Pod, name: str, is_generated: bool, claims: Lister[ResourceClaim]
+) -> ResourceClaim:
+    namespace = pod.metadata.namespace
+    claim = claims.get(name, namespace)
+    if claim is None:
+        raise UnresolvedClaimError(f'could not find ResourceClaim "{namespace}/{name}"')
+    if claim.metadata.deletion_timestamp is not None:
+        raise UnresolvedClaimError(f'resourceclaim "{name}" is being deleted')
+    if is_generated and not _is_controlled_by(claim, pod):
+        raise UnresolvedClaimError(
+            f"ResourceClaim {namespace}/{name} was not created for Pod "
+            f"{namespace}/{pod.metadata.name} (Pod is not owner)"
+        )
+    return claim
+
+
+def _is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
+    return any(
+        owner.controller and owner.uid == pod.metadata.uid
+        for owner in claim.metadata.owner_references
+    )

@@ -1,0 +1,47 @@
+"""When a pod that waits for devices is worth another try (spec 08 §5.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.api import Pod, ResourceClaim
+from kubesched.framework import Lister, QueueingHint
+from kubesched.plugins.dynamic_resources.claims import UnresolvedClaimError, claims_of
+from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
+
+__all__ = ["ClaimHints"]
+
+
+class ClaimHints:
+    """Judges changes of claims; the claims themselves come from the lister."""
+
+    def __init__(self, claims: Lister[ResourceClaim]) -> None:
+        self._claims = claims
+
+    def after_claim_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """A claim of the pod changed, or any claim gave its devices back."""
+        before, after = expect_or_none(ResourceClaim, old), expect(ResourceClaim, new)
+        try:
+            own = claims_of(pod, self._claims)
+        except UnresolvedClaimError:
+            return QueueingHint.SKIP
+        if (
+            before is not None
+            and before.status.allocation is not None
+            and after.status.allocation is None
+        ):
+            return QueueingHint.QUEUE
+        if all(claim.metadata.uid != after.metadata.uid for claim in own):
+            return QueueingHint.SKIP
+        return queue_if(before is None or before.status != after.status)
+
+    def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """The pod was told the names of its claims."""
+        after = expect(Pod, new)
+        if not same_pod(pod, after):
+            return QueueingHint.SKIP
+        try:
+            claims_of(after, self._claims)
+        except UnresolvedClaimError:
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
