@@ -47,6 +47,7 @@ class Domains:
         "_eligibility",
         "_missing_as_empty",
         "_number_count",
+        "_places_missing",
         "_row_count",
         "_row_in",
         "_seen",
@@ -70,7 +71,7 @@ class Domains:
         self._column = table.label_column(key)
         self._eligibility = eligibility
         self._missing_as_empty = missing_as_empty
-        self._seen: Hashable = None
+        self._seen = self._now()
         self._row_in: NDArray[np.intp] | None = None
         self.version = 0
         self._build()
@@ -101,23 +102,31 @@ class Domains:
 
     def refresh(self) -> int:
         """Catch up with the table; the version returned grows whenever a row moved."""
-        eligibility = self._eligibility
-        seen = self._column.version
-        if (seen if eligibility is None else (seen, eligibility.version())) != self._seen or len(
-            self.domain_of
-        ) != len(self._column.ids):
+        seen = self._now()
+        if (
+            seen != self._seen
+            or len(self.domain_of) != len(self._column.ids)
+            or (self._places_missing and self._eligibility is not None)
+        ):
+            self._seen = seen
             self._build()
         return self.version
+
+    def _now(self) -> Hashable:
+        """What the split depends on, but for nodes without the label."""
+        version, eligibility = self._column.version, self._eligibility
+        return version if eligibility is None else (version, eligibility.version())
 
     def _build(self) -> None:
         column, eligibility = self._column, self._eligibility
         domain_of = column.ids.astype(np.intp)  # intp[row]
-        if self._missing_as_empty:
+        empty = column.values.find("")
+        # A node without the label may come unnoticed by its column, and not be eligible.
+        self._places_missing = self._missing_as_empty and empty >= 0
+        if self._places_missing:
             # Rows without a node go there too, which is harmless: nothing is on them.
-            domain_of[domain_of < 0] = column.values.find("")
-        self._seen = column.version
+            domain_of[domain_of < 0] = empty
         if eligibility is not None:
-            self._seen = (column.version, eligibility.version())
             domain_of[~eligibility.mask()] = -1
         self._number_count = len(column.values)
         self._row_in = None

@@ -323,7 +323,7 @@ class TestDryRun:
     def verdicts(self, plugin: PodTopologySpread, state: CycleState) -> list[Status]:
         each = [plugin.filter(state, self.pod, info) for info in self.view]
         together = plugin.filter_nodes(state, self.pod, self.view)
-        assert each == [together.status(i) or SUCCESS for i in range(4)]
+        assert each == [together.status(i) or SUCCESS for i in range(len(self.view))]
         return each
 
     def test_removing_a_pod_lowers_the_minimum_and_adding_it_back_restores_it(self) -> None:
@@ -363,3 +363,19 @@ class TestDryRun:
         plugin, state, _ = self.started()
         plugin.add_pod(state, self.pod, PodInfo(make_pod("q", labels=FOO)), self.view.info(2))
         assert self.verdicts(plugin, state) == [OK] * 4
+
+    @pytest.mark.parametrize("filled", [1, 15, 16, 17, 25, 30])
+    def test_the_minimum_is_found_however_many_domains_changed(self, filled: int) -> None:
+        """30 nodes are empty, 10 have a pod; the minimum rises with the last empty one."""
+        names = [f"n{number:02}" for number in range(40)]
+        nodes = [make_node(name, labels={"node": name}) for name in names]
+        self.pod = incoming(spread("node"))
+        self.view = make_view(*nodes, pods=on(dict.fromkeys(names[30:], 1)))
+        plugin, state = PodTopologySpread(), CycleState()
+        assert run_filter(plugin, self.pod, self.view, state) == [OK] * 30 + [U] * 10
+        for index in range(filled):
+            plugin.add_pod(
+                state, self.pod, PodInfo(make_pod("q", labels=FOO)), self.view.info(index)
+            )
+        some_are_empty = [U] * filled + [OK] * (30 - filled) + [U] * 10
+        assert self.verdicts(plugin, state) == (some_are_empty if filled < 30 else [OK] * 40)

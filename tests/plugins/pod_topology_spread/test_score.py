@@ -9,6 +9,7 @@ import pytest
 
 from kubesched.api import LabelSelector, Node, OwnerReference, Pod, TopologySpreadConstraint
 from kubesched.api.base import ApiObject
+from kubesched.backend.cache import Cache
 from kubesched.config.args import LIST_DEFAULTING, PodTopologySpreadArgs
 from kubesched.framework import Code, CycleState, NodeView, PodInfo
 from kubesched.plugins.pod_topology_spread import PodTopologySpread
@@ -234,6 +235,23 @@ def test_an_empty_zone_label_and_none_are_one_zone_in_system_defaults() -> None:
         "b": 100 * (20 + 6 - 20) // 20,
         "x": 100 * (20 + 6 - 18) // 20,
     }
+
+
+def test_a_node_without_labels_that_comes_later_is_judged_anew() -> None:
+    """It shares the empty zone, but is outside of the pod's node selector."""
+    disk = {"disk": "ssd"}
+    nodes = [make_node("a", labels={ZONE: "", **disk}), make_node("b", labels=disk)]
+    cache = Cache()
+    for each in nodes:
+        cache.add_node(each)
+    plugin = with_objects(make_service("s", selector=FOO))
+    pod = make_pod("p", labels=FOO, node_selector=disk)
+    assert scores(plugin, pod, cache.update_snapshot().nodes, "ab") == {"a": 33, "b": 100}
+    cache.add_node(make_node("c"))
+    for other in on({"c": 10}):
+        cache.add_pod(other)
+    # hostname: 2 each; zone: 4 for a, whose zone must not hold the pods on c.
+    assert scores(plugin, pod, cache.update_snapshot().nodes, "ab") == {"a": 33, "b": 100}
 
 
 def test_list_defaults_ignore_nodes_without_a_label() -> None:

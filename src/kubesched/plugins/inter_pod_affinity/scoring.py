@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,8 @@ from kubesched.plugins.inter_pod_affinity.incoming_terms import labels_of_namesp
 from kubesched.plugins.inter_pod_affinity.topology_counts import weighted_sum
 
 __all__ = ["Preferences", "normalized"]
+
+_LARGEST_LOOKED_UP = 512
 
 
 class Preferences:
@@ -107,8 +111,21 @@ def normalized(scores: NDArray[np.int64]) -> NDArray[np.int64]:
     spread = int(scores.max()) - lowest
     if not spread:
         return np.zeros_like(scores)
+    above = scores - lowest if lowest else scores
+    if spread <= _LARGEST_LOOKED_UP:
+        return _shares_up_to(spread).take(above)
+    return _shares(above, spread)
+
+
+def _shares(above: NDArray[np.int64], spread: int) -> NDArray[np.int64]:
     # The order of these operations decides about the last digit, and is the reference's.
-    share = (scores - lowest).astype(np.float64)
+    share = above.astype(np.float64)
     share /= spread
     share *= float(MAX_NODE_SCORE)
     return share.astype(np.int64)
+
+
+@lru_cache(maxsize=1024)
+def _shares_up_to(spread: int) -> NDArray[np.int64]:
+    """The share of every score there can be: looking it up is cheaper than dividing."""
+    return _shares(np.arange(spread + 1, dtype=np.int64), spread)

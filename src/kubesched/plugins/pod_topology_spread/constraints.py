@@ -75,37 +75,35 @@ class ConstraintReader:
         wanted = [each for each in given if each.when_unsatisfiable == action]
         if not wanted:
             return ()
-        return self._read(pod, wanted, None)
-
-    def read_defaults(
-        self, pod: Pod, given: Sequence[TopologySpreadConstraint], selector: Selector
-    ) -> tuple[Constraint, ...]:
-        """The given constraints, all over the pods that the selector selects."""
-        return self._read(pod, given, selector)
-
-    def _read(
-        self, pod: Pod, given: Sequence[TopologySpreadConstraint], selector: Selector | None
-    ) -> tuple[Constraint, ...]:
-        metadata = pod.metadata
-        key = (
-            metadata.namespace,
-            selector,
-            *(self._key(each, metadata.labels) for each in given),
-        )
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        key = (namespace, *(self._key(each, labels) for each in wanted))
         made = self._remembered.get(key)
         if made is None:
             made = tuple(
-                Constraint(
-                    each,
-                    self._selector(each, metadata.labels) if selector is None else selector,
-                    metadata.namespace,
-                )
-                for each in given
+                Constraint(each, self._selector(each, labels), namespace) for each in wanted
             )
-            if len(self._remembered) >= _REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = made
+            self._remember(key, made)
         return made
+
+    def read_defaults(
+        self, pod: Pod, given: tuple[TopologySpreadConstraint, ...], selector: Selector
+    ) -> tuple[Constraint, ...]:
+        """The given constraints, all over the pods that the selector selects.
+
+        The same tuple must be given each time: it is remembered by identity.
+        """
+        namespace = pod.metadata.namespace
+        key = (namespace, selector, id(given))
+        made = self._remembered.get(key)
+        if made is None:
+            made = tuple(Constraint(each, selector, namespace) for each in given)
+            self._remember(key, made)
+        return made
+
+    def _remember(self, key: Hashable, made: tuple[Constraint, ...]) -> None:
+        if len(self._remembered) >= _REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = made
 
     def _key(self, given: TopologySpreadConstraint, labels: dict[str, str]) -> Hashable:
         return (

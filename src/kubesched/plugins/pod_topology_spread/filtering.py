@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.engine.domain_counts import DomainCounts, Domains
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, PodIndex, PodInfo, Rejections, Status
 from kubesched.plugins.pod_topology_spread.constraints import Constraint
 from kubesched.plugins.pod_topology_spread.inclusion import Inclusion
@@ -22,101 +21,126 @@ LABEL_MISSING = Status.unresolvable(
 _STATUSES = (LABEL_MISSING, TOO_SKEWED)
 _LABEL_MISSING_CODE, _TOO_SKEWED_CODE = 1, 2
 
+# A dry run changes few domains, so the minimum is almost always among this many.
+_EMPTIEST_KEPT = 16
+
+
+class _Standing:
+    """Where one constraint stands in the cluster as it is. Shared by dry runs."""
+
+    __slots__ = ("_emptiest", "_minimum", "constraint", "counts", "inclusion", "labelled", "slack")
+
+    def __init__(
+        self, constraint: Constraint, pod: Pod, inclusion: Inclusion, index: PodIndex
+    ) -> None:
+        key = constraint.topology_key
+        self.constraint = constraint
+        self.inclusion = inclusion
+        self.labelled = index.domains(key)  # of all nodes, whether they count or not
+        self.labelled.refresh()
+        domains = index.domains(key, inclusion.rule(constraint))
+        self.counts = index.count(constraint.query).by_domain(domains)
+        # How far above the minimum a domain may be before the pod comes.
+        self.slack = constraint.max_skew - constraint.selector.matches(pod.metadata.labels)
+        self._minimum: int | None = None
+        self._emptiest: list[tuple[int, int]] | None = None
+
+    @property
+    def has_too_few_domains(self) -> bool:
+        """Then some domain is missing, and counts as empty."""
+        return len(self.counts.domains.present) < self.constraint.min_domains
+
+    def minimum(self) -> int:
+        if self._minimum is None:
+            self._minimum = 0 if self.has_too_few_domains else self.counts.minimum()
+        return self._minimum
+
+    def minimum_with(self, changes: Mapping[int, int]) -> int:
+        """The minimum if domains had so many pods more or fewer."""
+        if self.has_too_few_domains:
+            return 0
+        counts = self.counts.counts
+        lowest = min(int(counts[number]) + step for number, step in changes.items())
+        emptiest = self._few_emptiest()
+        for count, number in emptiest:
+            if count >= lowest:
+                return lowest
+            if number not in changes:
+                return count
+        if len(emptiest) == len(self.counts.domains.present):
+            return lowest
+        changed = counts.copy()
+        for number, step in changes.items():
+            changed[number] += step
+        return int(changed[self.counts.domains.present].min())
+
+    def _few_emptiest(self) -> list[tuple[int, int]]:
+        """Count and number of some domains, emptiest first."""
+        if self._emptiest is None:
+            present = self.counts.domains.present
+            counts = self.counts.counts[present]
+            few = min(_EMPTIEST_KEPT, len(present))
+            chosen = np.argpartition(counts, few - 1)[:few]
+            self._emptiest = sorted(
+                zip(counts[chosen].tolist(), present[chosen].tolist(), strict=True)
+            )
+        return self._emptiest
+
 
 class _Spread:
-    """One constraint with its counts; a dry run changes copies of it."""
+    """One constraint, and what a dry run changed about it."""
 
-    __slots__ = (
-        "_changes",
-        "_lowest",
-        "constraint",
-        "counts",
-        "inclusion",
-        "labelled",
-        "self_match",
-    )
+    __slots__ = ("_changes", "_limit", "standing")
 
-    constraint: Constraint
-    inclusion: Inclusion
-    counts: DomainCounts  # of the nodes that count
-    labelled: Domains  # of all nodes, whether they count or not
-    self_match: int
-    _changes: dict[str, int]
-    _lowest: int | None
+    def __init__(self, standing: _Standing, changes: dict[int, int], limit: int | None) -> None:
+        self.standing = standing
+        self._changes = changes  # domain -> pods more, or fewer
+        self._limit = limit
 
     def clone(self) -> _Spread:
-        copy = _Spread()
-        copy.constraint = self.constraint
-        copy.inclusion = self.inclusion
-        copy.counts = self.counts
-        copy.labelled = self.labelled
-        copy.self_match = self.self_match
-        copy._changes = self._changes.copy()
-        copy._lowest = self._lowest
-        return copy
-
-    @classmethod
-    def of(cls, constraint: Constraint, pod: Pod, inclusion: Inclusion, index: PodIndex) -> _Spread:
-        spread = cls()
-        spread.constraint = constraint
-        spread.inclusion = inclusion
-        key = constraint.topology_key
-        spread.labelled = index.domains(key)
-        spread.labelled.refresh()
-        domains = index.domains(key, inclusion.rule(constraint))
-        spread.counts = index.count(constraint.query).by_domain(domains)
-        spread.self_match = int(constraint.selector.matches(pod.metadata.labels))
-        spread._changes = {}
-        spread._lowest = None
-        return spread
+        return _Spread(self.standing, self._changes.copy(), self._limit)
 
     def change(self, other: Pod, node: NodeInfo, step: int) -> None:
-        constraint = self.constraint
-        if constraint.selector.matches(other.metadata.labels) and self.inclusion.accepts(
-            constraint, node
-        ):
-            value = node.labels[constraint.topology_key]
-            self._changes[value] = self._changes.get(value, 0) + step
-            self._lowest = None
+        standing = self.standing
+        constraint = standing.constraint
+        if not constraint.selector.matches(other.metadata.labels):
+            return
+        if standing.inclusion.accepts(constraint, node):
+            number = standing.labelled.number_of(node.labels[constraint.topology_key])
+            self._changes[number] = self._changes.get(number, 0) + step
+            self._limit = None
 
     @property
     def limit(self) -> int:
         """The largest count with which a domain may still take the pod."""
-        return self.constraint.max_skew + self._minimum() - self.self_match
+        if self._limit is None:
+            standing, changes = self.standing, self._changes
+            minimum = standing.minimum_with(changes) if changes else standing.minimum()
+            self._limit = minimum + standing.slack
+        return self._limit
 
-    def _minimum(self) -> int:
-        if self._lowest is None:
-            domains = self.counts.domains
-            if len(domains.present) < self.constraint.min_domains:
-                self._lowest = 0
-            elif not self._changes:
-                self._lowest = self.counts.minimum()
-            else:
-                self._lowest = int(self._changed_counts()[domains.present].min())
-        return self._lowest
-
-    def _changed_counts(self) -> NDArray[np.int64]:
-        counts = self.counts.counts
+    def is_too_full(self, value: str) -> bool:
+        """Whether the domain with this value cannot take the pod."""
+        count = self.standing.counts.of_value(value)
         if self._changes:
-            counts = counts.copy()
-            for value, step in self._changes.items():
-                counts[self.counts.domains.number_of(value)] += step
-        return counts
-
-    def count_in(self, value: str) -> int:
-        return self.counts.of_value(value) + self._changes.get(value, 0)
+            count += self._changes.get(self.standing.labelled.number_of(value), 0)
+        return count > self.limit
 
     def codes(self, nodes: NodeView) -> NDArray[np.uint8] | None:
         """Per node what is wrong with it; None: nothing with any."""
-        limit = self.limit
-        if self.counts.is_per_row and not self._changes:
-            skewed = nodes.at(self.counts.column) > limit
+        limit, changes = self.limit, self._changes
+        counts, labelled = self.standing.counts, self.standing.labelled
+        if counts.is_per_row and not changes:
+            skewed = nodes.at(counts.column) > limit
             return skewed.view(np.uint8) * np.uint8(_TOO_SKEWED_CODE) if skewed.any() else None
-        per_domain = (self._changed_counts() > limit).view(np.uint8) * np.uint8(_TOO_SKEWED_CODE)
+        per_domain = (counts.counts > limit).view(np.uint8) * np.uint8(_TOO_SKEWED_CODE)
+        for number, step in changes.items():
+            is_too_full = int(counts.counts[number]) + step > limit
+            per_domain[number] = _TOO_SKEWED_CODE if is_too_full else 0
         per_domain[-1] = _LABEL_MISSING_CODE  # the domain of nodes without the label
-        if self.labelled.covers_table and not per_domain[:-1].any():
+        if labelled.covers_table and not per_domain[:-1].any():
             return None
-        return per_domain.take(nodes.at(self.labelled.domain_of), mode="wrap")
+        return per_domain.take(nodes.at(labelled.domain_of), mode="wrap")
 
 
 class HardSpread:
@@ -133,7 +157,10 @@ class HardSpread:
         cls, constraints: Sequence[Constraint], pod: Pod, inclusion: Inclusion, index: PodIndex
     ) -> HardSpread:
         return cls(
-            [_Spread.of(constraint, pod, inclusion, index) for constraint in constraints],
+            [
+                _Spread(_Standing(constraint, pod, inclusion, index), {}, None)
+                for constraint in constraints
+            ],
             [constraint.topology_key for constraint in constraints],
         )
 
@@ -156,10 +183,10 @@ class HardSpread:
     def verdict(self, node: NodeInfo) -> Status:
         labels = node.labels
         for spread in self._spreads:
-            value = labels.get(spread.constraint.topology_key)
+            value = labels.get(spread.standing.constraint.topology_key)
             if value is None:
                 return LABEL_MISSING
-            if spread.count_in(value) > spread.limit:
+            if spread.is_too_full(value):
                 return TOO_SKEWED
         return SUCCESS
 

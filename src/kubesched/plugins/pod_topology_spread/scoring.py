@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from kubesched.plugins.pod_topology_spread.inclusion import Inclusion
 __all__ = ["HOSTNAME", "SoftSpread"]
 
 HOSTNAME = "kubernetes.io/hostname"
+
+_LARGEST_LOOKED_UP = 1024
 
 Mask = NDArray[np.bool_]
 S = TypeVar("S", bound=np.generic)
@@ -148,12 +151,10 @@ class SoftSpread:
         if not len(taking_part):
             return np.zeros_like(scores)
         lowest, highest = int(taking_part.min()), int(taking_part.max())
-        if highest == 0:
-            turned = np.full_like(scores, MAX_NODE_SCORE)
+        if highest <= _LARGEST_LOOKED_UP:
+            turned = _turned_up_to(highest, lowest).take(scores, mode="clip")
         else:
-            turned = (highest + lowest) - scores
-            turned *= MAX_NODE_SCORE
-            turned //= highest
+            turned = _turned(scores, highest, lowest)
         if ignored is not None:
             turned[ignored] = 0
         return turned
@@ -172,6 +173,21 @@ def _domains_among(nodes: NodeView, domains: Domains, ignored: Mask | None) -> i
     if found[0] and 0 < empty < len(found) and found[empty]:
         number -= 1  # no label and a label with an empty value are the same domain
     return number
+
+
+def _turned(scores: NDArray[np.int64], highest: int, lowest: int) -> NDArray[np.int64]:
+    if highest == 0:
+        return np.full_like(scores, MAX_NODE_SCORE)
+    turned = (highest + lowest) - scores
+    turned *= MAX_NODE_SCORE
+    turned //= highest
+    return turned
+
+
+@lru_cache(maxsize=1024)
+def _turned_up_to(highest: int, lowest: int) -> NDArray[np.int64]:
+    """What becomes of every score there can be: looking it up is cheaper than dividing."""
+    return _turned(np.arange(highest + 1, dtype=np.int64), highest, lowest)
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.int64]:
