@@ -389,3 +389,23 @@ def test_device_requests_ask_for_one_device() -> None:
         "allocationMode": "ExactCount",
         "count": 1,
     }
+
+
+def test_an_allocation_is_made_once_and_reserved_only_while_it_lasts() -> None:
+    cluster = Cluster()
+    cluster.create("resourceclaims", {"metadata": {"name": "c"}, "spec": {}})
+
+    def write(**status: Any) -> None:
+        body = {**cluster.get("resourceclaims", "c"), "status": status}
+        cluster.update("resourceclaims", body, subresource="status")
+
+    reserved = [{"resource": "pods", "name": "p", "uid": "1"}]
+    with pytest.raises(ApiError, match="may not be specified when `allocated` is not set"):
+        write(reservedFor=reserved)
+    first = {"devices": {"results": [{"request": "r", "device": "d1"}]}}
+    write(allocation=first, reservedFor=reserved)
+    second = {"devices": {"results": [{"request": "r", "device": "d2"}]}}
+    with pytest.raises(ApiError, match=r"status\.allocation: Invalid value: .*field is immutable"):
+        write(allocation=second)
+    write()
+    write(allocation=second)

@@ -11,7 +11,7 @@ answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -41,7 +41,7 @@ Faults = Callable[[str, str, str | None, str], Fault | None]
 """Called with verb, kind, namespace and name (empty where there is none) of a request.
 
 Verbs are get, list, watch, create, update, patch, delete and bind. A watch asks when it
-opens and whenever it wakes up.
+opens and whenever it wakes up. Raising ApiError refuses the request too.
 """
 
 
@@ -231,7 +231,9 @@ def _document(obj: msgspec.Struct) -> dict[str, Any]:
 class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
     """A watch on the store. It holds no task: whoever iterates does the waiting."""
 
-    def __init__(self, open_watch: Callable[[], Watcher], before: Any) -> None:
+    def __init__(
+        self, open_watch: Callable[[], Watcher], before: Callable[[], Awaitable[None]] | None
+    ) -> None:
         self._open = open_watch
         self._before = before
         self._watcher: Watcher | None = None

@@ -92,7 +92,7 @@ async def apply_manifests(api: ApiAccess, manifests: Iterable[Manifest]) -> None
         try:
             created: Any = await api.create(manifest.object)
             status = getattr(manifest.object, "status", None)
-            if manifest.document.get("status") and created.status != status:
+            if status is not None and "status" in manifest.document and created.status != status:
                 changed = msgspec.structs.replace(created, status=status)
                 await api.update(changed, subresource="status")
         except ApiError as error:

@@ -14,7 +14,7 @@ from kubesched.apiserver.validation.metadata import check_metadata, check_metada
 from kubesched.apiserver.validation.names import dns_subdomain
 from kubesched.apiserver.validation.problems import Problem
 
-__all__ = ["Cluster", "Json", "Strategy"]
+__all__ = ["Cluster", "Json", "Strategy", "with_part"]
 
 Json = dict[str, Any]
 
@@ -61,7 +61,7 @@ class Strategy:
     def prepare_update(self, new: Json, old: Json, /) -> Json:
         """Undo what this write may not touch."""
         if self.has_status:
-            new = _with(new, "status", old.get("status"))
+            new = with_part(new, "status", old.get("status"))
         return new
 
     def prepare_status(self, new: Json, old: Json, /) -> Json:
@@ -93,7 +93,7 @@ class Strategy:
         return any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata", "status"})
 
 
-def _with(data: Json, key: str, value: Any) -> Json:
+def with_part(data: Json, key: str, value: Any) -> Json:
     """The object with one part set, or left out if None; itself if nothing changes."""
     if data.get(key) is value:
         return data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubesched.apiserver.strategies.base import Json, Strategy
 from kubesched.apiserver.strategies.cluster import StatusStrategy
+from kubesched.apiserver.validation.objects import check_allocation
 from kubesched.apiserver.validation.problems import Problem, immutable
 
 __all__ = ["ResourceClaimStrategy", "ResourceClaimTemplateStrategy", "ResourceSliceStrategy"]
@@ -20,6 +21,9 @@ class ResourceClaimStrategy(StatusStrategy):
         if new.get("spec") == old.get("spec"):
             return []
         return [immutable("spec", new.get("spec"))]
+
+    def check_status(self, new: Json, old: Json, /) -> list[Problem]:
+        return super().check_status(new, old) + check_allocation(new, old)
 
 
 class ResourceClaimTemplateStrategy(Strategy):

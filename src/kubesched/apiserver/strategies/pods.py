@@ -6,7 +6,7 @@ from typing import Any
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.refusals import conflict, forbidden
-from kubesched.apiserver.strategies.base import Cluster, Json, Strategy
+from kubesched.apiserver.strategies.base import Cluster, Json, Strategy, with_part
 from kubesched.apiserver.strategies.pod_defaults import default_pod_spec, qos_class
 from kubesched.apiserver.validation.pods import (
     check_pod,
@@ -63,9 +63,8 @@ class PodStrategy(Strategy):
         before = old.get("status", {})
         if not status.get("qosClass") and "qosClass" in before:
             status = {**status, "qosClass": before["qosClass"]}
-        metadata = new["metadata"]
-        if metadata.get("ownerReferences") != old["metadata"].get("ownerReferences"):
-            metadata = {**metadata, "ownerReferences": old["metadata"].get("ownerReferences", [])}
+        owners = old["metadata"].get("ownerReferences")
+        metadata = with_part(new["metadata"], "ownerReferences", owners)
         return {**new, "metadata": metadata, "spec": old["spec"], "status": status}
 
     def check(self, new: Json, *, namespaced: bool) -> list[Problem]:  # noqa: ARG002

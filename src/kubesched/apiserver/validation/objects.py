@@ -21,6 +21,7 @@ from kubesched.apiserver.validation.problems import (
 )
 
 __all__ = [
+    "check_allocation",
     "check_budget",
     "check_claim",
     "check_claim_update",
@@ -147,7 +148,7 @@ def check_event(event: Json) -> list[Problem]:
     if len(event.get("note", "")) > 1024:
         problems.append(invalid("note", "", "can have at most 1024 characters"))
     if event.get("type") not in ("Normal", "Warning"):
-        problems.append(invalid("type", event.get("type", ""), "has invalid value: "))
+        problems.append(invalid("type", "", f"has invalid value: {event.get('type', '')}"))
     return problems
 
 
@@ -261,6 +262,20 @@ def check_storage_class_update(new: Json, old: Json) -> list[Problem]:
             problems.append(forbidden(field, text))
     if new.get("volumeBindingMode") != old.get("volumeBindingMode"):
         problems.append(immutable("volumeBindingMode", new.get("volumeBindingMode")))
+    return problems
+
+
+def check_allocation(new: Json, old: Json) -> list[Problem]:
+    """The status of a resource claim: once made, an allocation is only ever taken back."""
+    status, before = new.get("status", {}), old.get("status", {})
+    allocation, allocated = status.get("allocation"), before.get("allocation")
+    problems = []
+    if allocation is None:
+        if status.get("reservedFor"):
+            text = "may not be specified when `allocated` is not set"
+            problems.append(forbidden("status.reservedFor", text))
+    elif allocated is not None and allocation != allocated:
+        problems.append(immutable("status.allocation", allocation))
     return problems
 
 
