@@ -85,7 +85,7 @@ class _Scenario:
             except (PluginError, NoNodesError) as exc:
                 got["error"] = str(exc)
             else:
-                got = _verdicts(world.algorithm.diagnosis) | _choice(result)
+                got = _verdicts(result.diagnosis) | _choice(result)
                 if "chosen" in recorded:
                     got |= await self._place(framework, state, pod_info, recorded["chosen"])
                     placed = True

@@ -20,7 +20,6 @@ from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
 from kubesched.config.load import configuration_from_builtins
-from kubesched.framework import CycleState, Diagnosis, NodeView, PodInfo
 from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
@@ -30,7 +29,7 @@ from kubesched.scheduler.profiles import build_profiles
 from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator, make_pv
 from kubesched.util.clock import Clock
 
-__all__ = ["RecordingAlgorithm", "World", "parse_object"]
+__all__ = ["World", "parse_object"]
 
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -41,18 +40,6 @@ def parse_object(document: Mapping[str, Any]) -> ApiObject:
     kind = by_api_version_kind(document["apiVersion"], document["kind"])
     assert kind is not None, f"no type for {document['apiVersion']} {document['kind']}"
     return from_builtins(document, kind.type)
-
-
-class RecordingAlgorithm(SchedulingAlgorithm):
-    """Keeps the diagnosis of an attempt that succeeded: the recordings have those too."""
-
-    diagnosis: Diagnosis
-
-    def _find_feasible(
-        self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
-    ) -> NodeView:
-        self.diagnosis = diagnosis
-        return super()._find_feasible(framework, state, pod_info, diagnosis)
 
 
 class World:
@@ -89,7 +76,7 @@ class World:
             else configuration_from_builtins(config)
         )
         self.frameworks = build_profiles(configuration.profiles, IN_TREE_PLUGINS, services)
-        self.algorithm = RecordingAlgorithm(self.cache.snapshot, rng, percentage=100)
+        self.algorithm = SchedulingAlgorithm(self.cache.snapshot, rng, percentage=100)
 
     def framework_of(self, pod: Pod) -> Framework:
         return self.frameworks[pod.spec.scheduler_name]

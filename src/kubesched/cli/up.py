@@ -16,7 +16,7 @@ import msgspec
 from kubesched.api import Node, Pod
 from kubesched.apiserver.kubelet import FakeKubelet
 from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.manifests import Manifest, load_manifests
+from kubesched.apiserver.manifests import Manifest, apply_manifests, load_manifests
 from kubesched.apiserver.store import Store
 from kubesched.cli.cluster_summary import ClusterSummary, is_decided, render, summarize
 from kubesched.client.informer import Informer
@@ -118,10 +118,9 @@ async def _run(
 ) -> None:
     clock = RealClock()
     api = LocalApi(Store(derive(seed, "store")), clock)
-    workload = [manifest.object for manifest in manifests if isinstance(manifest.object, Pod)]
-    for manifest in manifests:
-        if not isinstance(manifest.object, Pod):
-            await api.create(manifest.object)
+    workload = [each for each in manifests if isinstance(each.object, Pod)]
+    surroundings = [each for each in manifests if not isinstance(each.object, Pod)]
+    await apply_manifests(api, surroundings)
     scheduler = Scheduler(api, clock, configuration=configuration, seed=seed)
     pods = Informer(api, Pod, clock, derive(seed, "up"))
     progress = _Progress(pods, frozenset(scheduler.profiles), clock)
@@ -131,7 +130,7 @@ async def _run(
     async with running(FakeKubelet(api, clock), pods, scheduler):
         await pods.wait_for_sync()
         for number, pod in enumerate(workload, start=1):
-            await api.create(pod)
+            await apply_manifests(api, [pod])
             if pace_ns and not await clock.wait(interrupted, timeout_ns=pace_ns):
                 progress.show()
             elif number % _CREATED_PER_TURN == 0:

@@ -9,6 +9,7 @@ from kubesched.engine.node_table import (
     LabelColumn,
     NodeTable,
 )
+from kubesched.engine.total_index import TotalIndex
 
 __all__ = [
     "CPU",
@@ -18,4 +19,5 @@ __all__ = [
     "Interner",
     "LabelColumn",
     "NodeTable",
+    "TotalIndex",
 ]

@@ -7,7 +7,7 @@ plugin must not write to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from kubesched.engine import CPU, MEMORY, NodeTable
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.pod_index import PodIndex
 
-__all__ = ["NodeView"]
+__all__ = ["DeferredNodeView", "NodeView"]
 
 S = TypeVar("S", bound=np.generic)
 
@@ -77,13 +77,21 @@ class NodeView:
         return self.table.names_of(self.rows)
 
     def info(self, index: int) -> NodeInfo:
-        info = self._infos[int(self.rows[index])]
+        return self.info_at(int(self.rows[index]))
+
+    def info_at(self, row: int) -> NodeInfo:
+        """The node in a row of the table, whether or not it is in this view."""
+        info = self._infos[row]
         assert info is not None
         return info
 
     def subset(self, keep: NDArray[np.bool_]) -> NodeView:
         """Those nodes for which `keep` holds."""
         return NodeView(self.pods, self._infos, self.rows[keep])
+
+    def deferred(self, find: Callable[[], slice | NDArray[np.intp]]) -> NodeView:
+        """Rows of the same table that are not known yet, and perhaps never need be."""
+        return DeferredNodeView(self.pods, self._infos, find)
 
     def at_rows(self, rows: NDArray[np.intp]) -> NodeView:
         """Other rows of the same table, whether or not they are in this view."""
@@ -152,3 +160,28 @@ class NodeView:
         if place < 0 or place >= matrix.shape[0]:
             return np.zeros(len(self), dtype=np.int64)
         return self.at(matrix[place])
+
+
+class DeferredNodeView(NodeView):
+    """A view whose rows are worked out when someone looks."""
+
+    __slots__ = ("_find", "_found")
+
+    def __init__(
+        self,
+        pods: PodIndex,
+        infos: Sequence[NodeInfo | None],
+        find: Callable[[], slice | NDArray[np.intp]],
+    ) -> None:
+        self.table = pods.table
+        self.pods = pods
+        self._infos = infos
+        self._rows = None
+        self._find = find
+        self._found: slice | NDArray[np.intp] | None = None
+
+    @property
+    def _selection(self) -> slice | NDArray[np.intp]:  # type: ignore[override]
+        if self._found is None:
+            self._found = self._find()
+        return self._found

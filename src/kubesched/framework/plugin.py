@@ -8,7 +8,7 @@ many nodes over columns, which is an optional faster spelling of the same rule.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -205,6 +205,17 @@ class Plugin:
         """PostBind: the pod is bound; for information."""
 
     # -- batching and caching ----------------------------------------------------------
+
+    def version(self, nodes: NodeView) -> Hashable:
+        """What else a node-local plugin's answers depend on: they hold while this stays equal."""
+        return None
+
+    def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
+        """The normalised score of every node if they are all alike, which saves asking; or None.
+
+        `nodes` is the whole cluster. PreScore has run.
+        """
+        return None
 
     def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
         """What of the pod this plugin's answers depend on; a Status refuses to sign it."""

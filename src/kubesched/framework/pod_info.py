@@ -130,18 +130,6 @@ class PodInfo:
             affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
         )
 
-    def update(self, pod: Pod) -> None:
-        """Take a newer version of the pod.
-
-        With the same uid the parsed terms and amounts stay, as in the reference: what they
-        depend on cannot change while the pod waits, except by being re-created.
-        """
-        recreated = pod.metadata.uid != self.pod.metadata.uid
-        self.pod = pod
-        if recreated:
-            self._requested = self._nonzero = self._host_ports = None
-            self._parse_terms()
-
     def placed_on(self, node_name: str) -> PodInfo:
         """A copy of this pod as it will be on the node, sharing all that was computed."""
         copy = PodInfo.__new__(PodInfo)

@@ -9,7 +9,7 @@ Nothing here decides: a kept answer is what the plugin itself said about that ve
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
+from kubesched.engine import TotalIndex
 from kubesched.framework import CycleState, Diagnosis, NodeView, Plugin, Status, overrides
 from kubesched.runtime.asking import (
     ask_filter,
@@ -32,6 +33,8 @@ __all__ = ["Evaluation", "Evaluations"]
 _MAX_BYTES = 128 << 20
 # Up to here the one-node form is quicker than starting up NumPy for a handful of rows.
 _FEW_NODES = 4
+# So many changes since the last pod of a shape are worked into its index one by one.
+_FEW_CHANGES = 16
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -42,12 +45,15 @@ class Evaluation:
         "_numbers",
         "codes",
         "filter_position",
+        "index",
+        "may_have_index",
         "raw_scores",
         "score_position",
         "skipped_filters",
         "skipped_scores",
         "static_total",
         "statuses",
+        "versions",
     )
 
     def __init__(self, capacity: int, normalizing: Sequence[str]) -> None:
@@ -62,6 +68,10 @@ class Evaluation:
         self.score_position = -1
         self.static_total = np.zeros(capacity, dtype=np.int64)  # weighted, needs no normalising
         self.raw_scores = {name: np.zeros(capacity, dtype=np.int64) for name in normalizing}
+        # Rows that pass, by static total, in step with both positions; None: not kept.
+        self.index: TotalIndex | None = None
+        self.may_have_index = True
+        self.versions: tuple[Hashable, ...] = ()
 
     @property
     def capacity(self) -> int:
@@ -70,6 +80,12 @@ class Evaluation:
     @property
     def size_bytes(self) -> int:
         return self.capacity * (4 + 8 + 8 * len(self.raw_scores))
+
+    def forget(self) -> None:
+        """What the answers depended on, besides rows, is no longer the same."""
+        self.filter_position = self.score_position = -1
+        self.index = None
+        self.may_have_index = True
 
     def number_of(self, status: Status) -> int:
         number = self._numbers.get(status)
@@ -104,6 +120,11 @@ class Evaluations:
             for plugin in local
             if overrides(plugin, "normalize_score")
         )
+        self._versioned = [
+            plugin
+            for plugin in {plugin.name: plugin for plugin in (*self.filters, *local)}.values()
+            if overrides(plugin, "version")
+        ]
         self._local_names = frozenset(plugin.name for plugin in (*self.filters, *local))
         self._reads_metadata = any(plugin.reads_metadata for plugin in (*self.filters, *local))
         self._entries: OrderedDict[bytes, Evaluation] = OrderedDict()
@@ -114,18 +135,24 @@ class Evaluations:
         self._entries.clear()
         self._bytes = 0
 
-    def find(self, pod: Pod, capacity: int) -> Evaluation | None:
+    def find(self, pod: Pod, nodes: NodeView) -> Evaluation | None:
         """What is known for pods like this one; None if the pod is one of a kind."""
         shape = self._shape(pod)
         if shape is None:
             return None
+        capacity = nodes.table.capacity
+        versions = tuple([plugin.version(nodes) for plugin in self._versioned])
         entry = self._entries.get(shape)
         if entry is not None and entry.capacity == capacity:
             self._entries.move_to_end(shape)
+            if entry.versions != versions:
+                entry.forget()
+                entry.versions = versions
             return entry
         if entry is not None:
             self._bytes -= entry.size_bytes
         entry = Evaluation(capacity, [plugin.name for plugin, _ in self.normalizing])
+        entry.versions = versions
         self._entries[shape] = entry
         self._bytes += entry.size_bytes
         while self._bytes > _MAX_BYTES and len(self._entries) > 1:
@@ -153,6 +180,7 @@ class Evaluations:
                 spec.overhead,
                 spec.host_users,
                 spec.resources,
+                [volume.image for volume in spec.volumes if volume.image is not None],
             )
         )
 
@@ -169,7 +197,8 @@ class Evaluations:
         """Those of all nodes that the local filters let pass."""
         skipped = self._local_names & state.skip_filter
         if skipped != known.skipped_filters:
-            known.skipped_filters, known.filter_position = skipped, -1
+            known.forget()
+            known.skipped_filters = skipped
         changed = _changed(nodes, known.filter_position)
         if len(changed):
             self._refresh_verdicts(known, state, pod, changed)
@@ -211,18 +240,71 @@ class Evaluations:
         skipped = self._local_names & state.skip_score
         if skipped != known.skipped_scores:
             known.skipped_scores, known.score_position = skipped, -1
-        changed = _changed(feasible.whole, known.score_position)
+            known.index = None
+        whole = feasible.whole
+        changed = _changed(whole, known.score_position)
+        is_steady = known.score_position >= 0 and len(changed) <= _FEW_CHANGES
         if len(changed):
             changed = changed.subset(changed.at(known.codes) == 0)
         if len(changed):
             self._refresh_scores(known, state, pod, changed)
         known.score_position = feasible.table.changes.position
+        if is_steady and known.may_have_index:
+            self._build_index(known, whole)
         total = feasible.at(known.static_total).copy()
         for plugin, weight in self.normalizing:
             if plugin.name not in state.skip_score:
                 raw = feasible.at(known.raw_scores[plugin.name])
                 total += ask_to_normalize(plugin, state, pod, feasible, raw) * weight
         return total
+
+    def _build_index(self, known: Evaluation, whole: NodeView) -> None:
+        """Pods of this shape come one after another: from now on only changed rows cost."""
+        rows = whole.rows[whole.at(known.codes) == 0]
+        known.index = TotalIndex(known.capacity, rows, known.static_total[rows])
+
+    # -- choose at once ----------------------------------------------------------------
+
+    def refresh_index(
+        self, known: Evaluation, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> list[int] | None:
+        """Bring verdicts up to date in the index; the rows that are to be scored, or None.
+
+        None means that the index cannot help: there is none, or too much has changed.
+        """
+        index, table = known.index, nodes.table
+        if index is None or known.skipped_filters != self._local_names & state.skip_filter:
+            return None
+        changed = table.changes.since(known.filter_position)
+        if changed is None or len(changed) > _FEW_CHANGES:
+            known.index = None
+            return None
+        plugins = [plugin for plugin in self.filters if plugin.name not in state.skip_filter]
+        to_score: list[int] = []
+        for row in changed.tolist():
+            index.discard(row)
+            if not table.is_live[row]:
+                continue
+            status = first_rejection(plugins, state, pod, nodes.info_at(row))
+            known.codes[row] = 0 if status is None else known.number_of(status)
+            if status is None:
+                to_score.append(row)
+        return to_score
+
+    def score_into_index(
+        self, known: Evaluation, state: CycleState, pod: Pod, nodes: NodeView, rows: list[int]
+    ) -> TotalIndex | None:
+        """Score the rows and put them in; None if not every local score is kept as a sum."""
+        index = known.index
+        assert index is not None
+        if known.skipped_scores != self._local_names & state.skip_score:
+            return None
+        if rows:
+            self._refresh_scores(known, state, pod, nodes.at_rows(np.array(rows, dtype=np.intp)))
+            for row, total in zip(rows, known.static_total[rows].tolist(), strict=True):
+                index.put(row, total)
+        known.filter_position = known.score_position = nodes.table.changes.position
+        return index
 
     def _refresh_scores(
         self, known: Evaluation, state: CycleState, pod: Pod, changed: NodeView

@@ -7,8 +7,8 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -59,9 +59,11 @@ from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import Clock
 from kubesched.util.go_format import format_slice
 
-__all__ = ["Framework", "PreFilterOutcome", "Scores"]
+__all__ = ["Framework", "PreFilterOutcome", "QuickChoice", "Scores"]
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+_FEWEST_TO_SCORE = 2  # a single node is taken without being scored
 
 
 class PreFilterOutcome(NamedTuple):
@@ -70,6 +72,14 @@ class PreFilterOutcome(NamedTuple):
     status: Status
     only_nodes: frozenset[str] | None
     narrowing_plugins: frozenset[str]
+
+
+class QuickChoice(NamedTuple):
+    """A node that was found without going through all of them."""
+
+    row: int
+    fitting: int  # how many nodes fit
+    feasible: NodeView  # those nodes, worked out when someone looks
 
 
 class Scores:
@@ -131,6 +141,13 @@ class Framework:
         self._evaluations = Evaluations(
             self.filter_plugins, self.score_plugins, plugins.score_weights
         )
+        self._other_filters = frozenset(
+            plugin.name for plugin in self.filter_plugins[len(self._evaluations.filters) :]
+        )
+        self._not_summed = (
+            *(plugin for plugin, _ in self._evaluations.normalizing),
+            *self._other_score_plugins,
+        )
         self._epoch = services.epoch
         self.binding = BindingPoints(plugins, services)
         self._signer = PodSigner(profile.scheduler_name, plugins)
@@ -159,7 +176,7 @@ class Framework:
         return self._services.clock
 
     @property
-    def random(self) -> random.Random:
+    def random(self) -> Random:
         return self._services.random
 
     def lister(self, kind: type[T]) -> Lister[T]:
@@ -261,7 +278,7 @@ class Framework:
         if self._services.epoch != self._epoch:
             self._evaluations.forget()
             self._epoch = self._services.epoch
-        known = self._evaluations.find(pod, nodes.table.capacity)
+        known = self._evaluations.find(pod, nodes)
         state.evaluation = known
         return known
 
@@ -369,6 +386,44 @@ class Framework:
             if plugin.name not in state.skip_score:
                 total += self._weighted_score(plugin, state, pod, nodes)
         return Scores(total, lambda: self._score_by_plugin(state, pod, nodes))
+
+    def choose_at_once(
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView, rng: Random
+    ) -> QuickChoice | None:
+        """The best of all nodes from what was kept, without looking at those that did not change.
+
+        None when that is not possible for this pod now: some plugin judges nodes by more than
+        their own row and has something to say, or too much has changed.
+        """
+        if not self._other_filters <= state.skip_filter:
+            return None
+        known = self._known(state, pod_info.pod, nodes)
+        if known is None:
+            return None
+        evaluations, pod = self._evaluations, pod_info.pod
+        rows = evaluations.refresh_index(known, state, pod, nodes)
+        if rows is None or known.index is None:
+            return None
+        fitting = len(known.index) + len(rows)
+        if fitting < _FEWEST_TO_SCORE:
+            known.index = None
+            return None
+        feasible = nodes.deferred(lambda: nodes.rows[nodes.at(known.codes) == 0])
+        self.run_pre_score(state, pod_info, feasible)
+        if not all(
+            plugin.name in state.skip_score or plugin.uniform_score(state, pod, nodes) is not None
+            for plugin in self._not_summed
+        ):
+            # PreScore runs again below; pods of this shape do not come this way any more.
+            known.index, known.may_have_index = None, False
+            state.skip_score.clear()
+            return None
+        index = evaluations.score_into_index(known, state, pod, nodes, rows)
+        if index is None:
+            known.index = None
+            state.skip_score.clear()
+            return None
+        return QuickChoice(index.choose(rng), fitting, feasible)
 
     def _score_by_plugin(
         self, state: CycleState, pod: Pod, nodes: NodeView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from kubesched.framework import (
     PodInfo,
     Status,
 )
-from kubesched.runtime.framework import Framework, Scores
+from kubesched.runtime.framework import Framework, PreFilterOutcome, Scores
 from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
@@ -36,14 +36,37 @@ class NoNodesError(KubeschedError):
         super().__init__("no nodes available to schedule pods")
 
 
-class ScheduleResult(NamedTuple):
-    """The chosen node, and what it was chosen from."""
+class ScheduleResult:
+    """The chosen node, and what it was chosen from, worked out if someone asks.
 
-    node_name: str
-    feasible: NodeView
-    scores: Scores | None  # None when there was only one node to choose
-    evaluated_nodes: int
-    diagnosis: Diagnosis  # why the other nodes did not fit
+    Valid until the cluster changes, like every view of its nodes.
+    """
+
+    __slots__ = ("_diagnose", "_score", "evaluated_nodes", "feasible", "node_name")
+
+    def __init__(
+        self,
+        node_name: str,
+        feasible: NodeView,
+        evaluated_nodes: int,
+        score: Callable[[], Scores | None],
+        diagnose: Callable[[], Diagnosis],
+    ) -> None:
+        self.node_name = node_name
+        self.feasible = feasible
+        self.evaluated_nodes = evaluated_nodes
+        self._score = score
+        self._diagnose = diagnose
+
+    @property
+    def scores(self) -> Scores | None:
+        """Scores of the feasible nodes; None when there was only one to choose."""
+        return self._score()
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """Why the other nodes did not fit."""
+        return self._diagnose()
 
 
 class SchedulingAlgorithm:
@@ -73,17 +96,59 @@ class SchedulingAlgorithm:
         """
         if not len(self._snapshot):
             raise NoNodesError
+        outcome = framework.run_pre_filter(state, pod_info)
+        quick = self._choose_at_once(framework, state, pod_info, outcome)
+        if quick is not None:
+            return quick
         diagnosis = Diagnosis(self._snapshot.table.names)
-        feasible = self._find_feasible(framework, state, pod_info, diagnosis)
+        feasible = self._find_feasible(framework, state, pod_info, outcome, diagnosis)
         if not len(feasible):
             raise FitError(len(self._snapshot), diagnosis)
-        evaluated = len(feasible) + diagnosis.explicit_count
-        if len(feasible) == 1:
-            return ScheduleResult(feasible.info(0).name, feasible, None, evaluated, diagnosis)
-        scores = self._prioritize(framework, state, pod_info, feasible)
-        chosen = self._choose(scores.total)
-        name = feasible.info(chosen).name
-        return ScheduleResult(name, feasible, scores, evaluated, diagnosis)
+        chosen, scores = 0, None
+        if len(feasible) > 1:
+            scores = self._prioritize(framework, state, pod_info, feasible)
+            chosen = self._choose(scores.total)
+        return ScheduleResult(
+            feasible.info(chosen).name,
+            feasible,
+            len(feasible) + diagnosis.explicit_count,
+            lambda: scores,
+            lambda: diagnosis,
+        )
+
+    def _choose_at_once(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        outcome: PreFilterOutcome,
+    ) -> ScheduleResult | None:
+        """The node that a full search would choose among, if what is kept suffices to tell."""
+        nodes = self._snapshot.nodes
+        if (
+            not outcome.status.is_success
+            or outcome.only_nodes is not None
+            or pod_info.pod.status.nominated_node_name
+            or self._nodes_wanted(framework, len(nodes)) < len(nodes)
+            or self._nodes_with_nominated_pods(framework, pod_info)
+        ):
+            return None
+        choice = framework.choose_at_once(state, pod_info, nodes, self._random)
+        if choice is None:
+            return None
+
+        def diagnose() -> Diagnosis:
+            diagnosis = Diagnosis(self._snapshot.table.names)
+            framework.run_filter(state, pod_info.pod, nodes, diagnosis)
+            return diagnosis
+
+        return ScheduleResult(
+            nodes.info_at(choice.row).name,
+            choice.feasible,
+            len(nodes),
+            lambda: framework.run_score(state, pod_info.pod, choice.feasible),
+            diagnose,
+        )
 
     def has_room(self, framework: Framework, pod_info: PodInfo) -> bool:
         """Whether some node fits the pod in the snapshot as it is; changes nothing."""
@@ -92,16 +157,22 @@ class SchedulingAlgorithm:
         start_index = self._start_index
         diagnosis = Diagnosis(self._snapshot.table.names)
         try:
-            return len(self._find_feasible(framework, CycleState(), pod_info, diagnosis)) > 0
+            state = CycleState()
+            outcome = framework.run_pre_filter(state, pod_info)
+            return len(self._find_feasible(framework, state, pod_info, outcome, diagnosis)) > 0
         except PluginError:
             return False
         finally:
             self._start_index = start_index
 
     def _find_feasible(
-        self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        outcome: PreFilterOutcome,
+        diagnosis: Diagnosis,
     ) -> NodeView:
-        outcome = framework.run_pre_filter(state, pod_info)
         nodes = self._snapshot.nodes
         if not outcome.status.is_success:
             diagnosis.absent_nodes_status = outcome.status
@@ -216,12 +287,7 @@ class SchedulingAlgorithm:
         diagnosis: Diagnosis,
     ) -> NodeView:
         """Filter all nodes at once, and one by one those that other pods are nominated to."""
-        special = [
-            name
-            for name in framework.nominator.nominated_nodes()
-            if name in self._snapshot.table.row_of
-            and framework.qualifying_nominated_pods(pod_info.pod, name)
-        ]
+        special = self._nodes_with_nominated_pods(framework, pod_info)
         if not special:
             return framework.run_filter(state, pod_info.pod, nodes, diagnosis)
         one_by_one = np.isin(nodes.rows, self._snapshot.table.rows_of(special))
@@ -235,6 +301,15 @@ class SchedulingAlgorithm:
                 diagnosis.add_node_status(node.name, status)
         rows = np.concatenate([feasible.rows, self._snapshot.table.rows_of(fitting)])
         return nodes.at_rows(np.sort(rows))
+
+    def _nodes_with_nominated_pods(self, framework: Framework, pod_info: PodInfo) -> list[str]:
+        """Nodes that other pods are nominated to which this one must leave room for."""
+        return [
+            name
+            for name in framework.nominator.nominated_nodes()
+            if name in self._snapshot.table.row_of
+            and framework.qualifying_nominated_pods(pod_info.pod, name)
+        ]
 
     def _prioritize(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, feasible: NodeView

@@ -14,6 +14,7 @@ from kubesched.framework import (
     Lister,
     Nominating,
     NominatingMode,
+    PodInfo,
     QueuedPodInfo,
     Status,
 )
@@ -100,7 +101,7 @@ class FailureHandler:
             log.detail(2, "Pod was re-created, not put back", pod=queued.pod)
             self._queue.done(uid)
             return False
-        queued.pod_info.update(current)
+        queued.pod_info = PodInfo(current)
         try:
             self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
         except KubeschedError as exc:

@@ -28,8 +28,8 @@ _MOST_REMEMBERED = 64
 
 class ImageLocality(Plugin):
     name = IMAGE_LOCALITY
-    # How widely an image is spread is a share of all nodes, so their number matters too.
-    node_local = False
+    node_local = True
+    reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -51,6 +51,10 @@ class ImageLocality(Plugin):
         if not present:
             return np.zeros(len(nodes), dtype=np.int64)
         return nodes.at(self._memo.scores(nodes.table, present, _most_for(pod))).copy()
+
+    def version(self, nodes: NodeView) -> tuple[int, int]:
+        # How widely an image is spread is a share of all nodes, so their number matters too.
+        return nodes.table.images.version, len(nodes.table)
 
     def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[str]]:
         containers = (*pod.spec.containers, *pod.spec.init_containers)

@@ -16,6 +16,7 @@ from kubesched.api import Node, Pod, Taint, Toleration
 from kubesched.api.taints import PREFER_NO_SCHEDULE, first_untolerated, is_tolerated
 from kubesched.config.plugin_names import TAINT_TOLERATION
 from kubesched.framework import (
+    MAX_NODE_SCORE,
     SUCCESS,
     ActionType,
     ClusterEvent,
@@ -91,6 +92,12 @@ class TaintToleration(Plugin):
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return default_normalize(scores, reverse=True)
+
+    def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
+        tolerations = _relevant_tolerations(state)
+        if any(self._count_unwelcoming(tolerations, taints) for taints in nodes.taint_sets):
+            return None
+        return MAX_NODE_SCORE
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         node_changes = ActionType.ADD | ActionType.UPDATE_NODE_TAINT

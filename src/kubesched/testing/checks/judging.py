@@ -90,6 +90,8 @@ def check_node_local(trial: Trial) -> None:
     index = pick(trial.rng, trial.view)
     name = trial.view.info(index).name
     other_plugin, other_view = trial.in_other_world(_with_other_neighbours(trial, name))
+    if trial.plugin.version(trial.view) != other_plugin.version(other_view):
+        return
     here = _one_node_answers(trial, trial.plugin, trial.view, name)
     there = _one_node_answers(trial, other_plugin, other_view, name)
     if here != there:

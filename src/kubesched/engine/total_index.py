@@ -1,0 +1,74 @@
+"""Rows by their total, so that the best are found without looking at all of them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TotalIndex"]
+
+
+class TotalIndex:
+    """A set of rows with a total each; changing one costs the same however many there are."""
+
+    __slots__ = ("_best", "_buckets", "_place", "_total")
+
+    def __init__(self, capacity: int, rows: NDArray[np.intp], totals: NDArray[np.int64]) -> None:
+        self._buckets: dict[int, list[int]] = {}  # total -> its rows
+        self._place = [0] * capacity  # index of a row in its bucket
+        self._total: dict[int, int] = {}
+        order = np.argsort(totals, kind="stable")
+        values, starts = np.unique(totals[order], return_index=True)
+        for value, group in zip(values.tolist(), np.split(rows[order], starts[1:]), strict=False):
+            bucket = self._buckets[value] = group.tolist()
+            for place, row in enumerate(bucket):
+                self._place[row] = place
+                self._total[row] = value
+        self._best = max(self._buckets, default=0)
+
+    def __len__(self) -> int:
+        return len(self._total)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._total
+
+    def put(self, row: int, total: int) -> None:
+        """Add a row, or change its total."""
+        before = self._total.get(row)
+        if before == total:
+            return
+        if before is not None:
+            self.discard(row)
+        self._total[row] = total
+        bucket = self._buckets.setdefault(total, [])
+        self._place[row] = len(bucket)
+        bucket.append(row)
+        if total > self._best or len(self._total) == 1:
+            self._best = total
+
+    def discard(self, row: int) -> None:
+        total = self._total.pop(row, None)
+        if total is None:
+            return
+        bucket = self._buckets[total]
+        last = bucket.pop()
+        if last != row:
+            place = self._place[row]
+            bucket[place] = last
+            self._place[last] = place
+        elif not bucket:
+            del self._buckets[total]
+            if total == self._best:
+                # Totals are few: sums of scores of a hundred steps each.
+                self._best = max(self._buckets, default=0)
+
+    def choose(self, rng: random.Random) -> int:
+        """One of the rows with the highest total."""
+        bucket = self._buckets[self._best]
+        return bucket[rng.randrange(len(bucket))] if len(bucket) > 1 else bucket[0]
+
+    def best_rows(self) -> list[int]:
+        """All rows with the highest total."""
+        return sorted(self._buckets[self._best])

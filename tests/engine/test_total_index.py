@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubesched.engine import TotalIndex
+
+CAPACITY = 12
+rows = st.integers(0, CAPACITY - 1)
+totals = st.integers(0, 5)
+changes = st.lists(st.tuples(rows, st.one_of(st.none(), totals)), max_size=60)
+
+
+@given(start=st.dictionaries(rows, totals), steps=changes)
+def test_the_best_rows_are_those_of_a_plain_search(
+    start: dict[int, int], steps: list[tuple[int, int | None]]
+) -> None:
+    known = dict(start)
+    index = TotalIndex(
+        CAPACITY,
+        np.array(sorted(known), dtype=np.intp),
+        np.array([known[row] for row in sorted(known)], dtype=np.int64),
+    )
+    for row, total in steps:
+        if total is None:
+            index.discard(row)
+            known.pop(row, None)
+        else:
+            index.put(row, total)
+            known[row] = total
+        assert len(index) == len(known)
+        assert (row in index) == (row in known)
+        if known:
+            best = sorted(r for r, t in known.items() if t == max(known.values()))
+            assert index.best_rows() == best
+            assert index.choose(random.Random(1)) in best
+
+
+def test_every_best_row_can_be_chosen() -> None:
+    index = TotalIndex(4, np.arange(4), np.array([7, 1, 7, 7]))
+    rng = random.Random(0)
+    assert {index.choose(rng) for _ in range(64)} == {0, 2, 3}
