@@ -63,7 +63,7 @@ class NodeTable:
         for name in _BUILT_IN:
             self.resources.intern(name)
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner()
-        self.changes = ChangeLog()
+        self.changes = ChangeLog(capacity)
         self.allocatable = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
         self.requested = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
@@ -221,6 +221,7 @@ class NodeTable:
         extra = self._capacity
         self._capacity += extra
         wide = ((0, 0), (0, extra))
+        self.changes.grow(self._capacity)
         self.allocatable = np.pad(self.allocatable, wide)
         self.requested = np.pad(self.requested, wide)
         self.nonzero_requested = np.pad(self.nonzero_requested, wide)

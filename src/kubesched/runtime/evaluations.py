@@ -46,6 +46,7 @@ class Evaluation:
         "codes",
         "filter_position",
         "index",
+        "index_uses",
         "may_have_index",
         "raw_scores",
         "score_position",
@@ -70,6 +71,7 @@ class Evaluation:
         self.raw_scores = {name: np.zeros(capacity, dtype=np.int64) for name in normalizing}
         # Rows that pass, by static total, in step with both positions; None: not kept.
         self.index: TotalIndex | None = None
+        self.index_uses = 0
         self.may_have_index = True
         self.versions: tuple[Hashable, ...] = ()
 
@@ -86,6 +88,12 @@ class Evaluation:
         self.filter_position = self.score_position = -1
         self.index = None
         self.may_have_index = True
+
+    def drop_index(self) -> None:
+        """Rows changed that are not in it. One that never helped is not made again."""
+        if self.index is not None:
+            self.may_have_index = self.index_uses > 0
+            self.index = None
 
     def number_of(self, status: Status) -> int:
         number = self._numbers.get(status)
@@ -201,6 +209,7 @@ class Evaluations:
             known.skipped_filters = skipped
         changed = _changed(nodes, known.filter_position)
         if len(changed):
+            known.drop_index()
             self._refresh_verdicts(known, state, pod, changed)
         known.filter_position = nodes.table.changes.position
         codes = nodes.at(known.codes)
@@ -234,9 +243,18 @@ class Evaluations:
     # -- score -------------------------------------------------------------------------
 
     def score(
-        self, known: Evaluation, state: CycleState, pod: Pod, feasible: NodeView
+        self,
+        known: Evaluation,
+        state: CycleState,
+        pod: Pod,
+        feasible: NodeView,
+        *,
+        is_local: bool,
     ) -> NDArray[np.int64]:
-        """The weighted sum of the local plugins' scores, for the feasible nodes."""
+        """The weighted sum of the local plugins' scores, for the feasible nodes.
+
+        `is_local` says that no other filter had anything to say about the pod.
+        """
         skipped = self._local_names & state.skip_score
         if skipped != known.skipped_scores:
             known.skipped_scores, known.score_position = skipped, -1
@@ -249,7 +267,7 @@ class Evaluations:
         if len(changed):
             self._refresh_scores(known, state, pod, changed)
         known.score_position = feasible.table.changes.position
-        if is_steady and known.may_have_index:
+        if is_steady and is_local and known.may_have_index:
             self._build_index(known, whole)
         total = feasible.at(known.static_total).copy()
         for plugin, weight in self.normalizing:
@@ -262,6 +280,7 @@ class Evaluations:
         """Pods of this shape come one after another: from now on only changed rows cost."""
         rows = whole.rows[whole.at(known.codes) == 0]
         known.index = TotalIndex(known.capacity, rows, known.static_total[rows])
+        known.index_uses = 0
 
     # -- choose at once ----------------------------------------------------------------
 
@@ -277,7 +296,7 @@ class Evaluations:
             return None
         changed = table.changes.since(known.filter_position)
         if changed is None or len(changed) > _FEW_CHANGES:
-            known.index = None
+            known.drop_index()
             return None
         plugins = [plugin for plugin in self.filters if plugin.name not in state.skip_filter]
         to_score: list[int] = []
@@ -304,6 +323,7 @@ class Evaluations:
             for row, total in zip(rows, known.static_total[rows].tolist(), strict=True):
                 index.put(row, total)
         known.filter_position = known.score_position = nodes.table.changes.position
+        known.index_uses += 1
         return index
 
     def _refresh_scores(

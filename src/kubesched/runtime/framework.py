@@ -380,7 +380,8 @@ class Framework:
         total = np.zeros(len(nodes), dtype=np.int64)
         plugins = self.score_plugins
         if isinstance(known, Evaluation):
-            total = self._evaluations.score(known, state, pod, nodes)
+            is_local = self._other_filters <= state.skip_filter
+            total = self._evaluations.score(known, state, pod, nodes, is_local=is_local)
             plugins = self._other_score_plugins
         for plugin in plugins:
             if plugin.name not in state.skip_score:
