@@ -380,6 +380,60 @@ def test_a_pod_allowed_by_permit_is_bound() -> None:
     run(scenario)
 
 
+class HoldsSome(Plugin):
+    """Makes pods with the label `hold` wait."""
+
+    name = "HoldsSome"
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+        return Wait(600 * SECOND) if "hold" in pod.metadata.labels else SUCCESS
+
+    def events_to_register(self) -> tuple[()]:
+        return ()
+
+
+def test_a_pod_rejected_on_permit_gives_its_room_to_others_and_is_not_woken_by_that() -> None:
+    async def scenario() -> None:
+        async with cluster(HoldsSome) as world:
+            await world.add(make_node("n1", cpu="1"))
+            await world.add(a_pod("held", labels={"hold": "yes"}, requests={"cpu": "1"}))
+            await world.settle()
+            await world.add(a_pod("other", requests={"cpu": "1"}))
+            await world.settle(5)
+            [waiting] = world.scheduler.services.waiting_pods
+            waiting.reject("HoldsSome", "not today")
+            await world.settle(5)
+            assert await world.node_of("other") == "n1"
+            assert await world.condition("held") == (
+                "False",
+                "Unschedulable",
+                "0/1 nodes are available: 1 not today.",
+            )
+            place = world.scheduler.queue.describe("default/held", world.clock.now_ns())
+            assert place is not None
+            assert (place.rejected_by, place.attempts) == (("HoldsSome",), 1)
+
+    run(scenario)
+
+
+def test_a_failed_binding_wakes_pods_that_wait_for_the_room() -> None:
+    async def scenario() -> None:
+        async with cluster(HoldsSome) as world:
+            await world.add(make_node("n1", cpu="1"))
+            await world.add(a_pod("first", labels={"hold": "yes"}, requests={"cpu": "1"}))
+            await world.settle()
+            await world.add(a_pod("other", requests={"cpu": "1"}))
+            await world.settle(5)
+            world.faults.next["bind"] = [Fault(error=unavailable())]
+            [waiting] = world.scheduler.services.waiting_pods
+            waiting.allow("HoldsSome")
+            await world.settle(0.5)
+            assert await world.node_of("other") == "n1"
+            assert (await world.condition("first") or ("", ""))[1] == "SchedulerError"
+
+    run(scenario)
+
+
 class Thrower(Plugin):
     """Trips over pods with an odd label."""
 

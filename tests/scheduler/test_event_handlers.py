@@ -1,0 +1,247 @@
+"""From informer events to cache and queue: spec 04 §7, 03 §8.1, with the real cache and queue."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import Pod, PodStatus
+from kubesched.backend.cache import Cache, CacheCorruptedError
+from kubesched.backend.queue import QueueProfile, SchedulingQueue
+from kubesched.framework import ClusterEvent, PodInfo
+from kubesched.runtime.waiting_pods import WaitingPods
+from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.testing import make_node, make_pod
+from kubesched.util.clock import ManualClock
+
+DELETED = "2026-01-01T00:00:00Z"
+
+
+class ListeningQueue(SchedulingQueue):
+    """The real queue, which also notes what was announced to it."""
+
+    def __init__(self) -> None:
+        profile = QueueProfile("default-scheduler", sort_key=lambda queued: queued.timestamp_ns)
+        super().__init__({"default-scheduler": profile}, lister=NoPods(), random=random.Random(0))
+        self.announced: list[tuple[str, Any, Any]] = []
+        self.pre_checks: list[Any] = []
+
+    def move_all(
+        self, event: ClusterEvent, old: Any, new: Any, now_ns: int, pre_check: Any = None
+    ) -> int:
+        self.announced.append((event.label, old, new))
+        self.pre_checks.append(pre_check)
+        return super().move_all(event, old, new, now_ns, pre_check)
+
+    @property
+    def labels(self) -> list[str]:
+        return [label for label, _, _ in self.announced]
+
+
+class NoPods:
+    def get(self, name: str, namespace: str | None = None) -> Pod | None:
+        return None
+
+
+class World:
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.queue = ListeningQueue()
+        self.corruptions: list[CacheCorruptedError] = []
+        self.other_changes = 0
+        self.handlers = EventHandlers(
+            self.cache,
+            self.queue,
+            WaitingPods(),
+            ManualClock(),
+            lambda pod: pod.spec.scheduler_name == "default-scheduler",
+            self.corruptions.append,
+            self._note_other_change,
+        )
+
+    def _note_other_change(self) -> None:
+        self.other_changes += 1
+
+    def place(self, name: str) -> str | None:
+        found = self.queue.describe(f"default/{name}", 0)
+        return None if found is None else found.place.value
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.cache.add_node(make_node("n1"))
+    return made
+
+
+def version(pod: Pod, number: int) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, resource_version=str(number)))
+
+
+def deleting(pod: Pod) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=DELETED))
+
+
+# -- pods ------------------------------------------------------------------------------
+
+
+def test_an_assigned_pod_goes_to_the_cache_whoever_scheduled_it(world: World) -> None:
+    world.handlers.add_pod(make_pod("p", node_name="n1", scheduler_name="other"))
+    assert world.cache.pod_count == 1
+    assert world.queue.labels == ["AssignedPodAdd"]
+
+
+def test_a_waiting_pod_goes_to_the_queue_if_it_is_ours(world: World) -> None:
+    world.handlers.add_pod(make_pod("ours"))
+    world.handlers.add_pod(make_pod("theirs", scheduler_name="other"))
+    assert [pod.metadata.name for pod in world.queue.active_pods] == ["ours"]
+    assert world.queue.labels == []
+
+
+def test_a_binding_seen_moves_the_pod_from_queue_to_cache(world: World) -> None:
+    waiting = make_pod("p")
+    world.handlers.add_pod(waiting)
+    world.handlers.update_pod(waiting, version(make_pod("p", node_name="n1"), 2))
+    assert world.queue.active_pods == []
+    assert world.cache.pod_count == 1
+    assert world.queue.labels == ["AssignedPodAdd"]
+
+
+def test_an_update_of_an_assigned_pod_announces_what_changed(world: World) -> None:
+    old = make_pod("p", node_name="n1", requests={"cpu": "2"})
+    world.handlers.add_pod(old)
+    new = version(make_pod("p", node_name="n1", requests={"cpu": "1"}, labels={"a": "b"}), 2)
+    world.handlers.update_pod(old, new)
+    assert world.queue.labels[1:] == ["AssignedPodUpdatePodLabel", "AssignedPodUpdatePodScaleDown"]
+
+
+def test_an_update_with_the_same_version_is_ignored(world: World) -> None:
+    pod = make_pod("p")
+    world.handlers.add_pod(pod)
+    world.handlers.update_pod(pod, make_pod("p", labels={"changed": "yes"}))
+    assert [each.metadata.labels for each in world.queue.active_pods] == [{}]
+
+
+def test_an_update_of_an_assumed_pod_changes_nothing(world: World) -> None:
+    pod = make_pod("p")
+    world.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
+    world.handlers.update_pod(pod, version(make_pod("p", labels={"a": "b"}), 2))
+    assert world.place("p") is None
+    assert world.cache.get_pod(pod).metadata.labels == {}
+    assert world.queue.labels == []
+
+
+def test_an_assumed_pod_that_is_being_deleted_is_forgotten_at_once(world: World) -> None:
+    pod = make_pod("p")
+    world.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
+    world.handlers.update_pod(pod, version(deleting(pod), 2))
+    assert world.cache.pod_count == 0
+    assert world.queue.labels == ["AssignedPodDelete"]
+    assert world.place("p") is None
+
+
+def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(world: World) -> None:
+    pod = make_pod("p", node_name="n1")
+    world.handlers.add_pod(pod)
+    world.handlers.delete_pod(pod)
+    assert world.cache.pod_count == 0
+    assert world.queue.labels == ["AssignedPodAdd", "AssignedPodDelete"]
+
+
+def test_a_stale_tombstone_removes_the_pod_from_cache_and_queue(world: World) -> None:
+    world.handlers.add_pod(make_pod("bound", node_name="n1"))
+    world.handlers.add_pod(make_pod("waiting"))
+    world.handlers.delete_pod(make_pod("bound"), True)
+    world.handlers.delete_pod(make_pod("waiting"), True)
+    assert world.cache.pod_count == 0
+    assert world.queue.active_pods == []
+    assert not world.corruptions
+
+
+def nominated(name: str, node: str, priority: int = 5) -> Pod:
+    pod = make_pod(name, priority=priority)
+    return replace(pod, status=PodStatus(phase="Pending", nominated_node_name=node))
+
+
+def test_a_lost_nomination_is_announced_to_pods_of_lower_or_equal_priority(world: World) -> None:
+    old = nominated("p", "n1")
+    world.handlers.add_pod(old)
+    world.handlers.update_pod(old, version(nominated("p", ""), 2))
+    assert world.queue.announced == [("AssignedPodDelete", old, None)]
+    [pre_check] = world.queue.pre_checks
+    heard = [priority for priority in (4, 5, 6) if pre_check(make_pod("x", priority=priority))]
+    assert heard == [4, 5]
+
+
+def test_a_first_nomination_is_not_announced(world: World) -> None:
+    old = nominated("p", "")
+    world.handlers.add_pod(old)
+    world.handlers.update_pod(old, version(nominated("p", "n1"), 2))
+    assert world.queue.labels == []
+
+
+@pytest.mark.parametrize(("node", "labels"), [("n1", ["AssignedPodDelete"]), ("", [])])
+def test_a_deleted_waiting_pod_is_announced_only_if_it_was_nominated(
+    world: World, node: str, labels: list[str]
+) -> None:
+    pod = nominated("p", node)
+    world.handlers.add_pod(pod)
+    world.handlers.delete_pod(pod)
+    assert world.queue.labels == labels
+
+
+def test_an_error_of_the_cache_does_not_keep_the_event_from_being_announced(world: World) -> None:
+    pod = make_pod("p", node_name="n1")
+    world.handlers.add_pod(pod)
+    world.handlers.add_pod(pod)
+    assert world.queue.labels == ["AssignedPodAdd", "AssignedPodAdd"]
+    assert not world.corruptions
+
+
+def test_a_pod_that_moved_means_corruption(world: World) -> None:
+    old = make_pod("p", node_name="n1")
+    world.handlers.add_pod(old)
+    world.handlers.update_pod(old, version(make_pod("p", node_name="n2"), 2))
+    assert len(world.corruptions) == 1
+
+
+# -- nodes and others ------------------------------------------------------------------
+
+
+def test_a_node_is_announced_after_it_came_and_before_it_goes(world: World) -> None:
+    seen: list[tuple[str, int]] = []
+    announce = world.queue.move_all
+
+    def note(event: ClusterEvent, *rest: Any) -> int:
+        seen.append((event.label, world.cache.node_count))
+        return announce(event, *rest)
+
+    world.queue.move_all = note  # type: ignore[method-assign]
+    world.handlers.add_node(make_node("n2"))
+    world.handlers.delete_node(make_node("n2"))
+    assert seen == [("NodeAdd", 2), ("NodeDelete", 2)]
+    assert world.cache.node_count == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "labels"),
+    [
+        (make_node("n1"), make_node("n1", labels={"a": "b"}), ["NodeUpdateNodeLabel"]),
+        (make_node("n1"), make_node("n1"), []),
+        (make_node("n1"), make_node("n1", unschedulable=True), []),
+        (
+            make_node("n1", unschedulable=True, taints=["k:NoSchedule"]),
+            make_node("n1"),
+            ["NodeUpdateNodeTaint", "NodeUpdateNodeTaint"],
+        ),
+    ],
+    ids=["a label", "a heartbeat", "cordoned", "uncordoned and its taint removed"],
+)
+def test_a_node_update_announces_what_changed(
+    world: World, old: Any, new: Any, labels: list[str]
+) -> None:
+    world.handlers.update_node(old, new)
+    assert world.queue.labels == labels
