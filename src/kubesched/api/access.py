@@ -57,11 +57,15 @@ class ObjectList(msgspec.Struct, Generic[T], frozen=True):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One change. A BOOKMARK carries only `resource_version`; `object` is then None."""
+    """One change. A BOOKMARK carries only `resource_version`; `object` is then None.
+
+    `is_initial_end` marks the bookmark after which all that was there at first has been sent.
+    """
 
     type: EventType
     object: T | None
     resource_version: str
+    is_initial_end: bool = False
 
 
 class ApiAccess(Protocol):
@@ -92,8 +96,13 @@ class ApiAccess(Protocol):
         resource_version: str,
         label_selector: str = "",
         field_selector: str = "",
+        send_initial_events: bool = False,
     ) -> AsyncIterator[WatchEvent[T]]:
         """Changes after `resource_version`, with bookmarks, until closed.
+
+        With `send_initial_events` the watch begins with everything that is there, in a state
+        not older than `resource_version`, as additions, and a bookmark that marks their end; a
+        server may refuse that.
 
         Raises ApiError with code 410 when that version is no longer known.
         """

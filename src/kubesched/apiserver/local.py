@@ -11,7 +11,7 @@ answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -20,7 +20,7 @@ from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.apiserver.resources import Resource
 from kubesched.apiserver.store import Store
 from kubesched.apiserver.typed_views import overlay
-from kubesched.apiserver.watching import Seen, Watcher
+from kubesched.apiserver.watching import Watcher
 from kubesched.util.clock import Clock
 
 __all__ = ["Fault", "Faults", "LocalApi"]
@@ -88,6 +88,7 @@ class LocalApi:
         resource_version: str,
         label_selector: str = "",
         field_selector: str = "",
+        send_initial_events: bool = False,
     ) -> LocalWatch[T]:
         """Changes after a version, as they come.
 
@@ -96,14 +97,19 @@ class LocalApi:
         behind.
         """
 
-        def open_watch() -> Watcher:
-            return self.store.watch(
+        def open_watch() -> tuple[Watcher, Iterable[WatchEvent[T]]]:
+            watcher = self.store.watch(
                 self._resource(kind),
                 namespace,
-                resource_version=resource_version,
+                # What is there now is never older than any version that was seen.
+                resource_version="" if send_initial_events else resource_version,
                 label_selector=label_selector,
                 field_selector=field_selector,
             )
+            if not send_initial_events:
+                return watcher, ()
+            end = WatchEvent[T]("BOOKMARK", None, str(self.store.revision), is_initial_end=True)
+            return watcher, [*(seen.event for seen in watcher.read()), end]
 
         async def before() -> None:
             _answer(await self._before("watch", kind, namespace, ""), None)
@@ -232,28 +238,33 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
     """A watch on the store. It holds no task: whoever iterates does the waiting."""
 
     def __init__(
-        self, open_watch: Callable[[], Watcher], before: Callable[[], Awaitable[None]] | None
+        self,
+        open_watch: Callable[[], tuple[Watcher, Iterable[WatchEvent[T]]]],
+        before: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self._open = open_watch
         self._before = before
         self._watcher: Watcher | None = None
-        self._events: Iterator[Seen] = iter(())
+        self._events: Iterator[WatchEvent[T]] = iter(())
         self._closed = False
 
     def __aiter__(self) -> LocalWatch[T]:
         return self
 
     async def __anext__(self) -> WatchEvent[T]:
-        for seen in self._events:
-            return seen.event
+        for event in self._events:
+            return event
         while not self._closed:
             if self._before is not None:
                 await self._before()
             if self._watcher is None:
-                self._watcher = self._open()
-            self._events = iter(self._watcher.read())
-            for seen in self._events:
-                return seen.event
+                self._watcher, first = self._open()
+                self._events = iter(first)
+                for event in self._events:
+                    return event
+            self._events = (seen.event for seen in self._watcher.read())
+            for event in self._events:
+                return event
             if self._watcher.idle:
                 await self._change(self._watcher)
         raise StopAsyncIteration

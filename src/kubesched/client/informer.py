@@ -70,7 +70,7 @@ class Informer(Generic[T]):
         self.store: ObjectStore[T] = ObjectStore()
         self._api, self._clock = api, clock
         self._namespace = namespace
-        self._selectors = {"field_selector": field_selector, "label_selector": label_selector}
+        self._label_selector, self._field_selector = label_selector, field_selector
         self._transform = transform
         self._backoff = InformerBackoff(random, clock.monotonic_ns())
         self._handlers: tuple[_Handler, ...] = ()
@@ -145,7 +145,12 @@ class Informer(Generic[T]):
         while True:
             try:
                 page = await self._api.list(
-                    self.kind, self._namespace, limit=limit, continue_token=token, **self._selectors
+                    self.kind,
+                    self._namespace,
+                    label_selector=self._label_selector,
+                    field_selector=self._field_selector,
+                    limit=limit,
+                    continue_token=token,
                 )
             except ApiError as error:
                 if not token or error.code != _GONE:
@@ -187,7 +192,11 @@ class Informer(Generic[T]):
 
     def _open_watch(self) -> AsyncIterator[WatchEvent[T]]:
         return self._api.watch(
-            self.kind, self._namespace, resource_version=self._version, **self._selectors
+            self.kind,
+            self._namespace,
+            resource_version=self._version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
         )
 
     def _take_in(self, event: WatchEvent[T]) -> None:

@@ -125,6 +125,7 @@ class FakeApi:
         resource_version: str,
         label_selector: str = "",
         field_selector: str = "",
+        send_initial_events: bool = False,
     ) -> AsyncIterator[WatchEvent[T]]:
         raise NotImplementedError("a FakeApi cannot be watched; use the embedded API server")
 

@@ -1,0 +1,105 @@
+"""What an answer that is not a success means, and whether to ask again (spec 02 §9.3)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubesched.api import codec
+from kubesched.api.access import ApiError
+from kubesched.api.meta import Status, StatusDetails
+from kubesched.client.transport import Answer, TransportError
+from kubesched.util.clock import SECOND
+
+__all__ = ["refusal", "retry_after_ns", "retry_lost_ns", "unreachable"]
+
+_RETRIES = 10
+_TOO_MANY_REQUESTS = 429
+_RETRY_LOST_NS = SECOND
+_SHOWN = 2048
+
+# What client-go makes of an answer whose body says nothing: reason and message.
+_NAMELESS = {
+    400: ("BadRequest", "the server rejected our request for an unknown reason"),
+    401: ("Unauthorized", "the server has asked for the client to provide credentials"),
+    403: ("Forbidden", "unknown"),
+    404: ("NotFound", "the server could not find the requested resource"),
+    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    406: (
+        "NotAcceptable",
+        "the server was unable to respond with a content type that the client supports",
+    ),
+    409: ("Conflict", "the server reported a conflict"),
+    415: (
+        "UnsupportedMediaType",
+        "the server was unable to process the request body: unsupported media type",
+    ),
+    422: ("Invalid", "the server rejected our request due to an error in our request"),
+    429: (
+        "TooManyRequests",
+        "the server has received too many requests and has asked us to try again later",
+    ),
+    503: (
+        "ServiceUnavailable",
+        "the server is currently unable to handle the request",
+    ),
+    504: (
+        "Timeout",
+        "the server was unable to return a response in the time allotted, but may still be "
+        "processing the request",
+    ),
+}
+
+
+def refusal(answer: Answer) -> ApiError:
+    """The error of an answer whose status is no success."""
+    try:
+        status = codec.decode(answer.body, Status)
+    except msgspec.MsgspecError:
+        status = Status()
+    # Any JSON object reads as a Status; one that is not a failure tells nothing.
+    if status.status != "Failure":
+        return ApiError(_nameless(answer))
+    if not status.code:
+        status = msgspec.structs.replace(status, code=answer.status)
+    return ApiError(status)
+
+
+def unreachable(failure: TransportError) -> ApiError:
+    """The error of a request that got no answer."""
+    return ApiError(Status(status="Failure", code=0, message=str(failure)))
+
+
+def retry_after_ns(answer: Answer, attempt: int) -> int | None:
+    """How long the server asked to wait before asking again; None if it did not."""
+    if attempt >= _RETRIES:
+        return None
+    if answer.status != _TOO_MANY_REQUESTS and answer.status < 500:
+        return None
+    seconds = answer.headers.get("Retry-After", "")
+    return int(seconds) * SECOND if seconds.isascii() and seconds.isdigit() else None
+
+
+def retry_lost_ns(failure: TransportError, attempt: int, *, is_watch: bool = False) -> int | None:
+    """How long to wait before a read that was lost on its way is sent again.
+
+    Writes are never sent again: the server may have done them.
+    """
+    if attempt >= _RETRIES:
+        return None
+    again = failure.kind == "reset" or (is_watch and failure.kind == "timeout")
+    return _RETRY_LOST_NS if again else None
+
+
+def _nameless(answer: Answer) -> Status:
+    reason, message = _NAMELESS.get(answer.status, ("", ""))
+    if not message:
+        text = answer.body[:_SHOWN].decode(errors="replace").strip() or "unknown"
+        reason = "InternalError" if answer.status >= 500 else "Unknown"
+        message = f'an error on the server ("{text}") has prevented the request from succeeding'
+    details = None
+    seconds = answer.headers.get("Retry-After", "")
+    if seconds.isascii() and seconds.isdigit():
+        details = StatusDetails(retry_after_seconds=int(seconds))
+    return Status(
+        status="Failure", code=answer.status, reason=reason, message=message, details=details
+    )
