@@ -8,14 +8,16 @@ text only if a handler prints the record; a line below the level in force costs 
 A value that has `metadata` with a name is shown as `namespace/name`, or `name` alone.
 
 Detail levels 1 to 10 are those of the reference's `-v` flag: a line at detail 4 appears at
-verbosity 4 and above. They map to the standard levels just below INFO. Handlers that want the
-parts find them in `record.msg.message` and `record.msg.fields`.
+verbosity 4 and above. They map to the standard levels just below INFO. `set_verbosity` may
+give single modules, by the name of their file, a level of their own. Handlers that want the
+parts find them in `record.msg.message` and `record.msg.fields`; `util.log_output` has some.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = ["LogMessage", "Logger", "format_field", "get_logger", "set_verbosity"]
@@ -23,15 +25,41 @@ __all__ = ["LogMessage", "Logger", "format_field", "get_logger", "set_verbosity"
 _ROOT = "kubesched"
 _NEEDS_QUOTES = frozenset(' "=\\')
 
+# Patterns of module names with their verbosity; loggers made later obey them too.
+_modules: list[tuple[str, int]] = []
+
 
 def get_logger(name: str) -> Logger:
     """Return the logger of a module."""
-    return Logger(logging.getLogger(name))
+    logger = logging.getLogger(name)
+    _apply_modules(logger)
+    return Logger(logger)
 
 
-def set_verbosity(verbosity: int) -> None:
-    """Show lines up to this level of detail; 0 shows only the plain ones."""
-    logging.getLogger(_ROOT).setLevel(_level(verbosity))
+def set_verbosity(verbosity: int, modules: Iterable[tuple[str, int]] = ()) -> None:
+    """Show lines up to this level of detail; 0 shows only the plain ones.
+
+    `modules` are patterns with a verbosity of their own, which can only show more: `queue*`
+    is about files of such names, `backend/*` about paths; the first that fits counts.
+    """
+    root = logging.getLogger(_ROOT)
+    had_modules = bool(_modules)
+    _modules[:] = modules
+    root.setLevel(_level(verbosity))
+    if not _modules and not had_modules:
+        return
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger) and logger.name.startswith(f"{_ROOT}."):
+            logger.setLevel(logging.NOTSET)
+            _apply_modules(logger)
+
+
+def _apply_modules(logger: logging.Logger) -> None:
+    path = logger.name.replace(".", "/")
+    for pattern, verbosity in _modules:
+        if fnmatch.fnmatchcase(path if "/" in pattern else path.rpartition("/")[2], pattern):
+            logger.setLevel(min(_level(verbosity), logging.getLogger(_ROOT).level))
+            return
 
 
 def _level(detail: int) -> int:
@@ -69,6 +97,11 @@ class Logger:
         """Log at the reference's `V(level)`."""
         if self._enabled(_level(level)):
             self._log(_level(level), LogMessage(message, fields), stacklevel=2)
+
+    def plain(self, level: int, line: str) -> None:
+        """Log a line that is not a constant message with fields, at the reference's `V(level)`."""
+        if self._enabled(_level(level)):
+            self._log(_level(level), "%s", line, stacklevel=2)
 
     def info(self, message: str, /, **fields: object) -> None:
         if self._enabled(logging.INFO):
