@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.engine import TotalIndex
-from kubesched.framework import CycleState, Diagnosis, NodeView, Plugin, Status, overrides
+from kubesched.framework import (
+    MAX_NODE_SCORE,
+    CycleState,
+    Diagnosis,
+    NodeView,
+    Plugin,
+    Status,
+    overrides,
+)
 from kubesched.runtime.asking import (
     ask_filter,
     ask_score,
@@ -57,7 +65,9 @@ class Evaluation:
         "versions",
     )
 
-    def __init__(self, capacity: int, normalizing: Sequence[str]) -> None:
+    def __init__(
+        self, capacity: int, normalizing: Sequence[str], total_type: type[np.signedinteger]
+    ) -> None:
         # Plugins that had nothing to say when the answers were given.
         self.skipped_filters: frozenset[str] = frozenset()
         self.skipped_scores: frozenset[str] = frozenset()
@@ -67,8 +77,10 @@ class Evaluation:
         # Places in the change log up to which the answers are right; -1: nothing is known.
         self.filter_position = -1
         self.score_position = -1
-        self.static_total = np.zeros(capacity, dtype=np.int64)  # weighted, needs no normalising
-        self.raw_scores = {name: np.zeros(capacity, dtype=np.int64) for name in normalizing}
+        # Weighted sum of the scores that need no normalising.
+        self.static_total: NDArray[np.signedinteger] = np.zeros(capacity, dtype=total_type)
+        # The others as they are; None while every row's score is zero, as it mostly is.
+        self.raw_scores: dict[str, NDArray[np.int64] | None] = dict.fromkeys(normalizing)
         # Rows that pass, by static total, in step with both positions; None: not kept.
         self.index: TotalIndex | None = None
         self.index_uses = 0
@@ -81,7 +93,7 @@ class Evaluation:
 
     @property
     def size_bytes(self) -> int:
-        return self.capacity * (4 + 8 + 8 * len(self.raw_scores))
+        return self.capacity * (4 + self.static_total.itemsize + 8 * len(self.raw_scores))
 
     def forget(self) -> None:
         """What the answers depended on, besides rows, is no longer the same."""
@@ -94,6 +106,17 @@ class Evaluation:
         if self.index is not None:
             self.may_have_index = self.index_uses > 0
             self.index = None
+
+    def note_raw(
+        self, plugin: str, rows: int | NDArray[np.intp], scores: int | NDArray[np.int64]
+    ) -> None:
+        """Keep scores that need normalising."""
+        kept = self.raw_scores[plugin]
+        if kept is None:
+            if not np.any(scores):
+                return
+            kept = self.raw_scores[plugin] = np.zeros(self.capacity, dtype=np.int64)
+        kept[rows] = scores
 
     def number_of(self, status: Status) -> int:
         number = self._numbers.get(status)
@@ -128,6 +151,8 @@ class Evaluations:
             for plugin in local
             if overrides(plugin, "normalize_score")
         )
+        highest = MAX_NODE_SCORE * sum(abs(weight) for _, weight in self.static)
+        self._total_type = np.int32 if highest < 2**31 else np.int64
         self._versioned = [
             plugin
             for plugin in {plugin.name: plugin for plugin in (*self.filters, *local)}.values()
@@ -159,7 +184,8 @@ class Evaluations:
             return entry
         if entry is not None:
             self._bytes -= entry.size_bytes
-        entry = Evaluation(capacity, [plugin.name for plugin, _ in self.normalizing])
+        names = [plugin.name for plugin, _ in self.normalizing]
+        entry = Evaluation(capacity, names, self._total_type)
         entry.versions = versions
         self._entries[shape] = entry
         self._bytes += entry.size_bytes
@@ -269,11 +295,14 @@ class Evaluations:
         known.score_position = feasible.table.changes.position
         if is_steady and is_local and known.may_have_index:
             self._build_index(known, whole)
-        total = feasible.at(known.static_total).copy()
+        total = feasible.at(known.static_total).astype(np.int64)
         for plugin, weight in self.normalizing:
-            if plugin.name not in state.skip_score:
-                raw = feasible.at(known.raw_scores[plugin.name])
-                total += ask_to_normalize(plugin, state, pod, feasible, raw) * weight
+            if plugin.name in state.skip_score:
+                continue
+            kept = known.raw_scores[plugin.name]
+            zeros = np.zeros(len(feasible), dtype=np.int64)
+            raw = zeros if kept is None else feasible.at(kept)
+            total += ask_to_normalize(plugin, state, pod, feasible, raw) * weight
         return total
 
     def _build_index(self, known: Evaluation, whole: NodeView) -> None:
@@ -330,26 +359,25 @@ class Evaluations:
         self, known: Evaluation, state: CycleState, pod: Pod, changed: NodeView
     ) -> None:
         static = [each for each in self.static if each[0].name not in state.skip_score]
-        raw = [
-            (plugin, known.raw_scores[plugin.name])
-            for plugin, _ in self.normalizing
-            if plugin.name not in state.skip_score
+        normalizing = [
+            plugin for plugin, _ in self.normalizing if plugin.name not in state.skip_score
         ]
+        rows = changed.rows
         if len(changed) <= _FEW_NODES:
-            for row, node in zip(changed.rows.tolist(), changed, strict=True):
+            for row, node in zip(rows.tolist(), changed, strict=True):
                 known.static_total[row] = sum(
                     checked_score(plugin, state, pod, node) * weight for plugin, weight in static
                 )
-                for plugin, scores in raw:
-                    scores[row] = ask_score_of_node(plugin, state, pod, node)
+                for plugin in normalizing:
+                    known.note_raw(plugin.name, row, ask_score_of_node(plugin, state, pod, node))
             return
         total = np.zeros(len(changed), dtype=np.int64)
         for plugin, weight in static:
             scores = ask_score(plugin, state, pod, changed)
             total += ask_to_normalize(plugin, state, pod, changed, scores) * weight
-        known.static_total[changed.rows] = total
-        for plugin, scores in raw:
-            scores[changed.rows] = ask_score(plugin, state, pod, changed)
+        known.static_total[rows] = total
+        for plugin in normalizing:
+            known.note_raw(plugin.name, rows, ask_score(plugin, state, pod, changed))
 
 
 def _changed(nodes: NodeView, position: int) -> NodeView:
