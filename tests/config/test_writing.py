@@ -99,10 +99,13 @@ def test_own_arguments_are_as_strict(args: Any, want: str) -> None:
 
 
 def test_own_plugins_get_default_arguments_if_they_have_defaults() -> None:
-    enabled = {"multiPoint": {"enabled": [{"name": "Cost"}, {"name": "Label"}]}}
-    (profile,) = load(plugins=enabled).profiles
+    (profile,) = load(plugins={"multiPoint": {"enabled": [{"name": "Label"}]}}).profiles
     assert profile.args_of("Label") == LabelArgs()
-    assert profile.args_of("Cost") is None
+    with pytest.raises(ConfigError) as caught:
+        load(plugins={"score": {"enabled": [{"name": "Cost"}]}})
+    assert str(caught.value) == (
+        "profiles[0].pluginConfig: Required value: plugin Cost has arguments to be set"
+    )
 
 
 def test_written_arguments_are_typed_where_the_type_is_known() -> None:

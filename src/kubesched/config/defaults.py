@@ -75,8 +75,11 @@ _STORAGE_CAPACITY_SHAPE: Final = (
 
 def default_plugins(gates: FeatureGates = DEFAULT_FEATURE_GATES) -> Plugins:
     """The built-in plugin lists; only `multiPoint` has any."""
+    always: tuple[PluginRef, ...] = _MULTI_POINT
+    if not gates.enabled("DynamicResourceAllocation"):
+        always = tuple(ref for ref in always if ref.name != names.DYNAMIC_RESOURCES)
     gated = tuple(ref for gate, ref in _GATED if gates.enabled(gate))
-    return Plugins(multi_point=PluginSet(enabled=_MULTI_POINT + gated))
+    return Plugins(multi_point=PluginSet(enabled=always + gated))
 
 
 def default_profile(

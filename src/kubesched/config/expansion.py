@@ -77,9 +77,7 @@ def _explicit(
         if points is None:
             raise _does_not_exist(point, ref.name, implemented)
         if point not in points:
-            raise ConfigError(
-                f"plugin {quote(ref.name)} does not extend {_interface(point)} plugin"
-            )
+            raise _does_not_extend(point, ref.name, points)
         if ref.name in names:
             raise _already_registered(point, ref.name)
         names.append(ref.name)
@@ -165,6 +163,13 @@ def _does_not_exist(point: str, name: str, known: Collection[str]) -> ConfigErro
         error.add_note(note)
     elif near := difflib.get_close_matches(name, known, n=1):
         error.add_note(f"did you mean {near[0]!r}?")
+    return error
+
+
+def _does_not_extend(point: str, name: str, points: Collection[str]) -> ConfigError:
+    error = ConfigError(f"plugin {quote(name)} does not extend {_interface(point)} plugin")
+    extended = ", ".join(point for point in EXTENSION_POINTS if point in points)
+    error.add_note(f"{name} has methods for: {extended}")
     return error
 
 

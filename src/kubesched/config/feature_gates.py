@@ -9,13 +9,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cache
 from typing import Final
 
 import msgspec
 
+from kubesched.config.feature_gate_history import HISTORY
 from kubesched.config.feature_gate_table import DEPENDENCIES, GATES, LOCKED
+from kubesched.config.versions import (
+    BINARY_VERSION,
+    COMPONENT,
+    DEFAULT_EFFECTIVE_VERSION,
+    EffectiveVersion,
+    MinorVersion,
+)
 from kubesched.util.errors import ConfigError
-from kubesched.util.go_format import format_slice, quote
+from kubesched.util.flag_values import parse_bool
+from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
 
 __all__ = [
@@ -24,7 +34,7 @@ __all__ = [
     "Feature",
     "FeatureGates",
     "Stage",
-    "parse_bool",
+    "features_at",
     "parse_feature_gates",
 ]
 
@@ -34,6 +44,7 @@ _log = get_logger(__name__)
 class Stage(Enum):
     """How far a feature has come; the value is the label that the metrics use."""
 
+    PRE_ALPHA = "PREALPHA"  # the release in question does not have it
     ALPHA = "ALPHA"
     BETA = "BETA"
     GA = ""
@@ -66,22 +77,47 @@ FEATURES: Final[Mapping[str, Feature]] = {
 }
 
 
+@cache
+def features_at(version: MinorVersion) -> Mapping[str, Feature]:
+    """The gates as a release knew them."""
+    if version >= BINARY_VERSION:
+        return FEATURES
+    earlier = {name: _state_at(FEATURES[name], states, version) for name, states in HISTORY.items()}
+    return {**FEATURES, **earlier}
+
+
+def _state_at(
+    feature: Feature, states: tuple[tuple[int, str, bool, bool], ...], version: MinorVersion
+) -> Feature:
+    stage, default, locked = Stage.PRE_ALPHA, False, False
+    for since, name, on, is_locked in states:
+        if version >= (BINARY_VERSION.major, since):
+            stage, default, locked = Stage[name], on, is_locked
+    return Feature(feature.name, stage, default, locked, feature.depends_on)
+
+
 class FeatureGates:
-    """Which features are on.
+    """Which features are on, in the release that is emulated.
 
     Raises:
         ConfigError: a gate does not exist, is locked, or needs another that is off; the text
             is the reference's, and names every problem but those after an unknown gate.
     """
 
-    __slots__ = ("_enabled",)
+    __slots__ = ("_enabled", "_features")
 
-    def __init__(self, settings: Mapping[str, bool] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, bool] | None = None,
+        *,
+        version: EffectiveVersion = DEFAULT_EFFECTIVE_VERSION,
+    ) -> None:
         settings = {} if settings is None else settings
-        _raise_all(list(_setting_errors(settings)))
-        self._enabled = _resolve(settings)
+        self._features = features_at(version.emulation)
+        _raise_all(list(_setting_errors(settings, self._features, version)))
+        self._enabled = _resolve(settings, self._features)
         if settings:
-            _raise_all(list(_dependency_errors(self._enabled)))
+            _raise_all(list(_dependency_errors(self._enabled, settings, version)))
 
     def enabled(self, name: str) -> bool:
         """Whether a feature is on; a KeyError says that no such gate exists."""
@@ -89,8 +125,8 @@ class FeatureGates:
 
     def items(self) -> Iterator[tuple[Feature, bool]]:
         """Every gate with its state, by name."""
-        for name in sorted(FEATURES):
-            yield FEATURES[name], self._enabled[name]
+        for name in sorted(self._features):
+            yield self._features[name], self._enabled[name]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FeatureGates) and self._enabled == other._enabled
@@ -99,11 +135,13 @@ class FeatureGates:
         return hash(frozenset(self._enabled.items()))
 
     def __repr__(self) -> str:
-        changed = {n: on for n, on in self._enabled.items() if on != FEATURES[n].default}
+        changed = {n: on for n, on in self._enabled.items() if on != self._features[n].default}
         return f"FeatureGates({changed!r})"
 
 
-def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
+def parse_feature_gates(
+    values: Iterable[str], *, version: EffectiveVersion = DEFAULT_EFFECTIVE_VERSION
+) -> FeatureGates:
     """Build the gates from every use of `--feature-gates`, such as `A=true,kube:B=false`."""
     by_prefix: dict[str, list[str]] = {}
     for value in values:
@@ -114,23 +152,15 @@ def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
             else:
                 by_prefix.setdefault("", []).append(prefix)
     for prefix in by_prefix:
-        if prefix not in {"", "kube"}:
+        if prefix not in {"", COMPONENT}:
             raise ConfigError(f"component not registered: {prefix}")
     if len(by_prefix) > 1:
         raise ConfigError(
             "set kube feature gates with default empty prefix or kube: prefix consistently, "
             "do not mix use"
         )
-    return FeatureGates(dict(map(_parse_setting, itertools.chain(*by_prefix.values()))))
-
-
-def parse_bool(text: str) -> bool:
-    """Read a boolean in any spelling that flags allow."""
-    if text in {"1", "t", "T", "TRUE", "true", "True"}:
-        return True
-    if text in {"0", "f", "F", "FALSE", "false", "False"}:
-        return False
-    raise ConfigError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
+    settings = dict(map(_parse_setting, itertools.chain(*by_prefix.values())))
+    return FeatureGates(settings, version=version)
 
 
 def _parse_setting(setting: str) -> tuple[str, bool]:
@@ -139,13 +169,15 @@ def _parse_setting(setting: str) -> tuple[str, bool]:
         raise ConfigError(f"missing bool value for {name}")
     try:
         return name, parse_bool(text)
-    except ConfigError as exc:
+    except ValueError as exc:
         raise ConfigError(f"invalid value of {name}={text}, err: {exc}") from exc
 
 
-def _setting_errors(settings: Mapping[str, bool]) -> Iterator[str]:
+def _setting_errors(
+    settings: Mapping[str, bool], features: Mapping[str, Feature], version: EffectiveVersion
+) -> Iterator[str]:
     for name, value in settings.items():
-        feature = FEATURES.get(name)
+        feature = features.get(name)
         if feature is None:
             yield f"unrecognized feature gate: {name}"
             return
@@ -153,6 +185,12 @@ def _setting_errors(settings: Mapping[str, bool]) -> Iterator[str]:
             yield (
                 f"cannot set feature gate {name} to {_word(value)}, "
                 f"feature is locked to {_word(feature.default)}"
+            )
+        elif feature.stage is Stage.PRE_ALPHA:
+            yield (
+                f"cannot set feature gate {name} to {_word(value)}, feature is PreAlpha at "
+                f"emulated version {version.emulation}, "
+                f"min compatibility version {version.min_compatibility}"
             )
         elif feature.stage in {Stage.GA, Stage.DEPRECATED}:
             kind = "GA" if feature.stage is Stage.GA else "deprecated"
@@ -162,18 +200,24 @@ def _setting_errors(settings: Mapping[str, bool]) -> Iterator[str]:
             )
 
 
-def _resolve(settings: Mapping[str, bool]) -> dict[str, bool]:
-    enabled = {feature.name: feature.default for feature in FEATURES.values()}
+def _resolve(settings: Mapping[str, bool], features: Mapping[str, Feature]) -> dict[str, bool]:
+    enabled = {feature.name: feature.default for feature in features.values()}
     for name, stage in _ALL_OF_STAGE.items():
         if name in settings:
-            enabled |= {f.name: settings[name] for f in FEATURES.values() if f.stage is stage}
+            enabled |= {f.name: settings[name] for f in features.values() if f.stage is stage}
     # A feature of all stages is itself a beta or alpha gate; only its own setting counts.
     enabled |= dict.fromkeys(_ALL_OF_STAGE, False)
     return {**enabled, **settings}
 
 
-def _dependency_errors(enabled: Mapping[str, bool]) -> Iterator[str]:
+def _dependency_errors(
+    enabled: Mapping[str, bool], settings: Mapping[str, bool], version: EffectiveVersion
+) -> Iterator[str]:
+    is_emulating = version.emulation < BINARY_VERSION
     for feature in FEATURES.values():
+        # How gates of other components stood in that release is not known here.
+        if is_emulating and feature.name not in HISTORY and feature.name not in settings:
+            continue
         off = [name for name in feature.depends_on if not enabled[name]]
         if enabled[feature.name] and off:
             yield (

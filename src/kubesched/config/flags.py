@@ -6,16 +6,14 @@ are skipped, so the caller may pass all that were set.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubesched.config.feature_gates import parse_bool
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.config.yaml_text import parse_integer
 from kubesched.util.errors import ConfigError
+from kubesched.util.flag_values import parse_bool, parse_float32, parse_int
 from kubesched.util.go_format import parse_duration, quote
 
 __all__ = [
@@ -24,24 +22,6 @@ __all__ = [
     "apply_deprecated_flags",
     "apply_leader_election_flags",
 ]
-
-
-def _float32(text: str) -> float:
-    try:
-        # The reference keeps 32 bits, so the nearest such number is what it prints.
-        (number,) = struct.unpack("f", struct.pack("f", float(text)))
-    except (ValueError, OverflowError):
-        raise ConfigError(f"strconv.ParseFloat: parsing {quote(text)}: invalid syntax") from None
-    return float(number)
-
-
-def _int32(text: str) -> int:
-    number = parse_integer(text)
-    if number is None:
-        raise ConfigError(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax")
-    if not -(2**31) <= number < 2**31:
-        raise ConfigError(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
-    return number
 
 
 _Parser = Callable[[str], Any]
@@ -58,8 +38,8 @@ LEADER_ELECTION_FLAGS: Final[Mapping[str, tuple[str, _Parser]]] = {
 _CLIENT_FLAGS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "kubeconfig": ("kubeconfig", str),
     "kube-api-content-type": ("content_type", str),
-    "kube-api-qps": ("qps", _float32),
-    "kube-api-burst": ("burst", _int32),
+    "kube-api-qps": ("qps", parse_float32),
+    "kube-api-burst": ("burst", lambda text: parse_int(text, 32)),
 }
 _DEBUG_FLAGS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "profiling": ("enable_profiling", parse_bool),
@@ -95,7 +75,7 @@ def _changes(known: Mapping[str, tuple[str, _Parser]], flags: Mapping[str, str])
             continue
         try:
             changes[attribute] = parse(flags[flag])
-        except (ConfigError, ValueError) as exc:
+        except ValueError as exc:
             raise ConfigError(
                 f'invalid argument {quote(flags[flag])} for "--{flag}" flag: {exc}'
             ) from exc

@@ -6,9 +6,10 @@ reference's text; where a setting of an earlier release is at fault, a note name
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,7 @@ from kubesched.config.defaults import (
 )
 from kubesched.config.document import Document, json_kind, members, plain, read_document
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.config.field_errors import raise_all, required
 from kubesched.config.flags import apply_leader_election_flags
 from kubesched.config.merge import merge_plugins
 from kubesched.config.plugin_names import DEFAULT_SCHEDULER_NAME
@@ -41,7 +43,12 @@ from kubesched.config.validation import validate_configuration
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import quote
 
-__all__ = ["configuration_from_builtins", "load_configuration", "load_configuration_file"]
+__all__ = [
+    "StrictDecodingError",
+    "configuration_from_builtins",
+    "load_configuration",
+    "load_configuration_file",
+]
 
 # The reference names the place in its source where it lists its types.
 _SCHEME: Final = "pkg/scheduler/apis/config/scheme/scheme.go:29"
@@ -116,6 +123,14 @@ def _finish(
     return configuration
 
 
+class StrictDecodingError(ConfigError):
+    """Fields that do not exist or are repeated; `problems` has one entry for each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(f"strict decoding error: {', '.join(self.problems)}")
+
+
 class _Reader:
     """Decodes and completes one document; the gates and known arguments are its context."""
 
@@ -146,7 +161,7 @@ class _Reader:
     def _raise_strict(self) -> None:
         if not self._problems:
             return
-        error = ConfigError(f"strict decoding error: {', '.join(self._problems)}")
+        error = StrictDecodingError(self._problems)
         for note in self._notes:
             error.add_note(note)
         raise error
@@ -227,16 +242,21 @@ class _Reader:
             given,
             leader_election=with_leader_election_defaults(given.leader_election),
             client_connection=with_client_connection_defaults(given.client_connection),
-            profiles=tuple(map(self._profile, profiles, configs)),
+            profiles=tuple(map(self._profile, itertools.count(), profiles, configs)),
         )
 
     def _profile(
-        self, profile_members: dict[str, Any], configs: list[PluginConfig]
+        self, index: int, profile_members: dict[str, Any], configs: list[PluginConfig]
     ) -> KubeSchedulerProfile:
         given = msgspec.convert(profile_members, KubeSchedulerProfile)
         plugins = merge_plugins(default_plugins(self._gates), given.plugins)
         plugin_config = with_default_plugin_config(
             configs, plugins, gates=self._gates, known_args=self._known_args
+        )
+        with_args = {entry.name for entry in plugin_config}
+        raise_all(
+            required(f"profiles[{index}].pluginConfig", f"plugin {name} has arguments to be set")
+            for name in sorted(plugins.enabled_names() & self._known_args.keys() - with_args)
         )
         return replace(given, plugins=plugins, plugin_config=plugin_config)
 
