@@ -1,0 +1,1 @@
+"""The process around the scheduler: its command line, options and configuration."""
