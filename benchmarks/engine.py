@@ -3,21 +3,19 @@
     python -m benchmarks.engine --nodes 5000 --pods 5000 --kind basic [--path loop]
 
 `--path engine` (the default) times schedule_pod and assume for one pod after another, which is
-what the reference's figure in the design counts. `--path loop` times the whole scheduler on the
-embedded store: from created pods to bound ones, watch events, queue and binding included.
-Prints one JSON line.
+what the reference's figure in the design counts. `--path loop` is `benchmarks.loop`, the whole
+scheduler on the embedded store. All nodes are scored. Prints one JSON line for each combination
+of nodes and kinds; `--plot` draws them.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
-
 import click
 
-from benchmarks.workloads import KINDS, make_node, make_pod
-from kubesched.api import Pod
+from benchmarks.engine_options import Run, report, workload_options
+from benchmarks.loop import time_loop
+from benchmarks.measuring import Spent, Stopwatch
+from benchmarks.workloads import make_node, make_pod
 from kubesched.apiserver.local import LocalApi
 from kubesched.apiserver.store import Store
 from kubesched.framework import CycleState, PodInfo
@@ -26,77 +24,48 @@ from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
 from kubesched.util.randomness import derive
 
+__all__ = ["Engine", "time_engine"]
+
 _WARM_UP = 50
 
 
-def time_engine(nodes: int, pods: int, kind: str) -> float:
-    """Seconds to place the pods, one after another, on an otherwise empty cluster."""
-    clock = RealClock()
-    scheduler = Scheduler(LocalApi(Store(derive(0, "store")), clock), clock)
-    cache = scheduler.cache
+class Engine:
+    """Cache and algorithm of a scheduler with the default profile, and nothing around them."""
+
+    def __init__(self) -> None:
+        clock = RealClock()
+        scheduler = Scheduler(LocalApi(Store(derive(0, "store")), clock), clock)
+        self.cache = scheduler.cache
+        self._framework = scheduler.profiles["default-scheduler"]
+        self._algorithm = SchedulingAlgorithm(self.cache.snapshot, derive(0, "ties"))
+
+    def place(self, pod_info: PodInfo) -> str:
+        """Choose a node for the pod and count it there; raises FitError."""
+        self.cache.update_snapshot()
+        result = self._algorithm.schedule_pod(self._framework, CycleState(), pod_info)
+        self.cache.assume_pod(pod_info.placed_on(result.node_name))
+        return result.node_name
+
+
+def time_engine(nodes: int, pods: int, kind: str) -> Spent:
+    """What placing the pods takes, one after another, on an otherwise empty cluster."""
+    engine = Engine()
     for number in range(nodes):
-        cache.add_node(make_node(number))
-    framework = scheduler.profiles["default-scheduler"]
-    algorithm = SchedulingAlgorithm(cache.snapshot, derive(0, "ties"))
+        engine.cache.add_node(make_node(number))
     waiting = [PodInfo(make_pod(number, kind)) for number in range(pods + _WARM_UP)]
-
-    def place(pod_info: PodInfo) -> None:
-        cache.update_snapshot()
-        result = algorithm.schedule_pod(framework, CycleState(), pod_info)
-        cache.assume_pod(pod_info.placed_on(result.node_name))
-
     for pod_info in waiting[:_WARM_UP]:
-        place(pod_info)
-    start = time.perf_counter()
+        engine.place(pod_info)
+    watch = Stopwatch()
     for pod_info in waiting[_WARM_UP:]:
-        place(pod_info)
-    return time.perf_counter() - start
-
-
-async def time_loop(nodes: int, pods: int, kind: str) -> float:
-    """Seconds from the first created pod to the last bound one, all in process."""
-    clock = RealClock()
-    api = LocalApi(Store(derive(0, "store")), clock)
-    for number in range(nodes):
-        await api.create(make_node(number))
-    scheduler = Scheduler(api, clock)
-    running = asyncio.create_task(scheduler.run(), name="scheduler")
-    await scheduler.informers.wait_for_sync()
-    created = await api.list(Pod)
-    start = time.perf_counter()
-    for number in range(pods):
-        await api.create(make_pod(number, kind))
-    bound = 0
-    async for event in api.watch(Pod, resource_version=created.resource_version):
-        if event.type == "MODIFIED" and event.object and event.object.spec.node_name:
-            bound += 1
-            if bound == pods:
-                break
-    elapsed = time.perf_counter() - start
-    scheduler.stop()
-    await running
-    return elapsed
+        engine.place(pod_info)
+    return watch.spent()
 
 
 @click.command(help=__doc__)
-@click.option("--nodes", default=5000, show_default=True)
-@click.option("--pods", default=5000, show_default=True)
-@click.option("--kind", type=click.Choice(KINDS), default="basic", show_default=True)
+@workload_options
 @click.option("--path", type=click.Choice(["engine", "loop"]), default="engine", show_default=True)
-def main(nodes: int, pods: int, kind: str, path: str) -> None:
-    if path == "engine":
-        seconds = time_engine(nodes, pods, kind)
-    else:
-        seconds = asyncio.run(time_loop(nodes, pods, kind))
-    line = {
-        "benchmark": path,
-        "kind": kind,
-        "nodes": nodes,
-        "pods": pods,
-        "seconds": round(seconds, 3),
-        "pods_per_s": round(pods / seconds, 1),
-    }
-    click.echo(json.dumps(line))
+def main(run: Run, path: str) -> None:
+    report(path, time_engine if path == "engine" else time_loop, run)
 
 
 if __name__ == "__main__":

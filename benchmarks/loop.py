@@ -1,0 +1,70 @@
+"""How many pods per second the whole scheduler places, in one process without a network.
+
+    python -m benchmarks.loop --nodes 5000 --pods 5000 --kind basic [--repeat 3] [--plot FILE]
+
+From the first created pod to the last bound one: the embedded store, watch events, queue,
+scheduling and binding. The store's own share (defaulting, validation, watch) is included.
+Prints one JSON line per combination; see `benchmarks.engine` for the options.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from benchmarks.engine_options import Run, report, workload_options
+from benchmarks.measuring import Spent, Stopwatch
+from benchmarks.workloads import make_node, make_pod
+from kubesched.api import Pod
+from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.store import Store
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import RealClock
+from kubesched.util.randomness import derive
+
+__all__ = ["time_loop"]
+
+
+def time_loop(nodes: int, pods: int, kind: str) -> Spent:
+    """What it takes from the first created pod to the last bound one."""
+    return asyncio.run(_time_loop(nodes, pods, kind))
+
+
+async def _time_loop(nodes: int, pods: int, kind: str) -> Spent:
+    clock = RealClock()
+    api = LocalApi(Store(derive(0, "store")), clock)
+    for number in range(nodes):
+        await api.create(make_node(number))
+    scheduler = Scheduler(api, clock)
+    running = asyncio.create_task(scheduler.run(), name="scheduler")
+    await scheduler.informers.wait_for_sync()
+    waiting = [make_pod(number, kind) for number in range(pods)]
+    before = await api.list(Pod)
+    watch = Stopwatch()
+    for pod in waiting:
+        await api.create(pod)
+    await _all_bound(api, before.resource_version, pods)
+    spent = watch.spent()
+    scheduler.stop()
+    await running
+    return spent
+
+
+async def _all_bound(api: LocalApi, resource_version: str, pods: int) -> None:
+    bound = 0
+    async for event in api.watch(Pod, resource_version=resource_version):
+        if event.type == "MODIFIED" and event.object and event.object.spec.node_name:
+            bound += 1
+            if bound == pods:
+                return
+
+
+@click.command(help=__doc__)
+@workload_options
+def main(run: Run) -> None:
+    report("loop", time_loop, run)
+
+
+if __name__ == "__main__":
+    main()

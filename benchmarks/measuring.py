@@ -1,0 +1,130 @@
+"""What every benchmark measures the same way: time, processor time, memory, pauses.
+
+On a machine that others use too, wall-clock time says little; `cpu_s` is what this process
+itself consumed, and `pods_per_cpu_s` the rate that an otherwise idle core would show.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+__all__ = [
+    "GcPauses",
+    "Spent",
+    "Stopwatch",
+    "median_of",
+    "peak_rss_mib",
+    "percentile",
+    "rates",
+    "rss_mib",
+    "say",
+    "write_line",
+]
+
+T = TypeVar("T")
+_STATUS = Path("/proc/self/status")
+
+
+class Spent(NamedTuple):
+    """Seconds by the wall clock and of processor time, user and system."""
+
+    wall_s: float
+    cpu_s: float
+
+
+class Stopwatch:
+    """Runs from when it is made."""
+
+    def __init__(self) -> None:
+        self._wall_ns = time.perf_counter_ns()
+        self._cpu_ns = time.process_time_ns()
+
+    def spent(self) -> Spent:
+        wall_ns = time.perf_counter_ns() - self._wall_ns
+        cpu_ns = time.process_time_ns() - self._cpu_ns
+        return Spent(wall_ns / 1e9, cpu_ns / 1e9)
+
+
+class GcPauses:
+    """How long the garbage collector stopped everything, and how often, while in use."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.longest_ms = 0.0
+        self.total_ms = 0.0
+        self._started_ns = 0
+
+    def __enter__(self) -> GcPauses:
+        gc.callbacks.append(self._note)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        gc.callbacks.remove(self._note)
+
+    def _note(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._started_ns = time.perf_counter_ns()
+            return
+        pause_ms = (time.perf_counter_ns() - self._started_ns) / 1e6
+        self.count += 1
+        self.total_ms += pause_ms
+        self.longest_ms = max(self.longest_ms, pause_ms)
+
+
+def rates(pods: int, spent: Spent) -> dict[str, float]:
+    """The fields of a result line that say how fast it was."""
+    return {
+        "seconds": round(spent.wall_s, 3),
+        "cpu_seconds": round(spent.cpu_s, 3),
+        "pods_per_s": round(pods / spent.wall_s, 1),
+        "pods_per_cpu_s": round(pods / spent.cpu_s, 1) if spent.cpu_s else 0.0,
+    }
+
+
+def median_of(repeat: int, measure: Callable[[], T], key: Callable[[T], float]) -> T:
+    """The middle one of several runs; of two middle ones, the lower."""
+    runs = [measure() for _ in range(max(1, repeat))]
+    middle = statistics.median_low([key(run) for run in runs])
+    return next(run for run in runs if key(run) == middle)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that this many percent of the values do not exceed; 0 of none."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    rank = -(-len(ordered) * percent // 100)  # rounded up
+    return ordered[max(0, int(rank) - 1)]
+
+
+def rss_mib() -> float:
+    return _status_mib("VmRSS")
+
+
+def peak_rss_mib() -> float:
+    return _status_mib("VmHWM")
+
+
+def _status_mib(field: str) -> float:
+    for line in _STATUS.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return round(int(value.split()[0]) / 1024, 1)
+    raise LookupError(f"{_STATUS} has no {field}")
+
+
+def write_line(line: dict[str, Any]) -> None:
+    click.echo(json.dumps(line))
+
+
+def say(text: str) -> None:
+    """Progress, for whoever watches."""
+    click.echo(text, err=True)

@@ -1,0 +1,57 @@
+"""Each benchmark runs from its command line on something tiny and prints what it promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import engine, loop, million
+
+KEYS = {"benchmark", "kind", "nodes", "pods", "seconds", "cpu_seconds", "pods_per_s"}
+
+
+def run(command: click.Command, *options: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(command, options, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("path", ["engine", "loop"])
+def test_engine_prints_a_line_per_combination_and_draws_them(path: str, tmp_path: Path) -> None:
+    chart = tmp_path / "chart.svg"
+    lines = run(
+        engine.main,
+        *("--nodes", "3,6", "--pods", "5", "--kind", "basic,spread"),
+        *("--path", path, "--repeat", "2", "--plot", str(chart)),
+    )
+    assert [(line["kind"], line["nodes"]) for line in lines] == [
+        ("basic", 3),
+        ("basic", 6),
+        ("spread", 3),
+        ("spread", 6),
+    ]
+    assert all(line.keys() >= KEYS and line["benchmark"] == path for line in lines)
+    assert chart.read_text().startswith("<svg")
+
+
+def test_loop_runs_every_kind() -> None:
+    lines = run(loop.main, "--nodes", "4", "--pods", "8", "--kind", "all")
+    assert [line["kind"] for line in lines] == ["basic", "spread", "affinity", "hetero", "mixed"]
+
+
+def test_an_unknown_kind_is_refused_by_name() -> None:
+    result = CliRunner().invoke(engine.main, ["--kind", "basic,fancy"])
+    assert result.exit_code == 2
+    assert "fancy" in result.stderr
+
+
+def test_million_reports_memory_and_draws_its_course(tmp_path: Path) -> None:
+    chart = tmp_path / "chart.svg"
+    (line,) = run(million.main, "--nodes", "12", "--pods", "60", "--plot", str(chart))
+    assert line.keys() >= KEYS | {"peak_rss_mib", "total_s", "longest_gc_pause_ms"}
+    assert chart.read_text().startswith("<svg")
