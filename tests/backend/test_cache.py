@@ -344,3 +344,23 @@ def test_columns_equal_a_recount_after_any_sequence_of_changes(seed: int, steps:
             )
             assert table.requested[gpu, row] == wanted
     assert sorted(np.sort(snapshot.order).tolist()) == sorted(table.row_of.values())
+
+
+def test_a_start_time_that_becomes_known_is_logged_apart_from_other_changes() -> None:
+    cache = Cache()
+    cache.add_node(make_node("a"))
+    cache.add_node(make_node("b"))
+    pod = make_pod("p", node_name="b", phase="Pending")
+    cache.add_pod(pod)
+    table = cache.update_snapshot().table
+    position, pod_position = table.changes.position, table.pod_changes.position
+    same = make_pod("p", node_name="b", phase="Running")
+    cache.update_pod(pod, same)
+    assert table.pod_changes.position == pod_position
+    started = make_pod("p", node_name="b", phase="Running", start_time="2026-01-01T00:00:00Z")
+    cache.update_pod(same, started)
+    cache.update_snapshot()
+    assert table.changes.position == position
+    rows = table.pod_changes.since(pod_position)
+    assert rows is not None
+    assert [table.names[row] for row in rows] == ["b"]

@@ -30,6 +30,7 @@ from kubesched.framework import (
     OnlyNodes,
     Plugin,
     PodInfo,
+    PodsMatter,
     PostFilterResult,
     QueuedPodInfo,
     QueueingHint,
@@ -343,6 +344,45 @@ class SortsByChance(Disks):
         return random.random()
 
 
+class CountsPods(Plugin):
+    name = "CountsPods"
+    pods_matter = PodsMatter.NOT_AT_ALL
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return HELD if node.pods else SUCCESS
+
+
+class NamesPods(Plugin):
+    name = "NamesPods"
+    pods_matter = PodsMatter.AS_TOTALS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        held = any(other.pod.metadata.labels.get("app") == "web" for other in node.pods)
+        return HELD if held else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        whole = nodes.at_rows(nodes.rows)
+        return Rejections.from_statuses([self.filter(state, pod, node) for node in whole])
+
+
+class TotalsOneByOne(Plugin):
+    name = "TotalsOneByOne"
+    pods_matter = PodsMatter.AS_TOTALS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return HELD if len(node.pods) > 1 else SUCCESS
+
+
+class FollowsPods(Disks):
+    pods_matter = PodsMatter.NOT_AT_ALL
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        return SUCCESS
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
+        return SUCCESS
+
+
 NODE, POD = EventResource.NODE, EventResource.POD
 
 BROKEN: dict[str, tuple[type[Plugin], str]] = {
@@ -409,6 +449,16 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
         ForgetsToRemove,
         "a cloned state is independent: (add_pod and remove_pod|remove_pod and add_pod) left",
     ),
+    "pods matter although it says they do not": (
+        CountsPods,
+        "on node-. without some pods it said .* with all its pods",
+    ),
+    "single pods matter although it says only totals do": (
+        NamesPods,
+        "on node-. without some pods it said .* when only totals are changed",
+    ),
+    "totals are not read through columns": (TotalsOneByOne, "filter_nodes is missing"),
+    "hooks follow pods that do not matter": (FollowsPods, "add_pod and remove_pod follow single"),
     "an event is not an event": (registering("NodeAdd"), "'NodeAdd' is not a ClusterEventWithHint"),
     "an event has no action": (registering(on(NODE, ActionType.NONE)), "no action is named"),
     "an event is only ever incoming": (

@@ -115,7 +115,7 @@ class Cache:
             if cached.pod.spec.node_name == pod.spec.node_name and _same_demand(cached.pod, pod):
                 # What was assumed came true: the totals stay, only the object is newer.
                 self._assumed.discard(uid)
-                cached.pod = pod
+                self._replace(cached, pod)
                 return
             self._take_off(uid)
             self._place(uid, PodInfo(pod))
@@ -137,7 +137,7 @@ class Cache:
                 f"and is on {new.spec.node_name} now"
             )
         if _same_demand(cached.pod, new):
-            cached.pod = new
+            self._replace(cached, new)
             return
         self._take_off(uid)
         self._place(_key(new), PodInfo(new))
@@ -159,6 +159,15 @@ class Cache:
                 f"and was removed from {pod.spec.node_name}"
             )
         self._take_off(uid)
+
+    def _replace(self, cached: PodInfo, pod: Pod) -> None:
+        """Take a newer version of a pod that makes no difference to what is counted."""
+        if cached.pod.status.start_time != pod.status.start_time:
+            table = self.snapshot.table
+            row = table.row_of.get(pod.spec.node_name)
+            if row is not None:
+                table.pod_changes.append(row)
+        cached.pod = pod
 
     def _place(self, uid: str, pod_info: PodInfo) -> None:
         name = pod_info.pod.spec.node_name

@@ -64,6 +64,8 @@ class NodeTable:
             self.resources.intern(name)
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner()
         self.changes = ChangeLog(capacity)
+        # Rows where a pod's start time changed, which no column shows.
+        self.pod_changes = ChangeLog(capacity)
         self.allocatable = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
         self.requested = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
@@ -222,6 +224,7 @@ class NodeTable:
         self._capacity += extra
         wide = ((0, 0), (0, extra))
         self.changes.grow(self._capacity)
+        self.pod_changes.grow(self._capacity)
         self.allocatable = np.pad(self.allocatable, wide)
         self.requested = np.pad(self.requested, wide)
         self.nonzero_requested = np.pad(self.nonzero_requested, wide)

@@ -40,6 +40,7 @@ from kubesched.framework.pod_index import PodIndex
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import REJECTED, SKIP, SUCCESS, Code, Status
+from kubesched.framework.what_if import PodsMatter, WhatIfView
 
 __all__ = [
     "MAX_NODE_SCORE",
@@ -74,6 +75,7 @@ __all__ = [
     "PodInPreBind",
     "PodIndex",
     "PodInfo",
+    "PodsMatter",
     "PostFilterResult",
     "QueuedPodInfo",
     "QueueingHint",
@@ -84,6 +86,7 @@ __all__ = [
     "Wait",
     "WaitingPod",
     "WeightedAffinityTerm",
+    "WhatIfView",
     "extension_points",
     "overrides",
 ]

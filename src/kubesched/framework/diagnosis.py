@@ -6,7 +6,7 @@ Spec 04 §11 and §12.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +107,35 @@ class Diagnosis:
                 found[self.names[row]] = verdicts.statuses[code - 1]
         found.update(self._by_name)
         return found
+
+    def status_of(self, node_name: str, row: int | None) -> Status:
+        """What a node was told, or what it shares with all that were told nothing.
+
+        `row` is where the node stands in the table, None if it is not there any more.
+        """
+        status = self._by_name.get(node_name)
+        if status is not None:
+            return status
+        if row is not None:
+            for verdicts in self._verdicts:
+                found = np.flatnonzero(verdicts.rows == row)
+                if len(found):
+                    return verdicts.statuses[int(verdicts.codes[found[0]]) - 1]
+        return self.absent_nodes_status
+
+    def has_code(
+        self, code: Code, rows: NDArray[np.intp], row_of: Mapping[str, int], capacity: int
+    ) -> NDArray[np.bool_]:
+        """Which of the rows have a status with exactly this code, their own or the shared one."""
+        found = np.full(capacity, self.absent_nodes_status.code is code)
+        for verdicts in self._verdicts:
+            wanted = np.array([False, *(status.code is code for status in verdicts.statuses)])
+            found[verdicts.rows] = wanted[verdicts.codes]
+        for name, status in self._by_name.items():
+            if (row := row_of.get(name)) is not None:
+                found[row] = status.code is code
+        answer: NDArray[np.bool_] = found[rows]
+        return answer
 
     def iter_verdicts(self) -> Iterator[NodeVerdicts]:
         yield from self._verdicts

@@ -20,6 +20,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_info import PodInfo
+from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import Status
 from kubesched.util.clock import Clock
 
@@ -198,6 +199,20 @@ class Handle(Protocol):
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo
     ) -> Status:
         """Run the filters on one node, with the pods nominated to it counted in."""
+        ...
+
+    def totals_suffice(self, state: CycleState) -> bool:
+        """Whether no filter that runs for this pod sees more of pods than their totals."""
+        ...
+
+    def filter_by_totals(
+        self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool = False
+    ) -> Rejections:
+        """Run the filters on many nodes, up to the first that looks at single pods.
+
+        `nodes` may have totals of their own (`WhatIfView`). With `again` they passed before
+        with other totals: only filters that look at totals are asked.
+        """
         ...
 
     def add_pod_to_state(

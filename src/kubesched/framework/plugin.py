@@ -25,6 +25,7 @@ from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import SKIP, SUCCESS, Status
+from kubesched.framework.what_if import PodsMatter
 
 __all__ = [
     "MAX_NODE_SCORE",
@@ -96,6 +97,9 @@ class Plugin:
     # Of the pod, a node-local plugin looks at more than the parts of its spec that are about
     # nodes (containers, node name and selectors, tolerations, overhead, host settings).
     reads_metadata: ClassVar[bool] = True
+    # What the plugin's filter of a node has to do with the pods there. Dry runs over many nodes
+    # trust this; the default is always right.
+    pods_matter: ClassVar[PodsMatter] = PodsMatter.IN_DETAIL
     # PreBind of neighbouring plugins that say so run at the same time.
     pre_bind_in_parallel: ClassVar[bool] = False
 

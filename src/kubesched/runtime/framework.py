@@ -37,6 +37,7 @@ from kubesched.framework import (
     PodInfo,
     PostFilterResult,
     QueuedPodInfo,
+    Rejections,
     Snapshot,
     Status,
     overrides,
@@ -51,6 +52,7 @@ from kubesched.runtime.asking import (
     first_rejection,
 )
 from kubesched.runtime.binding_points import BindingPoints
+from kubesched.runtime.dry_runs import DryRunFilters
 from kubesched.runtime.evaluations import Evaluation, Evaluations
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.services import Services
@@ -117,7 +119,7 @@ class Framework:
     ) -> None:
         """Without `keeps_evaluations` every plugin is asked about every node, every time."""
         self._services = services
-        self._keeps_evaluations = keeps_evaluations
+        self.keeps_evaluations = keeps_evaluations
         self.profile_name = profile.scheduler_name
         self._recorder = services.recorder_of(profile.scheduler_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
@@ -135,6 +137,7 @@ class Framework:
             for plugin in self.pre_filter_plugins
             if overrides(plugin, "add_pod") or overrides(plugin, "remove_pod")
         ]
+        self._dry_run_filters = DryRunFilters(self.filter_plugins, self._dry_run_plugins)
         self._other_score_plugins = tuple(
             plugin for plugin in self.score_plugins if not plugin.node_local
         )
@@ -273,7 +276,7 @@ class Framework:
 
     def _known(self, state: CycleState, pod: Pod, nodes: NodeView) -> Evaluation | None:
         """What is kept from pods of the same shape; noted for Score of the same attempt."""
-        if not self._keeps_evaluations:
+        if not self.keeps_evaluations:
             return None
         if self._services.epoch != self._epoch:
             self._evaluations.forget()
@@ -304,6 +307,14 @@ class Framework:
             if not status.is_success:
                 return status
         return self.run_filter_on_node(state, pod_info.pod, node)
+
+    def totals_suffice(self, state: CycleState) -> bool:
+        return self._dry_run_filters.totals_suffice(state)
+
+    def filter_by_totals(
+        self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool = False
+    ) -> Rejections:
+        return self._dry_run_filters.ask(state, pod, nodes, again=again)
 
     def qualifying_nominated_pods(self, pod: Pod, node_name: str) -> list[PodInfo]:
         """Other pods nominated to the node whose priority is at least the pod's."""

@@ -19,8 +19,10 @@ from kubesched.framework import (
     Handle,
     Lister,
     NodeInfo,
+    NodeView,
     PodInfo,
     PodInPreBind,
+    Rejections,
     Snapshot,
     Status,
     WaitingPod,
@@ -230,6 +232,14 @@ class FakeHandle:
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo
     ) -> Status:
         return self._framework().filter_with_nominated_pods(state, pod_info, node)
+
+    def totals_suffice(self, state: CycleState) -> bool:
+        return self._framework().totals_suffice(state)
+
+    def filter_by_totals(
+        self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool = False
+    ) -> Rejections:
+        return self._framework().filter_by_totals(state, pod, nodes, again=again)
 
     def add_pod_to_state(
         self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo

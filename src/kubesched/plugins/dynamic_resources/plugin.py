@@ -29,6 +29,7 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodsMatter,
     PostFilterResult,
     Rejections,
     StateNotFoundError,
@@ -55,6 +56,7 @@ class DynamicResources(Plugin):
     name = DYNAMIC_RESOURCES
     args_type = DynamicResourcesArgs
     node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
     reads_metadata = False
     pre_bind_in_parallel = True
 

@@ -27,6 +27,7 @@ from kubesched.framework import (
     OnlyNodes,
     Plugin,
     PodInfo,
+    PodsMatter,
     QueueingHint,
     Rejections,
     StateNotFoundError,
@@ -58,6 +59,7 @@ class NodeAffinity(Plugin):
     name = NODE_AFFINITY
     args_type = NodeAffinityArgs
     node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
     reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:

@@ -22,6 +22,7 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodsMatter,
     QueueingHint,
     Rejections,
     StateNotFoundError,
@@ -47,6 +48,7 @@ class NodeDeclaredFeatures(Plugin):
 
     name = NODE_DECLARED_FEATURES
     node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
     reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:

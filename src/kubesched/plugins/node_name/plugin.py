@@ -18,6 +18,7 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
+    PodsMatter,
     Rejections,
     Status,
 )
@@ -30,6 +31,7 @@ OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
 class NodeName(Plugin):
     name = NODE_NAME
     node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
     reads_metadata = False
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

@@ -25,6 +25,7 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodsMatter,
     QueueingHint,
     Rejections,
     StateNotFoundError,
@@ -52,6 +53,7 @@ class NodeResourcesFit(Plugin):
     name = NODE_RESOURCES_FIT
     args_type = NodeResourcesFitArgs
     node_local = True
+    pods_matter = PodsMatter.AS_TOTALS
     reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:

@@ -22,6 +22,7 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
+    PodsMatter,
     QueueingHint,
     Rejections,
     Status,
@@ -38,6 +39,7 @@ CORDONED = Status.unresolvable("node(s) were unschedulable")
 class NodeUnschedulable(Plugin):
     name = NODE_UNSCHEDULABLE
     node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
     reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:

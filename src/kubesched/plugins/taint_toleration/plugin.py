@@ -28,6 +28,7 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodsMatter,
     QueueingHint,
     Rejections,
     StateNotFoundError,
@@ -48,6 +49,7 @@ UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
 class TaintToleration(Plugin):
     name = TAINT_TOLERATION
     node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
     reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:

@@ -1,0 +1,77 @@
+"""Nodes as they would be if other pods ran on them, as far as totals go.
+
+A dry run asks filters about many nodes at once, each with its own pods taken away or added.
+Only what the pods of a node request in sum, and how many they are, differs from the table:
+a plugin that says `pods_matter = AS_TOTALS` looks at nothing else of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework.node_info import NodeInfo
+from kubesched.framework.node_view import NodeView
+
+__all__ = ["PodsMatter", "WhatIfView"]
+
+
+class PodsMatter(enum.IntEnum):
+    """What a filter's verdict on a node has to do with the pods there."""
+
+    NOT_AT_ALL = 0  # the node alone decides
+    AS_TOTALS = 1  # what they request in sum and how many they are, read through columns
+    IN_DETAIL = 2  # anything; the dry-run hooks may be needed as well
+
+
+class WhatIfView(NodeView):
+    """Some rows with totals of their own; a row may appear more than once."""
+
+    __slots__ = ("_pod_count", "_requested")
+
+    def __init__(
+        self,
+        nodes: NodeView,
+        rows: NDArray[np.intp],
+        requested: NDArray[np.int64],
+        pod_count: NDArray[np.int64],
+    ) -> None:
+        """`requested` is int64[resource, node], resources numbered as in the table."""
+        super().__init__(nodes.pods, nodes._infos, rows)
+        self._requested = requested
+        self._pod_count = pod_count
+
+    def requested(self, resource: str) -> NDArray[np.int64]:
+        place = self.table.resource_column(resource)
+        if place < 0 or place >= self._requested.shape[0]:
+            return np.zeros(len(self), dtype=np.int64)
+        amounts: NDArray[np.int64] = self._requested[place]
+        return amounts
+
+    @property
+    def pod_count(self) -> NDArray[np.int64]:
+        return self._pod_count
+
+    def subset(self, keep: NDArray[np.bool_]) -> WhatIfView:
+        return WhatIfView(self, self.rows[keep], self._requested[:, keep], self._pod_count[keep])
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        self._refuse()
+
+    def info(self, index: int) -> NodeInfo:  # noqa: ARG002  the answer would be wrong for any
+        self._refuse()
+
+    @property
+    def nonzero_requested_cpu(self) -> NDArray[np.int64]:
+        self._refuse()
+
+    @property
+    def nonzero_requested_memory(self) -> NDArray[np.int64]:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise TypeError("a dry run over many nodes knows requested amounts and pod counts only")

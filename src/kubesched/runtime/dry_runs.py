@@ -1,0 +1,71 @@
+"""Filters in a dry run over many nodes: which of them can tell from totals of pods alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    CycleState,
+    NodeView,
+    Plugin,
+    PodsMatter,
+    Rejections,
+    Status,
+    overrides,
+)
+from kubesched.runtime.asking import ask_filter
+
+__all__ = ["DryRunFilters"]
+
+
+class DryRunFilters:
+    """The Filter plugins of a profile, as a dry run needs them."""
+
+    def __init__(self, filter_plugins: Sequence[Plugin], hook_plugins: Iterable[Plugin]) -> None:
+        """`hook_plugins` follow pods that come and go in a dry run, by AddPod and RemovePod."""
+        self._plugins = tuple(filter_plugins)
+        hooked = {plugin.name for plugin in hook_plugins}
+        self._in_detail = frozenset(hooked) | {
+            plugin.name
+            for plugin in filter_plugins
+            if plugin.pods_matter is PodsMatter.IN_DETAIL
+            # The one-node form would have to be asked, and it is given real pods only.
+            or not overrides(plugin, "filter_nodes")
+        }
+
+    def totals_suffice(self, state: CycleState) -> bool:
+        """Whether no filter that runs for this pod looks at single pods."""
+        return self._in_detail <= state.skip_filter
+
+    def ask(self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool) -> Rejections:
+        """The verdict of the first filter that rejects a node, for every node.
+
+        Filters run up to the first that looks at single pods. With `again` only those run
+        that see totals: the others have let these very nodes pass.
+        """
+        active = (plugin for plugin in self._plugins if plugin.name not in state.skip_filter)
+        plugins = takewhile(lambda plugin: plugin.name not in self._in_detail, active)
+        codes: NDArray[np.uint32] | None = None
+        statuses: list[Status] = []
+        left: NDArray[np.intp] | None = None  # where nodes stand that none has rejected yet
+        for plugin in plugins:
+            if again and plugin.pods_matter is PodsMatter.NOT_AT_ALL:
+                continue
+            found = ask_filter(plugin, state, pod, nodes)
+            if found.codes is None or not found.codes.any():
+                continue
+            if codes is None:
+                codes, left = np.zeros(len(nodes), dtype=np.uint32), np.arange(len(nodes))
+            assert left is not None
+            rejected = found.codes != 0
+            codes[left[rejected]] = found.codes[rejected] + np.uint32(len(statuses))
+            statuses += (status.blame(plugin.name) for status in found.statuses)
+            left, nodes = left[~rejected], nodes.subset(~rejected)
+            if not len(left):
+                break
+        return Rejections.none() if codes is None else Rejections(codes, tuple(statuses))

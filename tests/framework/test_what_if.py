@@ -1,0 +1,55 @@
+"""Views with totals of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kubesched.framework import NodeView, WhatIfView
+from kubesched.testing import make_node, make_pod, make_view
+
+GPU = "example.com/gpu"
+
+
+def view() -> NodeView:
+    return make_view(
+        make_node("a", cpu="4", extended={GPU: 2}),
+        make_node("b", cpu="2"),
+        pods=[make_pod("p", node_name="a", requests=[{"cpu": "1", GPU: 1}])],
+    )
+
+
+def what_if() -> WhatIfView:
+    # The second node twice, once with another pod.
+    requested = np.array([[500, 0, 250], [0, 0, 0], [0, 0, 0], [7, 8, 9]], dtype=np.int64)
+    return WhatIfView(view(), np.array([0, 1, 1]), requested, np.array([3, 0, 1]))
+
+
+def test_totals_are_those_given_and_the_rest_is_the_tables() -> None:
+    nodes = what_if()
+    assert nodes.requested("cpu").tolist() == [500, 0, 250]
+    assert nodes.requested(GPU).tolist() == [7, 8, 9]
+    assert nodes.requested("example.com/unheard-of").tolist() == [0, 0, 0]
+    assert nodes.pod_count.tolist() == [3, 0, 1]
+    assert nodes.allocatable("cpu").tolist() == [4000, 2000, 2000]
+    assert list(nodes.names) == ["a", "b", "b"]
+    assert not nodes.is_whole
+
+
+def test_a_part_keeps_its_totals() -> None:
+    part = what_if().subset(np.array([True, False, True]))
+    assert part.requested("cpu").tolist() == [500, 250]
+    assert part.pod_count.tolist() == [3, 1]
+    assert list(part.names) == ["a", "b"]
+
+
+def test_what_is_not_known_is_refused() -> None:
+    nodes = what_if()
+    with pytest.raises(TypeError, match="requested amounts and pod counts only"):
+        list(nodes)
+    with pytest.raises(TypeError):
+        nodes.info(0)
+    with pytest.raises(TypeError):
+        _ = nodes.nonzero_requested_cpu
+    with pytest.raises(TypeError):
+        _ = nodes.nonzero_requested_memory

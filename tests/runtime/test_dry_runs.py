@@ -1,0 +1,113 @@
+"""Filters in a dry run: who is asked, and whose verdict counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodsMatter,
+    Rejections,
+    Status,
+    WhatIfView,
+)
+from kubesched.testing import make_node, make_pod
+from kubesched.util.errors import PluginError
+from tests.support import World, plugin_class
+
+NOT_AT_ALL, AS_TOTALS, IN_DETAIL = PodsMatter
+
+NODES = [make_node(name) for name in ("a", "b", "c")]
+
+
+def judge(name: str, matter: PodsMatter, *rejected: str, **more: Any) -> type[Plugin]:
+    """A filter in both forms that rejects the nodes named, and every node with 5 pods."""
+    status = Status.unschedulable(f"{name} says no")
+
+    def filter_(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return status if node.name in rejected or len(node.pods) == 5 else SUCCESS
+
+    def filter_nodes(state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        held = np.isin(list(nodes.names), rejected) | (nodes.pod_count == 5)
+        return Rejections.where(held, status)
+
+    return plugin_class(name, filter=filter_, filter_nodes=filter_nodes, pods_matter=matter, **more)
+
+
+def ask(world: World, *pod_counts: int, again: bool = False, skip: str = "") -> list[str]:
+    """What each node is told when so many pods are on it."""
+    nodes = world.cache.update_snapshot().nodes
+    view = WhatIfView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
+    state = CycleState()
+    state.skip_filter = {skip}
+    found = world.framework.filter_by_totals(state, make_pod("p"), view, again=again)
+    statuses = [found.status(place) for place in range(3)]
+    return ["" if status is None else f"{status.plugin}: {status.message}" for status in statuses]
+
+
+def test_the_first_filter_that_rejects_a_node_is_the_one_that_counts() -> None:
+    world = World(
+        judge("A", NOT_AT_ALL, "a"),
+        judge("B", AS_TOTALS, "a", "b"),
+        judge("C", AS_TOTALS, "c", "b"),
+        nodes=NODES,
+    )
+    assert ask(world, 0, 0, 0) == ["A: A says no", "B: B says no", "C: C says no"]
+    assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "C: C says no", "C: C says no"]
+    assert ask(world, 0, 0, 0, again=True) == ["B: B says no", "B: B says no", "C: C says no"]
+
+
+def test_totals_are_those_of_the_dry_run() -> None:
+    world = World(judge("A", AS_TOTALS), nodes=NODES)
+    assert ask(world, 5, 4, 5) == ["A: A says no", "", "A: A says no"]
+    assert ask(world, 0, 0, 0) == ["", "", ""]
+
+
+def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
+    world = World(
+        judge("A", AS_TOTALS, "a"), judge("B", IN_DETAIL), judge("C", AS_TOTALS, "c"), nodes=NODES
+    )
+    assert ask(world, 0, 0, 0) == ["A: A says no", "", ""]
+    assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
+
+
+SUFFICE: dict[str, tuple[type[Plugin], bool]] = {
+    "pods do not matter": (judge("B", NOT_AT_ALL), True),
+    "totals matter": (judge("B", AS_TOTALS), True),
+    "single pods matter": (judge("B", IN_DETAIL), False),
+    "a plugin says nothing about it": (plugin_class("B", filter=lambda *_: SUCCESS), False),
+    "only the one-node form exists": (
+        plugin_class("B", filter=lambda *_: SUCCESS, pods_matter=AS_TOTALS),
+        False,
+    ),
+    "hooks follow single pods": (
+        judge("B", AS_TOTALS, pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: SUCCESS),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("plugin", "want"), SUFFICE.values(), ids=SUFFICE)
+def test_totals_suffice(plugin: type[Plugin], want: bool) -> None:
+    framework = World(judge("A", AS_TOTALS), plugin, nodes=NODES).framework
+    state = CycleState()
+    assert framework.totals_suffice(state) is want
+    state.skip_filter.add("B")
+    assert framework.totals_suffice(state)
+
+
+def test_a_filter_that_fails_is_said_so() -> None:
+    def fails(*_: object) -> Rejections:
+        raise ValueError("no idea")
+
+    broken = plugin_class("A", filter=lambda *_: SUCCESS, filter_nodes=fails, pods_matter=AS_TOTALS)
+    with pytest.raises(PluginError, match='running "A" filter plugin: no idea'):
+        ask(World(broken, nodes=NODES), 0, 0, 0)
