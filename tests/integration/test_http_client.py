@@ -1,0 +1,314 @@
+"""The HTTP client over real sockets: connections, TLS, credentials, stalls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from kubesched.api import ApiError, Pod
+from kubesched.client import http_api
+from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
+from kubesched.client.credentials import FileText, User
+from kubesched.client.http_api import HttpApi
+from kubesched.client.tls import TlsOptions
+from kubesched.util.clock import RealClock
+from tests.integration.certificates import Authority
+
+POD = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"d"}}'
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def answer_pod(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=POD, content_type="application/json")
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    server = web.Server(handler)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield f"{'https' if context else 'http'}://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def client(connection: Connection, **options: Any) -> AsyncIterator[HttpApi]:
+    api = HttpApi(
+        AiohttpTransport(connection), RealClock(), random.Random(1), qps=-1, burst=0, **options
+    )
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+async def get(server: str, **connection: Any) -> Pod:
+    async with client(Connection(server=server, **connection)) as api:
+        return await api.get(Pod, "p", "d")
+
+
+def test_connections_are_kept_and_used_in_parallel() -> None:
+    peers: set[Any] = set()
+    at_once = most_at_once = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal at_once, most_at_once
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        at_once += 1
+        most_at_once = max(most_at_once, at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return await answer_pod(request)
+
+    async def work() -> None:
+        async with serving(handler) as server, client(Connection(server=server)) as api:
+            for _ in range(5):
+                await api.get(Pod, "p", "d")
+            assert len(peers) == 1
+            await asyncio.gather(*(api.get(Pod, "p", "d") for _ in range(20)))
+
+    asyncio.run(work())
+    assert most_at_once > 10
+
+
+def test_what_a_server_sees() -> None:
+    seen: list[web.Request] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append(request)
+        return await answer_pod(request)
+
+    async def work() -> None:
+        async with serving(handler) as server:
+            connection = Connection(
+                server=f"{server}/prefix/", credentials=User(token="t"), user_agent="me/1"
+            )
+            async with client(connection) as api:
+                await api.list(Pod, label_selector="app in (x,y)", field_selector="a!=b")
+                await api.bind("d", "p", "u", "n")
+
+    asyncio.run(work())
+    listed, bound = seen
+    assert (
+        listed.raw_path
+        == "/prefix/api/v1/pods?labelSelector=app+in+%28x%2Cy%29&fieldSelector=a%21%3Db"
+    )
+    assert listed.query["labelSelector"] == "app in (x,y)"
+    assert listed.headers["Authorization"] == "Bearer t"
+    assert listed.headers["User-Agent"] == "me/1"
+    assert listed.headers["Accept"] == "application/json"
+    assert "Accept-Encoding" not in listed.headers
+    assert bound.method == "POST"
+    assert bound.headers["Content-Type"] == "application/json"
+
+
+def test_a_server_that_is_not_there_is_an_api_error_of_code_0() -> None:
+    async def work() -> None:
+        async with serving(answer_pod) as server:
+            gone = server
+        with pytest.raises(ApiError, match="connection refused") as error:
+            await get(gone)
+        assert error.value.code == 0
+
+    asyncio.run(work())
+
+
+def test_a_write_whose_connection_breaks_is_not_sent_again() -> None:
+    requests = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal requests
+        requests += 1
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async def work() -> None:
+        async with serving(handler) as server, client(Connection(server=server)) as api:
+            with pytest.raises(ApiError, match="connection lost") as error:
+                await api.bind("d", "p", "u", "n")
+            assert error.value.code == 0
+
+    asyncio.run(work())
+    assert requests == 1
+
+
+def test_a_rotated_token_is_used_after_the_old_one_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    accepted = "old"
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") != f"Bearer {accepted}":
+            return web.Response(status=401)
+        return await answer_pod(request)
+
+    async def work() -> None:
+        nonlocal accepted
+        async with serving(handler) as server:
+            credentials = User(token_file=FileText(token, RealClock()))
+            async with client(Connection(server=server, credentials=credentials)) as api:
+                await api.get(Pod, "p", "d")
+                accepted = "new"
+                token.write_text("new")
+                with pytest.raises(ApiError) as error:
+                    await api.get(Pod, "p", "d")
+                assert error.value.reason == "Unauthorized"
+                await api.get(Pod, "p", "d")
+
+    asyncio.run(work())
+
+
+def event(name: str) -> bytes:
+    return b'{"type":"ADDED","object":{"metadata":{"name":"%s"}}}\n' % name.encode()
+
+
+def test_a_watch_delivers_while_it_is_open_and_ends_when_the_server_ends_it() -> None:
+    go_on = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        first, second = event("a"), event("b")
+        await response.write(first + second[:10])
+        await go_on.wait()
+        await response.write(second[10:])
+        return response
+
+    async def work() -> list[str]:
+        names = []
+        async with serving(handler) as server, client(Connection(server=server)) as api:
+            async for each in api.watch(Pod, resource_version="1"):
+                assert each.object is not None
+                names.append(each.object.metadata.name)
+                go_on.set()
+        return names
+
+    assert asyncio.run(work()) == ["a", "b"]
+
+
+def test_a_watch_that_stalls_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_api, "_WATCH_SECONDS", (0, 0))
+    monkeypatch.setattr(http_api, "_WATCH_GRACE_S", 0.1)
+    over = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(event("a"))
+        await over.wait()
+        return response
+
+    async def work() -> None:
+        async with serving(handler) as server, client(Connection(server=server)) as api:
+            watch = api.watch(Pod, resource_version="1")
+            assert (await anext(watch)).type == "ADDED"
+            with pytest.raises(ApiError, match="the watch stalled") as error:
+                await anext(watch)
+            over.set()
+            assert error.value.code == 0
+
+    asyncio.run(work())
+
+
+# TLS
+
+
+def server_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(client_ca)
+    return context
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("pki"))
+
+
+def try_tls(context: ssl.SSLContext, **connection: Any) -> Pod:
+    async def work() -> Pod:
+        async with serving(answer_pod, context) as server:
+            return await get(server, **connection)
+
+    return asyncio.run(work())
+
+
+def test_a_server_with_a_certificate_of_the_given_authority_is_trusted(
+    authority: Authority,
+) -> None:
+    context = server_context(*authority.issue("server"))
+    pod = try_tls(context, tls=TlsOptions(authority.certificate.read_bytes()))
+    assert pod.metadata.name == "p"
+
+
+def test_a_server_of_another_authority_is_not(authority: Authority, tmp_path: Path) -> None:
+    context = server_context(*authority.issue("server"))
+    stranger = Authority(tmp_path, "stranger")
+    with pytest.raises(ApiError, match="certificate verify failed") as error:
+        try_tls(context, tls=TlsOptions(stranger.certificate.read_bytes()))
+    assert error.value.code == 0
+
+
+def test_a_server_of_another_name_is_trusted_only_under_that_name(authority: Authority) -> None:
+    context = server_context(*authority.issue("named", hosts="DNS:kubernetes"))
+    ca = authority.certificate.read_bytes()
+    with pytest.raises(ApiError, match="IP address mismatch"):
+        try_tls(context, tls=TlsOptions(ca))
+    try_tls(context, tls=TlsOptions(ca, server_name="kubernetes"))
+
+
+def test_an_insecure_connection_trusts_anyone(authority: Authority) -> None:
+    context = server_context(*authority.issue("named", hosts="DNS:kubernetes"))
+    try_tls(context, tls=TlsOptions(insecure=True))
+
+
+def test_a_client_certificate_is_shown_and_replaced_when_it_is_rotated(
+    authority: Authority, tmp_path: Path
+) -> None:
+    shown: list[str] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        peer = request.transport.get_extra_info("peercert")
+        shown.append(dict(part[0] for part in peer["subject"])["commonName"])
+        return await answer_pod(request)
+
+    def rotate(name: str) -> None:
+        for source, path in zip(authority.issue(name), (certificate, key), strict=True):
+            path.write_bytes(source.read_bytes())
+
+    certificate, key = tmp_path / "client.pem", tmp_path / "client.key"
+    rotate("first")
+    clock = RealClock()
+    user = User(certificate=FileText(certificate, clock), key=FileText(key, clock))
+    context = server_context(*authority.issue("server"), client_ca=authority.certificate)
+
+    async def work() -> None:
+        async with serving(handler, context) as server:
+            tls = TlsOptions(authority.certificate.read_bytes())
+            connection = Connection(server=server, tls=tls, credentials=user)
+            async with client(connection) as api:
+                await api.get(Pod, "p", "d")
+                rotate("second")
+                user.refused()
+                await api.get(Pod, "p", "d")
+
+    asyncio.run(work())
+    assert shown == ["first", "second"]
