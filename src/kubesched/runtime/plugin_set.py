@@ -55,9 +55,16 @@ class ProfilePlugins:
 
 def _build(name: str, plugin: type[Plugin], args: Any, handle: Handle) -> Plugin:
     try:
+        if args is None and plugin.args_type is not None:
+            # A profile that was put together by hand may leave out what has defaults.
+            args = msgspec.convert({}, plugin.args_type)
         return plugin(args, handle)
     except ConfigError as exc:
         raise ConfigError(f'initializing plugin "{name}": {exc}') from exc
+    except Exception as exc:
+        # Someone else's code: the start ends with one line, whatever it did.
+        what = f"{type(exc).__name__}: {exc}"
+        raise ConfigError(f'initializing plugin "{name}": {what}') from exc
 
 
 def _without_missing(plugins: Plugins, registry: Registry) -> Plugins:

@@ -31,9 +31,10 @@ def build_profiles(
         try:
             framework = Framework(profile, registry, services)
         except ConfigError as exc:
-            raise ConfigError(
-                f"{_PREFIX}creating profile for scheduler name {name}: {exc}"
-            ) from exc
+            error = ConfigError(f"{_PREFIX}creating profile for scheduler name {name}: {exc}")
+            for note in getattr(exc, "__notes__", ()):
+                error.add_note(note)
+            raise error from exc
         sort_name = framework.queue_sort_plugin.name
         sort_args = profile.args_of(sort_name)
         if first is None:

@@ -7,7 +7,8 @@ it without awaiting (`SchedulingCycle`), and starts a task that binds it (`Bindi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from kubesched.api import (
@@ -30,22 +31,24 @@ from kubesched.backend.queue import QueueProfile, SchedulingQueue, register_hint
 from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import EventBroadcaster
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
-from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
+from kubesched.config.types import Extender, KubeSchedulerConfiguration, KubeSchedulerProfile
 from kubesched.framework import ActionType, EventResource, PodInfo, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.plugin_set import Registry
+from kubesched.runtime.registry import PluginRegistry
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
-from kubesched.util.clock import SECOND, Clock
+from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
 from kubesched.util.components import running
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
@@ -53,6 +56,9 @@ from kubesched.util.randomness import derive
 __all__ = ["Scheduler"]
 
 log = get_logger(__name__)
+
+_MICROSECOND = timedelta(microseconds=1)
+_POD_MAX_IN_UNSCHEDULABLE_PODS = POD_MAX_IN_UNSCHEDULABLE_PODS_NS // MICROSECOND * _MICROSECOND
 
 _WATCHED_KINDS: Mapping[str, type[Any]] = {
     EventResource.PERSISTENT_VOLUME: PersistentVolume,
@@ -74,16 +80,46 @@ class Scheduler:
     def __init__(
         self,
         api: ApiAccess,
-        clock: Clock,
+        clock: Clock | None = None,
         *,
         configuration: KubeSchedulerConfiguration | None = None,
+        profiles: Iterable[KubeSchedulerProfile | Mapping[str, Any]] | None = None,
+        extenders: Iterable[Extender | Mapping[str, Any]] | None = None,
+        parallelism: int | None = None,
+        percentage_of_nodes_to_score: int | None = None,
+        pod_initial_backoff_seconds: int | None = None,
+        pod_max_backoff_seconds: int | None = None,
+        pod_max_in_unschedulable_pods_duration: timedelta = _POD_MAX_IN_UNSCHEDULABLE_PODS,
         registry: Registry = IN_TREE_PLUGINS,
+        out_of_tree_registry: Registry | None = None,
         feature_gates: FeatureGates = DEFAULT_FEATURE_GATES,
         metrics: SchedulerMetrics | None = None,
         seed: int = 0,
         hostname: str = "localhost",
     ) -> None:
-        configuration = configuration or default_configuration(feature_gates)
+        """Build a scheduler for the pods of `api`, on the machine's clock unless one is given.
+
+        Without a configuration it is the default one; the options up to the backoffs change it.
+        Profiles and extenders may be dicts in the form of the configuration file. Plugins in
+        `out_of_tree_registry` exist besides the in-tree ones, for profiles to enable.
+
+        Raises:
+            ConfigError: no scheduler can be built from these options.
+        """
+        clock = clock or RealClock()
+        plugins = PluginRegistry(registry)
+        plugins.merge(out_of_tree_registry or {})
+        configuration = scheduler_configuration(
+            configuration,
+            profiles=profiles,
+            extenders=extenders,
+            parallelism=parallelism,
+            percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+            pod_initial_backoff_seconds=pod_initial_backoff_seconds,
+            pod_max_backoff_seconds=pod_max_backoff_seconds,
+            feature_gates=feature_gates,
+            known_args=PluginRegistry(out_of_tree_registry).known_args(),
+        )
         self._clock = clock
         self._stopping = False
         self._ready = asyncio.Event()
@@ -103,8 +139,11 @@ class Scheduler:
             feature_enabled=feature_gates.enabled,
             metrics=metrics,
         )
-        self.profiles = build_profiles(configuration.profiles, registry, self.services)
-        self.queue = self._build_queue(configuration, seed)
+        self.profiles = build_profiles(configuration.profiles, plugins, self.services)
+        max_in_unschedulable_ns = (
+            pod_max_in_unschedulable_pods_duration // _MICROSECOND * MICROSECOND
+        )
+        self.queue = self._build_queue(configuration, seed, max_in_unschedulable_ns)
         self.queue.on_ready = self._ready.set
         self.services.nominator = self.queue.nominator
         self.services.activate = self._activate
@@ -121,7 +160,9 @@ class Scheduler:
         self._binding = BindingCycle(self.cache, self.queue, self.services, writer, failures, clock)
         self._add_handlers()
 
-    def _build_queue(self, configuration: KubeSchedulerConfiguration, seed: int) -> SchedulingQueue:
+    def _build_queue(
+        self, configuration: KubeSchedulerConfiguration, seed: int, max_in_unschedulable_ns: int
+    ) -> SchedulingQueue:
         profiles = {
             name: QueueProfile(
                 scheduler_name=name,
@@ -139,6 +180,7 @@ class Scheduler:
             metrics=self.services.metrics,
             initial_backoff_ns=configuration.pod_initial_backoff_seconds * SECOND,
             max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
+            max_in_unschedulable_ns=max_in_unschedulable_ns,
         )
 
     def _add_handlers(self) -> None:

@@ -1,0 +1,164 @@
+"""Building a scheduler in Python (spec 01 §15)."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+import kubesched
+from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.store import Store
+from kubesched.config import Extender, default_configuration, default_profile
+from kubesched.framework import Plugin
+from kubesched.scheduler.options import scheduler_configuration
+from kubesched.util.clock import ManualClock
+from kubesched.util.errors import ConfigError
+
+
+class FavourArgs(msgspec.Struct, rename="camel"):
+    node_name: str
+    points: int = 10
+
+
+class Favour(Plugin):
+    name = "Favour"
+    args_type = FavourArgs
+
+    def score(self, *_: object) -> int:
+        return 0
+
+
+def test_without_options_the_configuration_is_the_default() -> None:
+    assert scheduler_configuration() == default_configuration()
+
+
+def test_options_change_the_configuration() -> None:
+    configuration = scheduler_configuration(
+        parallelism=4,
+        percentage_of_nodes_to_score=30,
+        pod_initial_backoff_seconds=2,
+        pod_max_backoff_seconds=20,
+        extenders=[Extender(url_prefix="http://a"), {"urlPrefix": "http://b"}],
+    )
+    assert configuration.parallelism == 4
+    assert configuration.percentage_of_nodes_to_score == 30
+    assert configuration.pod_initial_backoff_seconds == 2
+    assert configuration.pod_max_backoff_seconds == 20
+    assert [extender.url_prefix for extender in configuration.extenders] == ["http://a", "http://b"]
+
+
+def test_profiles_are_values_or_dicts() -> None:
+    own = {"schedulerName": "own", "percentageOfNodesToScore": 50}
+    configuration = scheduler_configuration(profiles=[default_profile(), own])
+    first, second = configuration.profiles
+    assert first == default_profile()
+    assert second.scheduler_name == "own"
+    assert second.plugins == first.plugins
+
+
+REFUSED: dict[str, tuple[dict[str, object], str]] = {
+    "a value out of range": (
+        {"parallelism": 0},
+        "parallelism: Invalid value: 0: should be an integer value greater than zero",
+    ),
+    "an unknown field": (
+        {"profiles": [{"schedulerNam": "x"}]},
+        'strict decoding error: unknown field "profiles[0].schedulerNam"',
+    ),
+    "two profiles of one name": (
+        {"profiles": [default_profile(), default_profile()]},
+        "profiles[1].schedulerName: Duplicate value: {}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "want"), REFUSED.values(), ids=REFUSED)
+def test_refused(given: dict[str, object], want: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        scheduler_configuration(**given)  # type: ignore[arg-type]
+    assert str(caught.value) == want
+
+
+def api() -> LocalApi:
+    return LocalApi(Store(random.Random(0)), ManualClock())
+
+
+def test_a_scheduler_in_three_lines() -> None:
+    scheduler = kubesched.Scheduler(api())
+    assert list(scheduler.profiles) == ["default-scheduler"]
+
+
+def test_a_scheduler_with_a_plugin_of_its_own() -> None:
+    scheduler = kubesched.Scheduler(
+        api(),
+        profiles=[
+            {
+                "plugins": {"score": {"enabled": [{"name": "Favour", "weight": 5}]}},
+                "pluginConfig": [{"name": "Favour", "args": {"nodeName": "a"}}],
+            }
+        ],
+        out_of_tree_registry={"Favour": Favour},
+        pod_max_in_unschedulable_pods_duration=timedelta(seconds=90),
+    )
+    plugins = scheduler.profiles["default-scheduler"].plugins
+    assert plugins.by_name["Favour"].args == FavourArgs("a")
+    assert plugins.score_weights["Favour"] == 5
+
+
+def test_a_plugin_that_exists_cannot_be_added() -> None:
+    with pytest.raises(ConfigError, match=r"^a plugin named NodeName already exists$"):
+        kubesched.Scheduler(api(), out_of_tree_registry={"NodeName": Favour})
+
+
+def test_a_plugin_that_cannot_be_built_says_so() -> None:
+    class Explosive(Plugin):
+        name = "Explosive"
+
+        def __init__(self, args: object, handle: object) -> None:
+            raise KeyError("fuse")
+
+        def score(self, *_: object) -> int:
+            return 0
+
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Explosive"}]}}}
+    with pytest.raises(ConfigError) as caught:
+        kubesched.Scheduler(
+            api(), profiles=[profile], out_of_tree_registry={"Explosive": Explosive}
+        )
+    assert str(caught.value) == (
+        "initializing profiles: creating profile for scheduler name default-scheduler: "
+        "initializing plugin \"Explosive\": KeyError: 'fuse'"
+    )
+
+
+def test_a_plugin_enabled_where_it_has_no_method_says_so() -> None:
+    profile = {
+        "plugins": {"filter": {"enabled": [{"name": "Favour"}]}},
+        "pluginConfig": [{"name": "Favour", "args": {"nodeName": "a"}}],
+    }
+    with pytest.raises(ConfigError) as caught:
+        kubesched.Scheduler(api(), profiles=[profile], out_of_tree_registry={"Favour": Favour})
+    assert str(caught.value).endswith('plugin "Favour" does not extend FilterPlugin plugin')
+    assert caught.value.__notes__ == ["Favour has methods for: score"]
+
+
+def test_the_api_alone_does_not_load_the_scheduler() -> None:
+    program = (
+        "import sys, kubesched, kubesched.api\n"
+        "print([name for name in sys.modules if name.startswith('kubesched.scheduler')])\n"
+        "print(kubesched.Scheduler.__module__)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "[]\nkubesched.scheduler.scheduler\n"
+
+
+def test_the_package_has_no_other_names() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'scheduler_'"):
+        _ = kubesched.scheduler_
