@@ -142,7 +142,7 @@ def test_a_flusher_writes_what_is_held_back() -> None:
 def test_modules_can_have_a_level_of_their_own() -> None:
     queue = get_logger("kubesched.backend.scheduling_queue")
     cache = get_logger("kubesched.backend.cache")
-    set_verbosity(2, [("sched*", 6), ("kubesched/backend/*", 4)])
+    set_verbosity(2, [("sched*", 6), ("backend/*", 4)])
     assert queue.enabled(6)
     assert not queue.enabled(7)
     assert cache.enabled(4)

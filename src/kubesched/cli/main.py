@@ -11,6 +11,8 @@ import traceback
 import click
 
 import kubesched
+from kubesched.cli.config_command import config
+from kubesched.cli.run import run
 from kubesched.cli.up import up
 from kubesched.util.errors import ConfigError, KubeschedError
 
@@ -28,14 +30,16 @@ def cli(verbose: bool) -> None:
 
 
 cli.add_command(up)
+cli.add_command(run)
+cli.add_command(config)
 
 
 def main() -> None:
     """Run the command line; errors become one line (or one per problem) and an exit code."""
     try:
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as exc:
-        sys.exit(exc.exit_code)
+        # The exit code, if a command ended with one.
+        if exit_code := cli.main(standalone_mode=False):
+            sys.exit(exit_code)
     except click.ClickException as exc:
         exc.show()
         sys.exit(2)

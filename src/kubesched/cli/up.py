@@ -20,8 +20,12 @@ from kubesched.apiserver.manifests import Manifest, apply_manifests, load_manife
 from kubesched.apiserver.store import Store
 from kubesched.cli.cluster_summary import ClusterSummary, is_decided, render, summarize
 from kubesched.client.informer import Informer
+from kubesched.config.defaults import default_configuration
 from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.runtime.plugin_loading import load_plugin, out_of_tree_plugins
+from kubesched.runtime.registry import PluginRegistry
+from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, RealClock
 from kubesched.util.components import running
@@ -56,6 +60,14 @@ _SAMPLES = ("nodes.yaml", "workload.yaml")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A KubeSchedulerConfiguration file.",
 )
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="PLUGIN",
+    help="Also load this plugin: module:Class or the path of a .py file; may be repeated. "
+    "It runs if the configuration enables it, and without a configuration in any case.",
+)
 @click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
 @click.option(
     "--exit", "exit_when_done", is_flag=True, help="End after the summary, on a terminal too."
@@ -78,6 +90,7 @@ _SAMPLES = ("nodes.yaml", "workload.yaml")
 def up(
     files: tuple[str, ...],
     config_file: Path | None,
+    plugins: tuple[str, ...],
     seed: int,
     exit_when_done: bool,
     output: str,
@@ -89,13 +102,28 @@ def up(
     is pending. On a terminal it then goes on running until Ctrl-C.
     """
     manifests = _read(files)
-    configuration = load_configuration(config_file.read_bytes()) if config_file else None
+    registry = out_of_tree_plugins(plugins)
+    configuration = _configuration(config_file, registry, plugins)
     is_watched = sys.stdout.isatty()
     # The sample comes in slowly enough for a person to see it being placed.
     pace_ns = _SAMPLE_PACE_NS if is_watched and not files else 0
     stays = is_watched and not exit_when_done
-    work = _run(manifests, configuration, seed, output, timeout * SECOND, pace_ns, stays)
+    work = _run(manifests, configuration, registry, seed, output, timeout * SECOND, pace_ns, stays)
     asyncio.run(work)
+
+
+def _configuration(
+    config_file: Path | None, registry: PluginRegistry, plugins: Sequence[str]
+) -> KubeSchedulerConfiguration:
+    """The file's configuration; without a file the default one with the plugins that were named."""
+    known_args = registry.known_args()
+    if config_file is not None:
+        return load_configuration(config_file.read_bytes(), known_args=known_args)
+    if not plugins:
+        return default_configuration()
+    enabled = [{"name": load_plugin(plugin).name} for plugin in plugins]
+    profile = {"plugins": {"multiPoint": {"enabled": enabled}}}
+    return scheduler_configuration(profiles=[profile], known_args=known_args)
 
 
 def _read(files: Sequence[str]) -> list[Manifest]:
@@ -109,7 +137,8 @@ def _read(files: Sequence[str]) -> list[Manifest]:
 
 async def _run(
     manifests: Sequence[Manifest],
-    configuration: KubeSchedulerConfiguration | None,
+    configuration: KubeSchedulerConfiguration,
+    plugins: PluginRegistry,
     seed: int,
     output: str,
     timeout_ns: int,
@@ -121,7 +150,9 @@ async def _run(
     workload = [each for each in manifests if isinstance(each.object, Pod)]
     surroundings = [each for each in manifests if not isinstance(each.object, Pod)]
     await apply_manifests(api, surroundings)
-    scheduler = Scheduler(api, clock, configuration=configuration, seed=seed)
+    scheduler = Scheduler(
+        api, clock, configuration=configuration, out_of_tree_registry=plugins, seed=seed
+    )
     pods = Informer(api, Pod, clock, derive(seed, "up"))
     progress = _Progress(pods, frozenset(scheduler.profiles), clock)
     interrupted = asyncio.Event()

@@ -152,7 +152,7 @@ LEADER_ELECTION: Final = FlagGroup(
 def _gate_list() -> str:
     """The gates that can be changed, a line each; those that are locked are only accepted."""
     return "\n".join(
-        f"kube:{name}=true|false ({feature.stage.name} - default={str(feature.default).lower()})"
+        f"{name} ({feature.stage.name}, {'on' if feature.default else 'off'})"
         for name, feature in sorted(FEATURES.items())
         if not feature.locked
     )
@@ -167,7 +167,7 @@ FEATURE_GATE: Final = FlagGroup(
             (),
             "Turn features on or off: Name=true,Name=false, with or without kube: in front of "
             "each name. May be repeated. AllAlpha and AllBeta stand for all gates of their stage "
-            f"that are not set by name. Gates:\n{_gate_list()}",
+            f"that are not set by name. Gates with their defaults:\n{_gate_list()}",
         ),
         Flag(
             "emulated-version",

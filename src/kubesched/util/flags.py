@@ -183,11 +183,10 @@ def _section(group: FlagGroup, columns: int) -> Iterator[str]:
         if columns > _NARROWEST:
             # A long first column must not squeeze the text into a ribbon.
             indent = min(indent, columns // 2)
-            lines = [
-                part
-                for line in lines
-                for part in textwrap.wrap(line, columns - indent, break_on_hyphens=False)
-            ]
+            wrap = textwrap.TextWrapper(
+                columns - indent, break_on_hyphens=False, break_long_words=False
+            ).wrap
+            lines = [part for line in lines for part in wrap(line)]
         if len(head) + 3 > indent:
             yield head
         else:

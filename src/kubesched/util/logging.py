@@ -55,9 +55,12 @@ def set_verbosity(verbosity: int, modules: Iterable[tuple[str, int]] = ()) -> No
 
 
 def _apply_modules(logger: logging.Logger) -> None:
-    path = logger.name.replace(".", "/")
+    # Behind a slash, so that a pattern may begin at any folder.
+    path = "/" + logger.name.replace(".", "/")
     for pattern, verbosity in _modules:
-        if fnmatch.fnmatchcase(path if "/" in pattern else path.rpartition("/")[2], pattern):
+        if fnmatch.fnmatchcase(path, f"*/{pattern}") and (
+            "/" in pattern or fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)
+        ):
             logger.setLevel(min(_level(verbosity), logging.getLogger(_ROOT).level))
             return
 

@@ -1,0 +1,132 @@
+"""`kubesched config`: check a configuration file, or show what it amounts to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kubesched.config import (
+    FeatureGates,
+    KubeSchedulerConfiguration,
+    check_profiles,
+    completed_configuration,
+    default_configuration,
+    load_configuration,
+    parse_feature_gates,
+    versioned,
+)
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.config.problems import problems_of
+from kubesched.config.yaml_output import dump_yaml
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.util.errors import ConfigError
+
+__all__ = ["config"]
+
+_INVALID = 2
+
+
+@click.group(short_help="Check or show a configuration file.")
+def config() -> None:
+    """Check a KubeSchedulerConfiguration, or show it with everything filled in.
+
+    Exit code 2 if something is wrong with it: each problem is a line that begins with the
+    file's name.
+    """
+
+
+def _with_plugins(command: Callable[..., None]) -> Callable[..., None]:
+    command = click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="PLUGIN",
+        help="Also know this plugin: module:Class or the path of a .py file; may be repeated.",
+    )(command)
+    return _with_gates(command)
+
+
+def _with_gates(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--feature-gates",
+        "gates",
+        multiple=True,
+        metavar="NAME=BOOL,...",
+        help="Feature gates, which decide some defaults and what is allowed.",
+    )(command)
+
+
+def _with_output(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["yaml", "json"]),
+        default="yaml",
+        show_default=True,
+        help="Form of the configuration.",
+    )(command)
+
+
+@config.command()
+@click.argument("file")
+@_with_plugins
+def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+    """Say what is wrong with FILE (- for standard input), or that nothing is."""
+    _load(file, parse_feature_gates(gates), plugins)
+    click.echo(f"{file}: ok")
+
+
+@config.command()
+@click.argument("file")
+@_with_plugins
+@_with_output
+def show(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
+    """Show FILE (- for standard input) as the scheduler uses it, defaults included."""
+    click.echo(_text(_load(file, parse_feature_gates(gates), plugins), output), nl=False)
+
+
+@config.command()
+@_with_gates
+@_with_output
+def default(gates: tuple[str, ...], output: str) -> None:
+    """Show the configuration of a scheduler that has no file."""
+    configuration = completed_configuration(default_configuration(parse_feature_gates(gates)))
+    click.echo(_text(configuration, output), nl=False)
+
+
+def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSchedulerConfiguration:
+    """Load the file and build its profiles on paper; problems end the command."""
+    registry = out_of_tree_plugins(plugins)
+    implemented: dict[str, Any] = {**registry.implemented(), **IN_TREE_EXTENSION_POINTS}
+    try:
+        configuration = load_configuration(
+            _read(file), gates=gates, known_args=registry.known_args()
+        )
+        completed = completed_configuration(configuration)
+        check_profiles(configuration, implemented, gates=gates)
+    except ConfigError as exc:
+        for problem in problems_of(exc):
+            click.echo(f"{file}: {problem}", err=True)
+        for note in getattr(exc, "__notes__", ()):
+            click.echo(f"  {note}", err=True)
+        raise click.exceptions.Exit(_INVALID) from exc
+    return completed
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as exc:
+        raise ConfigError((exc.strerror or str(exc)).lower()) from exc
+
+
+def _text(configuration: KubeSchedulerConfiguration, output: str) -> str:
+    document = versioned(configuration)
+    if output == "json":
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return dump_yaml(document)

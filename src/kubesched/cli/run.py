@@ -1,0 +1,270 @@
+"""`kubesched run`: what `kube-scheduler` is in a cluster, with the same flags and file.
+
+`run_command_line` takes a command line through every step that needs no server and says what
+comes of it, without printing or writing anything; the command then does so.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+import kubesched
+from kubesched.config import KubeSchedulerConfiguration, check_profiles, complete_extenders, written
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.runtime.registry import PluginRegistry
+from kubesched.server.config import (
+    CompletedConfig,
+    build_config,
+    check_leader_elector,
+    complete,
+    feature_gates_of,
+)
+from kubesched.server.flag_kinds import PRINT, PRINT_RAW
+from kubesched.server.flags import GROUPS
+from kubesched.server.logging_options import log_settings, validate_logging
+from kubesched.server.options import (
+    Options,
+    UnwantedArgumentsError,
+    check_arguments,
+    options_from_flags,
+    parse_command_line,
+)
+from kubesched.server.options_validation import ReadFile, open_error, validate_options
+from kubesched.util.errors import ConfigError
+from kubesched.util.flags import FlagError, ParsedFlags, usage
+from kubesched.util.go_format import quote
+from kubesched.util.log_output import LogSettings, log_to
+from kubesched.util.logging import get_logger
+
+__all__ = ["Failure", "HowToReport", "Outcome", "run", "run_command_line"]
+
+log = get_logger(__name__)
+
+_NOT_BUILT = (
+    "running against an API server is not built yet; "
+    "`kubesched up` runs the scheduler with a cluster of its own"
+)
+_ABOUT = """\
+Watches an API server for pods that have no node yet, finds for each the nodes it can run on,
+ranks them, and binds the pod to one of the best. Configuration file and flags are those of
+kube-scheduler; `kubesched config` checks and shows a file."""
+
+
+class HowToReport(enum.Enum):
+    """The forms that the reference gives to what went wrong."""
+
+    WITH_USAGE = enum.auto()  # the flags, then `Error: …`
+    AS_ERROR = enum.auto()  # `Error: …`
+    PLAINLY = enum.auto()
+    IN_LOG = enum.auto()  # `"command failed" err="…"`
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a command line ends the process, and how that is said."""
+
+    how: HowToReport
+    text: str
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, how: HowToReport, error: ConfigError) -> Failure:
+        return cls(how, str(error), tuple(getattr(error, "__notes__", ())))
+
+    def line(self) -> str:
+        """What is printed, without the usage before it and a log line's head."""
+        match self.how:
+            case HowToReport.PLAINLY:
+                return self.text
+            case HowToReport.IN_LOG:
+                return f'"command failed" err={quote(self.text)}'
+        return f"Error: {self.text}"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes of a command line: output, a configuration to write, or a failure."""
+
+    exit_code: int = 0
+    output: str = ""
+    write_to: str = ""
+    configuration: str = ""  # in force, as YAML; empty if it did not come to that
+    failure: Failure | None = None
+
+
+def run_command_line(
+    argv: Sequence[str],
+    *,
+    read_file: ReadFile,
+    environment: Mapping[str, str],
+    apply_logging: Callable[[LogSettings], None] = lambda _: None,
+    load_plugins: Callable[[Sequence[str]], PluginRegistry] = out_of_tree_plugins,
+    columns: int = 0,
+) -> Outcome:
+    """Go from a command line to a checked configuration, step by step (spec 01 §13)."""
+    try:
+        flags = parse_command_line(argv)
+        if flags["help"]:
+            return Outcome(output=_help(columns))
+        check_arguments(flags)
+    except UnwantedArgumentsError as exc:
+        return _failed(HowToReport.AS_ERROR, exc)
+    except FlagError as exc:
+        return _failed(HowToReport.WITH_USAGE, exc)
+    options = options_from_flags(flags)
+    try:
+        version, gates = feature_gates_of(options)
+        if options.version in (PRINT, PRINT_RAW):
+            return Outcome(output=_version(options.version))
+        try:
+            validate_logging(options.logging, gates)
+        except ConfigError as exc:
+            return _failed(HowToReport.PLAINLY, exc)
+        apply_logging(log_settings(options.logging))
+        _log_flags(flags)
+        validate_options(options, version, gates, read_file)
+        plugins = load_plugins(options.plugins)
+        config = complete(
+            build_config(
+                options,
+                gates,
+                read_file=read_file,
+                environment=environment,
+                known_args=plugins.known_args(),
+            )
+        )
+        return _ready(options, config, _check_scheduler(config, plugins))
+    except ConfigError as exc:
+        return _failed(HowToReport.IN_LOG, exc)
+
+
+def _check_scheduler(
+    config: CompletedConfig, plugins: PluginRegistry
+) -> KubeSchedulerConfiguration:
+    """Say what building the scheduler makes of the configuration, or why it cannot be built."""
+    for name in plugins:
+        if name in IN_TREE_EXTENSION_POINTS:
+            raise ConfigError(f"a plugin named {name} already exists")
+    configuration = complete_extenders(config.configuration)
+    implemented: dict[str, Any] = {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()}
+    check_profiles(configuration, implemented, gates=config.gates)
+    return configuration
+
+
+def _ready(
+    options: Options, config: CompletedConfig, configuration: KubeSchedulerConfiguration
+) -> Outcome:
+    """There is nothing wrong with the command line: write the configuration, or run."""
+    text = written(configuration)
+    log.detail(2, "Using component config", config=text)
+    if options.write_config_to:
+        return Outcome(write_to=options.write_config_to, configuration=text)
+    check_leader_elector(config.configuration.leader_election)
+    failure = Failure(HowToReport.PLAINLY, _NOT_BUILT)
+    return Outcome(exit_code=1, failure=failure, configuration=text)
+
+
+def _failed(how: HowToReport, error: ConfigError) -> Outcome:
+    return Outcome(exit_code=1, failure=Failure.of(how, error))
+
+
+def _log_flags(flags: ParsedFlags) -> None:
+    if log.enabled(1):
+        for name, text in flags.texts().items():
+            log.plain(1, f"FLAG: --{name}={quote(text)}")
+
+
+def _version(asked: str) -> str:
+    if asked == PRINT:
+        return f"Kubernetes {KUBERNETES_VERSION}\n"
+    parts = {
+        "Major": str(BINARY_VERSION.major),
+        "Minor": str(BINARY_VERSION.minor),
+        "GitVersion": KUBERNETES_VERSION,
+        "Implementation": f"kubesched {kubesched.__version__}",
+        "Compiler": f"{platform.python_implementation()} {platform.python_version()}",
+        "Platform": f"{sys.platform}/{platform.machine()}",
+    }
+    return f"version.Info{{{', '.join(f'{key}:{quote(text)}' for key, text in parts.items())}}}\n"
+
+
+def _help(columns: int) -> str:
+    return f"{_ABOUT}\n\n{_usage(columns)}"
+
+
+def _usage(columns: int) -> str:
+    return f"Usage:\n  kubesched run [flags]\n{usage(GROUPS, columns)}"
+
+
+class _RawCommand(click.Command):
+    """A command that reads its arguments itself: the rules for flags are not click's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.args = list(args)
+        return []
+
+
+@click.command(
+    cls=_RawCommand,
+    add_help_option=False,
+    short_help="Schedule the pods of a cluster, as kube-scheduler does.",
+)
+@click.pass_context
+def run(ctx: click.Context) -> None:
+    """Schedule the pods of a cluster, as kube-scheduler does."""
+    _apply_logging(LogSettings())
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    outcome = run_command_line(
+        ctx.args,
+        read_file=_read_file,
+        environment=os.environ,
+        apply_logging=_apply_logging,
+        columns=columns,
+    )
+    outcome = _write(outcome)
+    click.echo(outcome.output, nl=False)
+    if outcome.failure is not None:
+        _report(outcome.failure, columns)
+    ctx.exit(outcome.exit_code)
+
+
+def _write(outcome: Outcome) -> Outcome:
+    if not outcome.write_to:
+        return outcome
+    try:
+        Path(outcome.write_to).write_text(outcome.configuration)
+    except OSError as exc:
+        failure = Failure(HowToReport.IN_LOG, open_error(outcome.write_to, exc))
+        return replace(outcome, exit_code=1, failure=failure)
+    log.info("Wrote configuration", file=outcome.write_to)
+    return outcome
+
+
+def _report(failure: Failure, columns: int) -> None:
+    if failure.how is HowToReport.WITH_USAGE:
+        click.echo(_usage(columns), err=True)
+    if failure.how is HowToReport.IN_LOG:
+        log.error("command failed", err=failure.text)
+    else:
+        click.echo(failure.line(), err=True)
+    for note in failure.notes:
+        click.echo(f"  {note}", err=True)
+
+
+def _apply_logging(settings: LogSettings) -> None:
+    log_to(settings, sys.stderr, sys.stdout, os.getpid())
+
+
+def _read_file(path: str) -> bytes:
+    return Path(path).read_bytes()

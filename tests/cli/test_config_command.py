@@ -1,0 +1,108 @@
+"""`kubesched config`: check a file, or show what it amounts to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from kubesched.cli.config_command import config
+from kubesched.config import default_configuration, load_configuration, written
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+FILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def run(*argv: str, given: str = "") -> Result:
+    return CliRunner().invoke(config, list(argv), input=given)
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "config.yaml"
+    path.write_text(FILE + text)
+    return str(path)
+
+
+def test_nothing_wrong(tmp_path: Path) -> None:
+    file = write(tmp_path, "parallelism: 4\n")
+    result = run("validate", file)
+    assert (result.exit_code, result.output) == (0, f"{file}: ok\n")
+
+
+def test_every_problem_is_a_line_that_begins_with_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "parallelism: 0\npodInitialBackoffSeconds: 0\n")
+    result = run("validate", file)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        f"{file}: parallelism: Invalid value: 0: should be an integer value greater than zero",
+        f"{file}: podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
+    ]
+
+
+def test_notes_follow_the_problems(tmp_path: Path) -> None:
+    file = write(tmp_path, "paralelism: 1\ndisablePreemption: true\n")
+    assert run("show", file).stderr.splitlines() == [
+        f'{file}: strict decoding error: unknown field "disablePreemption"',
+        f'{file}: strict decoding error: unknown field "paralelism"',
+        "  disablePreemption was removed: disable the plugin DefaultPreemption in "
+        "profiles[].plugins.multiPoint",
+        "  paralelism: did you mean 'parallelism'?",
+    ]
+
+
+def test_profiles_that_cannot_be_built(tmp_path: Path) -> None:
+    file = write(tmp_path, "profiles: [{plugins: {filter: {enabled: [{name: NodePort}]}}}]\n")
+    result = run("validate", file)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        f"{file}: initializing profiles: creating profile for scheduler name default-scheduler: "
+        'FilterPlugin "NodePort" does not exist',
+        "  did you mean 'NodePorts'?",
+    ]
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    file = str(tmp_path / "nope")
+    result = run("validate", file)
+    assert (result.exit_code, result.stderr) == (2, f"{file}: no such file or directory\n")
+
+
+def test_show_prints_what_write_config_to_writes(tmp_path: Path) -> None:
+    text = "profiles: [{schedulerName: own}]\n"
+    result = run("show", write(tmp_path, text))
+    assert result.exit_code == 0
+    assert result.output == written(load_configuration(FILE + text))
+
+
+def test_show_prints_json(tmp_path: Path) -> None:
+    result = run("show", "-", "-o", "json", given=FILE + "parallelism: 4\n")
+    assert json.loads(result.output)["parallelism"] == 4
+
+
+def test_default_needs_no_file() -> None:
+    assert run("default").output == written(default_configuration())
+
+
+def test_gates_decide_defaults() -> None:
+    gates = "GenericWorkload=true,GangScheduling=true"
+    (profile,) = yaml.safe_load(run("default", "--feature-gates", gates).output)["profiles"]
+    assert profile["plugins"]["multiPoint"]["enabled"][-1]["name"] == "GangScheduling"
+
+
+def test_a_plugin_from_a_file(tmp_path: Path) -> None:
+    file = str(EXAMPLES / "spare_nodes_config.yaml")
+    assert run("validate", file).exit_code == 2
+    plugin = str(EXAMPLES / "spare_nodes.py")
+    assert run("validate", file, "--plugin", plugin).exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "kind: 7", "\x00", "a: [", "'", "- - -"])
+def test_what_is_no_configuration_is_a_problem_of_the_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    result = run("validate", str(path))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{path}: ")
