@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec.structs import replace
-
-from kubesched.config import (
-    KubeSchedulerConfiguration,
-    check_profiles,
-    effective_configuration,
-    load_configuration_file,
-    parse_feature_gates,
-    written,
-)
-from kubesched.config.flags import DEPRECATED_FLAGS, LEADER_ELECTION_FLAGS
-from kubesched.util.errors import ConfigError
+from kubesched.cli.run import HowToReport, run_command_line
 from tests.conformance.comparison import Step, compare
 from tests.conformance.goldens import read_lines
 
 __all__ = ["run_config"]
 
+_CONFIG: Final = "CONFIG"
 _KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
-_KNOWN_FLAGS: Final = {*LEADER_ELECTION_FLAGS, *DEPRECATED_FLAGS, "feature-gates", "config"}
+# As recorded: a server that need not be there, nothing served, and the result in a file.
+_SURROUNDINGS: Final = ("--master=recorded", "--secure-port=0", "--write-config-to=OUTPUT")
 _COMMAND_FAILED: Final = re.compile(r'"command failed" err=("(?:[^"\\]|\\.)*")')
+_COMMAND_FAILED_LINES: Final = re.compile(r'"command failed" err=<\n((?:\t.*\n)*) >')
 
 
 def run_config(path: Path) -> Iterator[Step]:
@@ -37,41 +31,36 @@ def run_config(path: Path) -> Iterator[Step]:
             expected["written"] = golden["written"]
         else:
             expected["error"] = _error_text("\n".join(golden["stderr"]))
-        flags = _parse_flags(golden["flags"])
-        needs = ("the command line",) if flags.keys() - _KNOWN_FLAGS else ()
-        differences = () if needs else compare(expected, _outcome(golden["config"], flags))
-        yield Step("config", golden["name"], "", differences, needs)
-
-
-def _parse_flags(flags: list[str]) -> dict[str, str]:
-    pairs = (flag.removeprefix("--").partition("=") for flag in flags)
-    return {name: value for name, _, value in pairs}
+        differences = compare(expected, _outcome(golden["config"], golden["flags"]))
+        yield Step("config", golden["name"], "", differences, ())
 
 
 def _error_text(stderr: str) -> str:
     """The error itself, without the log line around it."""
-    match = _COMMAND_FAILED.search(stderr)
-    return stderr if match is None else json.loads(match[1])
+    if match := _COMMAND_FAILED.search(stderr):
+        return str(json.loads(match[1]))
+    if match := _COMMAND_FAILED_LINES.search(stderr):
+        return "\n".join(line.removeprefix("\t") for line in match[1].splitlines())
+    return stderr
 
 
-def _outcome(text: str | None, flags: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        gates = parse_feature_gates([flags["feature-gates"]] if "feature-gates" in flags else [])
-        if "config" in flags:
-            configuration = load_configuration_file(
-                flags["config"], gates=gates, leader_election_flags=flags
-            )
-        else:
-            configuration = effective_configuration(text, flags, gates=gates)
-        check_profiles(configuration, gates=gates)
-        return {"exit": 0, "written": written(_with_kubeconfig(configuration))}
-    except ConfigError as exc:
-        return {"exit": 1, "error": str(exc)}
+def _outcome(config: str | None, flags: list[str]) -> dict[str, Any]:
+    missing = {flag.removeprefix("--config=") for flag in flags if flag.startswith("--config=")}
+
+    def read_file(path: str) -> bytes:
+        if path in missing:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return (config or "").encode() if path == _CONFIG else b"kind: Config"
+
+    file = () if config is None else (f"--config={_CONFIG}",)
+    outcome = run_command_line((*_SURROUNDINGS, *file, *flags), read_file=read_file, environment={})
+    failure = outcome.failure
+    if failure is None:
+        return {"exit": outcome.exit_code, "written": _with_kubeconfig(outcome.configuration)}
+    error = failure.text if failure.how is HowToReport.IN_LOG else failure.line()
+    return {"exit": outcome.exit_code, "error": error}
 
 
-def _with_kubeconfig(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+def _with_kubeconfig(written: str) -> str:
     """As recorded: the path was set where the file did not set one."""
-    connection = configuration.client_connection
-    if connection.kubeconfig:
-        return configuration
-    return replace(configuration, client_connection=replace(connection, kubeconfig=_KUBECONFIG))
+    return written.replace('\n  kubeconfig: ""\n', f"\n  kubeconfig: {_KUBECONFIG}\n")
