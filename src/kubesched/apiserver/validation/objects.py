@@ -118,8 +118,6 @@ def check_lease(lease: Json) -> list[Problem]:
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
         problems.append(invalid("spec.leaseTransitions", transitions, NEGATIVE))
-    if spec.get("holderIdentity") == "" and spec.get("strategy") is None:
-        problems.append(invalid("spec.holderIdentity", "", "must not be empty"))
     return problems
 
 
