@@ -1,0 +1,1 @@
+"""What the scheduler answers about itself: plain requests in, plain answers out."""

@@ -1,0 +1,1 @@
+"""The endpoints on a socket: certificates, TLS, connections and the filters around a handler."""
