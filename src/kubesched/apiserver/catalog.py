@@ -26,6 +26,11 @@ class Catalog:
         if resource.type is not None:
             self._by_type[resource.type] = resource
 
+    def remove(self, resource: Resource) -> None:
+        """Forget a custom resource."""
+        self._by_url.pop((resource.group, resource.version, resource.plural), None)
+        self._by_kind.pop((resource.api_version, resource.kind), None)
+
     def all(self) -> Iterable[Resource]:
         return self._by_url.values()
 

@@ -14,19 +14,28 @@ from kubesched.apiserver.validation.problems import Problem
 from kubesched.util.go_format import quote
 
 __all__ = [
+    "access_denied",
     "already_exists",
     "bad_patch",
     "bad_request",
     "conflict",
     "expired",
     "forbidden",
+    "internal_error",
     "invalid",
+    "method_not_allowed",
     "namespace_terminating",
+    "not_acceptable",
     "not_found",
     "stale",
+    "too_large",
+    "too_many_requests",
+    "too_new",
+    "unauthorized",
     "unknown_failure",
     "unknown_resource",
     "unsupported_media_type",
+    "unsupported_option",
     "unsupported_patch",
     "wrong_uid",
 ]
@@ -153,3 +162,50 @@ def unknown_failure(message: str) -> ApiError:
 
 def expired(message: str, continue_token: str = "") -> ApiError:
     return _refusal(410, "Expired", message, continue_token=continue_token)
+
+
+def not_acceptable(message: str) -> ApiError:
+    return _refusal(406, "NotAcceptable", message, StatusDetails())
+
+
+def unauthorized() -> ApiError:
+    return _refusal(401, "Unauthorized", "Unauthorized")
+
+
+def access_denied(resource: str, name: str, message: str) -> ApiError:
+    """403 for a user who may not do this; `message` is the whole text."""
+    return _refusal(403, "Forbidden", message, _about(resource, name))
+
+
+def method_not_allowed() -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return _refusal(405, "MethodNotAllowed", message, StatusDetails())
+
+
+def too_large(limit: int) -> ApiError:
+    message = f"Request entity too large: limit is {limit}"
+    return _refusal(413, "RequestEntityTooLarge", message)
+
+
+def too_many_requests(message: str, retry_after_seconds: int) -> ApiError:
+    details = StatusDetails(retry_after_seconds=retry_after_seconds)
+    return _refusal(429, "TooManyRequests", message, details)
+
+
+def internal_error(message: str) -> ApiError:
+    return _refusal(500, "InternalError", f"Internal error occurred: {message}")
+
+
+def unsupported_option(kind: str, field: str, value: str, supported: Sequence[str]) -> ApiError:
+    """422 for a parameter that has none of its values."""
+    listed = ", ".join(quote(each) for each in supported)
+    text = f"Unsupported value: {quote(value)}: supported values: {listed}"
+    return invalid(kind, "", [Problem(field, "FieldValueNotSupported", text)])
+
+
+def too_new(revision: int, current: int) -> ApiError:
+    """504 for a list that is to be newer than anything that has happened."""
+    message = f"Too large resource version: {revision}, current: {current}"
+    cause = StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")
+    details = StatusDetails(causes=(cause,), retry_after_seconds=1)
+    return _refusal(504, "Timeout", message, details)

@@ -60,6 +60,9 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     to_stored: Callable[[Json], Json] | None = None
     """For a second face of a resource of the same plural: from its form to the stored one."""
     from_stored: Callable[[Json], Json] | None = None
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    """Names for several resources at once, such as `all`."""
 
     @property
     def api_version(self) -> str:
@@ -93,6 +96,18 @@ _STRATEGIES: dict[str, Strategy] = {
     "Event": EventStrategy(),
 }
 _PLAIN = Strategy()
+_ALL = frozenset(
+    {
+        "daemonsets",
+        "deployments",
+        "jobs",
+        "pods",
+        "replicasets",
+        "replicationcontrollers",
+        "services",
+        "statefulsets",
+    }
+)
 
 
 def _named(name: str, group: str) -> str:
@@ -114,6 +129,8 @@ def _built_in(kind: Kind) -> Resource:
         group_kind=_named(kind.kind, group),
         to_stored=from_core if kind.type is CoreEvent else None,
         from_stored=to_core if kind.type is CoreEvent else None,
+        short_names=kind.short_names,
+        categories=("all",) if kind.plural in _ALL else (),
     )
 
 
@@ -127,8 +144,20 @@ class _CustomStrategy(Strategy):
     unconditional_update = False
 
 
+class _CustomStatusStrategy(_CustomStrategy):
+    has_status = True
+
+
 def custom_resource(
-    group: str, version: str, kind: str, plural: str, *, namespaced: bool = True
+    group: str,
+    version: str,
+    kind: str,
+    plural: str,
+    *,
+    namespaced: bool = True,
+    has_status: bool = False,
+    short_names: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
 ) -> Resource:
     """A resource that no type here describes; its objects are kept as they come."""
     return Resource(
@@ -137,7 +166,9 @@ def custom_resource(
         kind=kind,
         plural=plural,
         namespaced=namespaced,
-        strategy=_CustomStrategy(),
+        strategy=_CustomStatusStrategy() if has_status else _CustomStrategy(),
         group_resource=_named(plural, group),
         group_kind=_named(kind, group),
+        short_names=short_names,
+        categories=categories,
     )

@@ -1,0 +1,154 @@
+"""From the bytes of a request to a document, or to the reference's refusal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubesched.apiserver import refusals
+from kubesched.apiserver.http.exchange import Request
+from kubesched.apiserver.http.media_types import body_language
+from kubesched.apiserver.resources import Resource
+from kubesched.apiserver.schema.unknown_fields import duplicate_fields, unknown_fields
+
+__all__ = ["field_problems", "read_document", "read_json", "read_options"]
+
+_SHOWN_BYTES = 30
+_VALIDATIONS = ("Ignore", "Warn", "Strict")
+
+
+def read_document(request: Request, resource: Resource) -> tuple[dict[str, Any], Sequence[str]]:
+    """The object of a request, and what to warn its sender about.
+
+    Raises:
+        ApiError: 400, 415.
+    """
+    body = request.body
+    if body_language(request.header("content-type")) == "yaml":
+        document = _read_yaml(body, resource.kind)
+        body = json.dumps(document, default=str).encode()
+    else:
+        document = read_json(body, resource.kind)
+    if not isinstance(document, dict):
+        raise refusals.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get "
+            "version/kind; json parse error: json: cannot unmarshal "
+            f"{_go_kind(document)} into Go value of type struct "
+            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+            f'Kind string "json:\\"kind,omitempty\\"" }} ({_summary(request.body)})'
+        )
+    return document, field_problems(request, resource, document, body)
+
+
+def field_problems(
+    request: Request, resource: Resource, document: Any, body: bytes = b""
+) -> Sequence[str]:
+    """What is to be warned about: unknown and repeated fields. Raises ApiError 400 if strict."""
+    validation = request.query.get("fieldValidation") or "Warn"
+    if validation not in _VALIDATIONS:
+        options = "CreateOptions.meta.k8s.io"
+        raise refusals.unsupported_option(options, "fieldValidation", validation, _VALIDATIONS)
+    if validation == "Ignore":
+        return ()
+    problems = [f'duplicate field "{path}"' for path in (duplicate_fields(body) if body else ())]
+    unknown = unknown_fields(resource.group, resource.version, resource.kind, document)
+    problems += [f'unknown field "{path}"' for path in unknown]
+    if problems and validation == "Strict":
+        raise refusals.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            f"{resource.kind}: strict decoding error: {', '.join(problems)}"
+        )
+    return problems
+
+
+def read_json(body: bytes, kind: str) -> Any:
+    """Raises ApiError 400."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise refusals.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; json parse error: {_parse_error(body)} ({_summary(body)})"
+        ) from None
+
+
+def read_options(request: Request) -> dict[str, Any]:
+    """The options in the body of a deletion; empty without a body. Raises ApiError 400, 415."""
+    if not request.body:
+        return {}
+    if body_language(request.header("content-type")) == "yaml":
+        options = _read_yaml(request.body, "DeleteOptions")
+    else:
+        options = read_json(request.body, "DeleteOptions")
+    if not isinstance(options, dict):
+        raise refusals.bad_request("expected DeleteOptions")
+    return options
+
+
+def _read_yaml(body: bytes, kind: str) -> Any:
+    try:
+        document = yaml.load(body, Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        text = " ".join(str(exc).split())
+        raise refusals.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; json parse error: yaml: {text} ({_summary(body)})"
+        ) from None
+    # What YAML knows and JSON does not, dates for example, becomes text.
+    return msgspec.json.decode(json.dumps(document, default=str))
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads timestamps as text, as JSON would have them."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _parse_error(body: bytes) -> str:
+    """What Go's JSON decoder says about a text that it cannot read."""
+    try:
+        text = body.decode()
+        json.loads(text)
+    except UnicodeDecodeError as exc:
+        return f"invalid character {_quoted(chr(body[exc.start]))} looking for beginning of value"
+    except RecursionError:
+        return "exceeded max depth"
+    except json.JSONDecodeError as exc:
+        if exc.pos >= len(text) or exc.msg.startswith("Unterminated"):
+            return "unexpected end of JSON input"
+        place = {
+            "Extra data": "after top-level value",
+            "Expecting ',' delimiter": "after object key:value pair",
+            "Expecting ':' delimiter": "after object key",
+            "Expecting property name enclosed in double quotes": (
+                "looking for beginning of object key string"
+            ),
+        }.get(exc.msg, "looking for beginning of value")
+        return f"invalid character {_quoted(text[exc.pos])} {place}"
+    return "invalid JSON"
+
+
+def _quoted(character: str) -> str:
+    return "'\\''" if character == "'" else f"'{character}'"
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    cut = body[:_SHOWN_BYTES]
+    text = cut.decode(errors="replace") if body[:1] == b"{" else cut.hex()
+    return text + " ..." if len(body) > _SHOWN_BYTES else text
+
+
+def _go_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return {list: "array", str: "string", type(None): "null"}.get(type(value), "number")

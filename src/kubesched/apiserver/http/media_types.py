@@ -1,0 +1,93 @@
+"""Which forms a client can read, and which it has written.
+
+Only JSON and YAML are spoken here. The texts of refusals name the reference's other encoding
+too, because clients compare them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from kubesched.api.access import ApiError, PatchType
+from kubesched.apiserver import refusals
+
+__all__ = ["Form", "accepted_form", "body_language", "patch_type"]
+
+Shape = Literal["object", "table", "metadata"]
+_SHAPES: dict[str, Shape] = {
+    "Table": "table",
+    "PartialObjectMetadata": "metadata",
+    "PartialObjectMetadataList": "metadata",
+}
+_META_VERSIONS = ("v1", "v1beta1")
+_LANGUAGES = {
+    "application/json": "json",
+    "application/yaml": "yaml",
+    "application/*": "json",
+    "*/*": "json",
+}
+_NOT_ACCEPTABLE = (
+    "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
+    "application/vnd.kubernetes.protobuf, application/json;stream=watch, "
+    "application/vnd.kubernetes.protobuf;stream=watch"
+)
+_UNKNOWN_BODY = "the body of the request was in an unknown format - accepted media types include: "
+_PATCHES: dict[str, PatchType] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+
+
+class Form(NamedTuple):
+    """How to show objects: in which language, and how much of them."""
+
+    language: str = "json"
+    shape: Shape = "object"
+    version: str = "v1"
+    """Of the group `meta.k8s.io`, for tables and metadata."""
+
+
+def accepted_form(accept: str) -> Form:
+    """The first form in an Accept header that the server can give. Raises ApiError 406."""
+    if not accept:
+        return Form()
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        language = _LANGUAGES.get(media)
+        if language is None:
+            continue
+        given = dict(parameter.partition("=")[::2] for parameter in parameters)
+        wanted = given.get("as")
+        if wanted is None:
+            return Form(language)
+        version = given.get("v", "v1")
+        if wanted in _SHAPES and given.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
+            return Form(language, _SHAPES[wanted], version)
+    raise refusals.not_acceptable(_NOT_ACCEPTABLE)
+
+
+def body_language(content_type: str) -> str:
+    """`json` or `yaml`. Raises ApiError 415."""
+    media = content_type.partition(";")[0].strip()
+    if not media or media == "application/json":
+        return "json"
+    if media == "application/yaml":
+        return "yaml"
+    accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    raise refusals.unsupported_media_type(_UNKNOWN_BODY + accepted)
+
+
+def patch_type(content_type: str, *, strategic: bool) -> PatchType:
+    """The kind of patch that a body is. Raises ApiError 415."""
+    media = content_type.partition(";")[0].strip()
+    found = _PATCHES.get(media)
+    if found is None or (found == "strategic" and not strategic):
+        raise _unsupported_patch(strategic=strategic)
+    return found
+
+
+def _unsupported_patch(*, strategic: bool) -> ApiError:
+    names = [name for name in _PATCHES if strategic or "strategic" not in name]
+    return refusals.unsupported_media_type(_UNKNOWN_BODY + ", ".join(names))

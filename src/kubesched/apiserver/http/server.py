@@ -1,0 +1,255 @@
+"""The API server on a socket: aiohttp around `ApiService`.
+
+Nothing is buffered per watcher: a stream reads the log when its client has taken what came
+before. A client that takes nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from types import TracebackType
+
+from aiohttp import web
+
+from kubesched.api.access import ApiError
+from kubesched.apiserver import refusals
+from kubesched.apiserver.http.exchange import JSON, Answer, Request, Stream
+from kubesched.apiserver.http.limits import Limits
+from kubesched.apiserver.http.rendering import encode
+from kubesched.apiserver.http.service import ApiService, refused
+from kubesched.apiserver.wire import status_body
+from kubesched.util.logging import get_logger
+
+__all__ = ["ApiServer"]
+
+_TOO_MANY_WATCHES = "too many watches on this server, please try again later"
+_SHUTDOWN_SECONDS = 1.0
+
+log = get_logger(__name__)
+
+
+class ApiServer:
+    """Serves an `ApiService` while its block runs.
+
+    `port` 0 takes a free one; `url` says where the server is once the block has begun.
+    """
+
+    def __init__(
+        self,
+        service: ApiService,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._service = service
+        self._host, self._port = host, port
+        self._tls = tls
+        self._limits = limits or Limits()
+        self._runner: web.ServerRunner | None = None
+        self._streams: set[_Pump] = set()
+
+    @property
+    def url(self) -> str:
+        scheme = "https" if self._tls is not None else "http"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{self._port}"
+
+    @property
+    def watches(self) -> int:
+        """How many are open."""
+        return len(self._streams)
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the address cannot be used."""
+        server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            keepalive_timeout=self._limits.idle_seconds,
+            access_log=None,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner,
+            self._host,
+            self._port,
+            ssl_context=self._tls,
+            backlog=1024,
+        )
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self._port = self._runner.addresses[0][1]
+        self._service.address = self.url.partition("://")[2]
+
+    async def stop(self) -> None:
+        """Close every connection and the socket. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        for pump in list(self._streams):
+            pump.end()
+        await runner.cleanup()
+
+    async def __aenter__(self) -> ApiServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            body = await self._body(request) if request.body_exists else b""
+            answer = self._service.answer(_request(request, body))
+        except ApiError as error:
+            answer = refused(error)
+        except Exception as error:
+            # One request that hits a bug must not take others along.
+            log.exception("Request failed", error, method=request.method, path=request.path)
+            answer = refused(refusals.internal_error("see the log of the server"))
+        if isinstance(answer, Stream):
+            return await self._stream(request, answer)
+        return _response(answer)
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        limit = self._limits.body_bytes
+        if (request.content_length or 0) > limit:
+            raise refusals.too_large(limit)
+        pieces: list[bytes] = []
+        size = 0
+        async with asyncio.timeout(self._limits.body_seconds):
+            while piece := await request.content.readany():
+                size += len(piece)
+                if size > limit:
+                    raise refusals.too_large(limit)
+                pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+        if len(self._streams) >= self._limits.watches:
+            return _response(refused(refusals.too_many_requests(_TOO_MANY_WATCHES, 1)))
+        response = web.StreamResponse(headers={"Content-Type": JSON})
+        pump = _Pump(stream, response, self._limits)
+        self._streams.add(pump)
+        try:
+            await response.prepare(request)
+            await pump.run()
+            await response.write_eof()
+        except TimeoutError:
+            log.warning("Dropped a watcher that does not read", path=request.path)
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionError:
+            pass  # the client has gone away, which ends its watch
+        finally:
+            self._streams.discard(pump)
+        return response
+
+
+class _Pump:
+    """Moves what a watcher sees to its client until one of them ends."""
+
+    def __init__(self, stream: Stream, response: web.StreamResponse, limits: Limits) -> None:
+        self._stream = stream
+        self._response = response
+        self._limits = limits
+        self._changed = asyncio.Event()
+        self._is_over = False
+        self._bookmark_due = False
+        self._ticking: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        self._is_over = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Raises TimeoutError if the client does not read."""
+        seconds = self._stream.timeout_seconds or self._limits.watch_seconds
+        ending = asyncio.get_running_loop().call_later(seconds, self.end)
+        if self._stream.bookmarks:
+            self._schedule_bookmark()
+        try:
+            await self._pump()
+        finally:
+            ending.cancel()
+            if self._ticking is not None:
+                self._ticking.cancel()
+
+    def _schedule_bookmark(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ticking = loop.call_later(self._limits.bookmark_seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._bookmark_due = True
+        self._changed.set()
+        self._schedule_bookmark()
+
+    async def _pump(self) -> None:
+        stream, watcher = self._stream, self._stream.watcher
+        initial_events = stream.initial_events
+        while not self._is_over:
+            self._changed.clear()
+            try:
+                lines = self._lines()
+            except ApiError as error:
+                await self._write(_error_event(error))
+                return
+            if initial_events and watcher.idle:
+                lines += stream.bookmark(stream.revision(), True)
+                initial_events = False
+            if lines:
+                await self._write(lines)
+            elif watcher.idle:
+                watcher.collection.call_on_change(self._changed.set)
+                try:
+                    await self._changed.wait()
+                finally:
+                    watcher.collection.forget(self._changed.set)
+
+    def _lines(self) -> bytes:
+        stream = self._stream
+        seen = stream.watcher.read()
+        lines = stream.encode([each for each in seen if each.record is not None]) if seen else b""
+        if stream.bookmarks:
+            if seen and seen[-1].record is None:
+                lines += stream.bookmark(seen[-1].revision, False)
+            elif self._bookmark_due and stream.watcher.idle:
+                lines += stream.bookmark(stream.revision(), False)
+                self._bookmark_due = False
+        return lines
+
+    async def _write(self, lines: bytes) -> None:
+        async with asyncio.timeout(self._limits.stalled_seconds):
+            await self._response.write(lines)
+
+
+def _error_event(error: ApiError) -> bytes:
+    return encode({"type": "ERROR", "object": status_body(error.status)}) + b"\n"
+
+
+def _request(request: web.BaseRequest, body: bytes) -> Request:
+    url = request.rel_url
+    return Request(
+        method=request.method,
+        path=url.raw_path,
+        # Of a parameter that is given twice the first counts.
+        query=dict(reversed(list(url.query.items()))) if url.query_string else {},
+        headers={name.lower(): value for name, value in request.headers.items()},
+        body=body,
+    )
+
+
+def _response(answer: Answer) -> web.Response:
+    headers = {"Content-Type": answer.content_type, **answer.headers}
+    return web.Response(status=answer.status, body=answer.body, headers=headers)

@@ -1,0 +1,30 @@
+"""The table of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubesched.apiserver.http.tables.cluster import CLUSTER
+from kubesched.apiserver.http.tables.pods import PODS
+from kubesched.apiserver.http.tables.storage import STORAGE
+from kubesched.apiserver.http.tables.table import NAME, Column, Layout
+from kubesched.apiserver.http.tables.workloads import WORKLOADS
+from kubesched.apiserver.resources import Resource
+
+__all__ = ["layout_of"]
+
+
+def _created(data: Mapping[str, Any], _now_ns: int) -> Sequence[Any]:
+    return (data["metadata"]["name"], data["metadata"].get("creationTimestamp", ""))
+
+
+_LAYOUTS: dict[str, Layout] = {"Pod": PODS, **CLUSTER, **STORAGE, **WORKLOADS}
+_OF_OTHERS = Layout((NAME, Column("Created At", type="date")), _created)
+_OF_CUSTOM_RESOURCES = Layout((NAME, Column("Age", type="date")), _created)
+
+
+def layout_of(resource: Resource) -> Layout:
+    if resource.type is None:
+        return _OF_CUSTOM_RESOURCES
+    return _LAYOUTS.get(resource.kind, _OF_OTHERS)

@@ -1,0 +1,102 @@
+"""Who sends a request, and what they may do.
+
+A token names a user. Everybody with a token may do everything, except that members of
+`VIEWERS` may only read. Without tokens the server asks nobody who they are.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+import msgspec
+
+from kubesched.api.access import ApiError
+from kubesched.apiserver import refusals
+
+__all__ = ["ADMIN", "VIEWERS", "Attributes", "User", "Users"]
+
+VIEWERS = "kubesched:viewers"
+_MASTERS = "system:masters"
+_AUTHENTICATED = "system:authenticated"
+_READING = frozenset({"get", "list", "watch"})
+_BEARER = "bearer "
+# Questions, not changes: anybody may ask what they themselves may do.
+_SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectreviews"})
+
+
+class User(msgspec.Struct, frozen=True):
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The user as reviews show it, a member of what everybody with a token belongs to."""
+        groups = [*self.groups, _AUTHENTICATED]
+        shown: dict[str, object] = {"username": self.name, "groups": groups}
+        return {**shown, "uid": self.uid} if self.uid else shown
+
+
+ADMIN = User("admin", "admin", (_MASTERS,))
+
+
+class Attributes(msgspec.Struct, frozen=True):
+    """What somebody wants to do: a verb on a resource, or on a path."""
+
+    verb: str
+    group: str = ""
+    plural: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+class Users:
+    """The users of a server, by their tokens."""
+
+    def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
+        """Without `tokens` everybody is the administrator."""
+        self._tokens = None if tokens is None else dict(tokens)
+
+    def authenticate(self, authorization: str) -> User:
+        """The user behind an Authorization header. Raises ApiError 401."""
+        if self._tokens is None:
+            return ADMIN
+        if authorization[: len(_BEARER)].lower() == _BEARER:
+            user = self.by_token(authorization[len(_BEARER) :].strip())
+            if user is not None:
+                return user
+        raise refusals.unauthorized()
+
+    def by_token(self, token: str) -> User | None:
+        given = token.encode()
+        for known, user in (self._tokens or {}).items():
+            if hmac.compare_digest(known.encode(), given):
+                return user
+        return None
+
+    def allows(self, groups: tuple[str, ...], wanted: Attributes) -> bool:
+        if VIEWERS not in groups or _MASTERS in groups:
+            return True
+        return wanted.verb in _READING or wanted.plural in _SELF_REVIEWS
+
+    def authorize(self, user: User, wanted: Attributes) -> None:
+        """Raises ApiError 403."""
+        if not self.allows(user.groups, wanted):
+            raise _denied(user, wanted)
+
+
+def _denied(user: User, wanted: Attributes) -> ApiError:
+    who = f'User "{user.name}" cannot {wanted.verb}'
+    if not wanted.plural:
+        message = f'forbidden: {who} path "{wanted.path}"'
+        return refusals.access_denied("", "", message)
+    plural = f"{wanted.plural}.{wanted.group}" if wanted.group else wanted.plural
+    resource = wanted.plural + (f"/{wanted.subresource}" if wanted.subresource else "")
+    subject = f'{plural} "{wanted.name}"' if wanted.name else plural
+    message = (
+        f'{subject} is forbidden: {who} resource "{resource}" in API group "{wanted.group}" '
+        + (f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope")
+    )
+    return refusals.access_denied(plural, wanted.name, message)

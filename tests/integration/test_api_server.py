@@ -1,0 +1,188 @@
+"""The API server on real sockets of the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kubesched.apiserver.http import VIEWERS, ApiServer, ApiService, Limits, User, Users
+from kubesched.apiserver.store import Store
+from kubesched.util.clock import RealClock
+
+Test = Callable[[aiohttp.ClientSession, "Server"], Awaitable[None]]
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Server:
+    """A server for the length of a test, and short ways to ask it."""
+
+    def __init__(self, users: Users | None = None, limits: Limits | None = None) -> None:
+        self.store = Store()
+        self.service = ApiService(self.store, RealClock(), users=users)
+        self.http = ApiServer(self.service, limits=limits)
+
+    def run(self, test: Test, **session: Any) -> None:
+        async def main() -> None:
+            async with (
+                asyncio.timeout(20),
+                self.http,
+                aiohttp.ClientSession(self.http.url, **session) as client,
+            ):
+                await test(client, self)
+
+        asyncio.run(main())
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "pause"}]}}
+
+
+async def event(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    line: dict[str, Any] = json.loads(await response.content.readline())
+    return line
+
+
+def test_objects_are_created_read_and_watched() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        async with client.get(f"{PODS}?watch=1&resourceVersion={server.store.revision}") as watch:
+            assert watch.status == 200
+            async with client.post(PODS, json=pod("p")) as answer:
+                assert answer.status == 201
+                created = await answer.json()
+            assert await event(watch) == {"type": "ADDED", "object": created}
+            binding = {"target": {"kind": "Node", "name": "n"}}
+            async with client.post(f"{PODS}/p/binding", json=binding) as answer:
+                assert answer.status == 201
+            assert (await event(watch))["object"]["spec"]["nodeName"] == "n"
+            async with client.delete(f"{PODS}/p?gracePeriodSeconds=0") as answer:
+                assert answer.status == 200
+            assert (await event(watch))["type"] == "MODIFIED"
+            assert (await event(watch))["type"] == "DELETED"
+
+    Server().run(test)
+
+
+def test_a_watch_ends_when_its_time_is_over() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        async with client.get("/api/v1/nodes?watch=1") as watch:
+            assert await watch.content.readline() == b""
+
+    Server(limits=Limits(watch_seconds=0.01)).run(test)
+
+
+def test_bookmarks_come_to_a_watch_that_allows_them() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        async with client.get("/api/v1/nodes?watch=1&allowWatchBookmarks=true") as watch:
+            bookmark = await event(watch)
+            assert bookmark["type"] == "BOOKMARK"
+            version = bookmark["object"]["metadata"]["resourceVersion"]
+            assert version == str(server.store.revision)
+
+    Server(limits=Limits(bookmark_seconds=0.01)).run(test)
+
+
+def test_a_watcher_that_does_not_read_is_dropped() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(server.http.url.rpartition(":")[2]), limit=1024
+        )
+        writer.write(b"GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readline()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        large = {"metadata": {"generateName": "c-"}, "data": {"a": "x" * 500_000}}
+        for _ in range(40):
+            url = "/api/v1/namespaces/default/configmaps"
+            async with client.post(url, json=large) as answer:
+                assert answer.status == 201
+        while server.http.watches:  # noqa: ASYNC110  the server tells nobody
+            await asyncio.sleep(0.01)
+        writer.close()
+
+    Server(limits=Limits(stalled_seconds=0.05)).run(test)
+
+
+def test_a_client_that_goes_away_leaves_no_watch_behind() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        async with client.get("/api/v1/nodes?watch=1"):
+            assert server.http.watches == 1
+        while server.http.watches:  # noqa: ASYNC110  the server tells nobody
+            await asyncio.sleep(0.01)
+
+    Server().run(test)
+
+
+def test_too_many_watches_are_refused() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        async with (
+            client.get("/api/v1/nodes?watch=1"),
+            client.get("/api/v1/nodes?watch=1") as second,
+        ):
+            assert second.status == 429
+            assert second.headers["Retry-After"] == "1"
+            assert (await second.json())["reason"] == "TooManyRequests"
+
+    Server(limits=Limits(watches=1)).run(test)
+
+
+def test_too_large_a_body_is_refused() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        async def pieces() -> Any:
+            for _ in range(10):
+                yield b"x" * 200
+
+        for body in (b"x" * 1001, pieces()):
+            async with client.post(PODS, data=body) as answer:
+                assert answer.status == 413
+                status = await answer.json()
+                assert status["message"] == "Request entity too large: limit is 1000"
+                assert status["reason"] == "RequestEntityTooLarge"
+
+    Server(limits=Limits(body_bytes=1000)).run(test)
+
+
+def test_tokens_tell_users_apart() -> None:
+    users = Users({"a": User("alice"), "v": User("victor", groups=(VIEWERS,))})
+
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        async def code(method: str, path: str, token: str, **body: Any) -> tuple[int, Any]:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with client.request(method, path, headers=headers, **body) as answer:
+                return answer.status, await answer.json()
+
+        assert (await code("POST", PODS, "a", json=pod("p")))[0] == 201
+        assert (await code("GET", f"{PODS}/p", "v"))[0] == 200
+        status, refusal = await code("DELETE", f"{PODS}/p", "v")
+        assert status == 403
+        assert refusal["message"] == (
+            'pods "p" is forbidden: User "victor" cannot delete resource "pods" in API group "" '
+            'in the namespace "default"'
+        )
+        assert (await code("GET", PODS, ""))[0] == 401
+        assert (await code("GET", PODS, "x"))[0] == 401
+        async with client.get("/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok")
+
+    Server(users).run(test)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nodes?watch=1", "/version"])
+def test_nothing_runs_or_listens_afterwards(path: str) -> None:
+    async def main() -> None:
+        server = Server()
+        async with server.http, aiohttp.ClientSession(server.http.url) as client:
+            answer = await client.get(path)
+            url = server.http.url
+            before = asyncio.current_task()
+        answer.close()
+        async with aiohttp.ClientSession() as client:
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await client.get(url + "/version")
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {before}
+
+    asyncio.run(main())
