@@ -403,6 +403,30 @@ class TestSending:
 
         assert run(main) == 10
 
+    def test_what_is_queued_when_it_stops_is_still_sent(self) -> None:
+        async def main() -> int:
+            sink = FakeEventSink()
+            broadcaster = EventBroadcaster(sink.access, current_clock(), random.Random(1))
+            async with running(broadcaster):
+                recorder = broadcaster.recorder("default-scheduler", "vm")
+                for number in range(100):
+                    recorder.event(make_pod(f"p{number}"), "Normal", "Scheduled", "Binding", "done")
+            return len(sink.events)
+
+        assert run(main) == 100
+
+    def test_events_that_find_no_room_are_counted(self) -> None:
+        async def main() -> int:
+            broadcaster = EventBroadcaster(
+                FakeEventSink().access, current_clock(), random.Random(1), capacity=10
+            )
+            recorder = broadcaster.recorder("default-scheduler", "vm")
+            for number in range(25):
+                recorder.event(make_pod(f"p{number}"), "Normal", "Scheduled", "Binding", "done")
+            return broadcaster.dropped
+
+        assert run(main) == 15
+
     def test_stopping_does_not_wait_for_the_queue(self) -> None:
         async def main() -> float:
             sink = FakeEventSink()

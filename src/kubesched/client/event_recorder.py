@@ -2,7 +2,8 @@
 
 Recording never waits: it counts, or puts the event in a queue. The broadcaster, a component,
 sends what is queued, several at a time; it tries again when the server cannot be reached and
-gives up when the server says no. Events are best effort: those still queued at `stop()` are lost.
+gives up when the server says no. Events are best effort: when the server stays away for long they
+are dropped and counted, and after `stop()` those still queued have a few seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import random
 import re
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,17 +24,18 @@ from kubesched.api.reference import ObjectReference
 from kubesched.client.backoff import jitter
 from kubesched.client.event_series import EventKey, EventSeriesCache, Sending
 from kubesched.util.clock import MINUTE, SECOND, Clock
-from kubesched.util.components import StopSwitch
+from kubesched.util.components import Component
 from kubesched.util.go_format import sprintf_without_arguments
 from kubesched.util.logging import get_logger
 
-__all__ = ["EventBroadcaster", "EventRecorder", "truncate_note"]
+__all__ = ["Broadcaster", "EventBroadcaster", "EventRecorder", "Recorder", "truncate_note"]
 
 log = get_logger(__name__)
 
 # The reference hands each event to a sender of its own, so it hardly ever drops one; this bound
 # is there for a server that stays away.
 _QUEUE_CAPACITY = 100_000
+_FLUSH_NS = 5 * SECOND
 _SENDERS = 16
 _TRIES = 12
 _RETRY_AFTER_NS = 10 * SECOND
@@ -54,6 +56,26 @@ def truncate_note(note: str) -> str:
         return note
     kept = encoded[: _NOTE_LIMIT - len(_NOTE_CUT_MARK)].decode(errors="replace")
     return kept + _NOTE_CUT_MARK
+
+
+class Recorder(Protocol):
+    """Records events in the name of one controller."""
+
+    def event(
+        self,
+        regarding: ApiObject,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: ApiObject | None = None,
+    ) -> None: ...
+
+
+class Broadcaster(Component, Protocol):
+    """Sends events, whichever form they have on the server."""
+
+    def recorder(self, controller: str, hostname: str) -> Recorder: ...
 
 
 class EventRecorder:
@@ -107,7 +129,9 @@ class EventBroadcaster:
         self._cache = EventSeriesCache()
         self._queue: asyncio.Queue[Sending] = asyncio.Queue(capacity)
         self._last_stamp_ns = 0
-        self._stop = StopSwitch()
+        self._stopping = asyncio.Event()
+        self.dropped = 0
+        """How many events were never sent because too many were waiting."""
 
     def recorder(self, controller: str, hostname: str) -> EventRecorder:
         return EventRecorder(self, controller, hostname)
@@ -118,6 +142,7 @@ class EventBroadcaster:
         known, sending = self._cache.repeat(key, now_ns)
         if not known:
             if self._queue.full():
+                self.dropped += 1
                 log.detail(4, "Event dropped, too many are waiting to be sent", reason=key.reason)
                 return
             name = self._name(key.regarding.name, now_ns)
@@ -130,17 +155,27 @@ class EventBroadcaster:
         await self._queue.join()
 
     async def run(self) -> None:
-        await self._stop.guard(self._work())
+        async with asyncio.TaskGroup() as tasks:
+            working = [
+                tasks.create_task(work, name=name)
+                for name, work in (
+                    *((f"event sender {n}", self._send_queued()) for n in range(_SENDERS)),
+                    ("event refresh", self._every(_REFRESH_PERIOD_NS, self._refresh)),
+                    ("event finish", self._every(_FINISH_PERIOD_NS, self._finish)),
+                )
+            ]
+            await self._stopping.wait()
+            try:
+                async with asyncio.timeout(_FLUSH_NS / SECOND):
+                    await self.drain()
+            except TimeoutError:
+                log.error("Events were not sent before the end", count=self._queue.qsize())
+            for task in working:
+                task.cancel()
 
     def stop(self) -> None:
-        self._stop.set()
-
-    async def _work(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(_SENDERS):
-                tasks.create_task(self._send_queued(), name=f"event sender {number}")
-            tasks.create_task(self._every(_REFRESH_PERIOD_NS, self._refresh), name="event refresh")
-            tasks.create_task(self._every(_FINISH_PERIOD_NS, self._finish), name="event finish")
+        """Send what is queued, for a few seconds, and end."""
+        self._stopping.set()
 
     async def _every(self, period_ns: int, action: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -170,7 +205,9 @@ class EventBroadcaster:
     async def _send_with_retries(self, sending: Sending) -> None:
         for attempt in range(_TRIES):
             if attempt:
-                await self._clock.sleep(jitter(_RETRY_AFTER_NS, 0.25, self._random))
+                wait_ns = jitter(_RETRY_AFTER_NS, 0.25, self._random)
+                if await self._clock.wait(self._stopping, timeout_ns=wait_ns):
+                    break
             if await self._send(sending):
                 return
         log.error("Unable to write event (retry limit exceeded!)", event=sending.recorded.name)

@@ -1,6 +1,7 @@
 """Keeps a copy of one kind of objects and announces its changes (spec 02 §10.2–10.5).
 
-An informer lists, then watches from the version of the list. A watch that ends is resumed from
+An informer lists, then watches from the version of the list; where it is told to, it has the
+list sent as the beginning of the watch, if the server can. A watch that ends is resumed from
 the last version seen; when that is no longer possible, the informer lists anew and announces
 the difference. Handlers are called in the order of the changes, after the copy has taken them
 in; they run to completion and must not block. A handler that fails is logged, and the others
@@ -65,6 +66,7 @@ class Informer(Generic[T]):
         label_selector: str = "",
         namespace: str | None = None,
         transform: Callable[[T], T] | None = None,
+        stream_lists: bool = False,
     ) -> None:
         self.kind = kind
         self.store: ObjectStore[T] = ObjectStore()
@@ -72,6 +74,7 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._label_selector, self._field_selector = label_selector, field_selector
         self._transform = transform
+        self._stream_lists = stream_lists
         self._backoff = InformerBackoff(random, clock.monotonic_ns())
         self._handlers: tuple[_Handler, ...] = ()
         self._version = ""
@@ -119,8 +122,9 @@ class Informer(Generic[T]):
         log.detail(3, "Starting reflector", type=self.kind.__name__)
         while True:
             try:
-                await self._list()
-                await self._watch_until_lost()
+                if not (self._stream_lists and await self._stream_until_lost()):
+                    await self._list()
+                    await self._watch_until_lost()
             except ApiError as error:
                 if error.code == _GONE:
                     log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
@@ -131,7 +135,9 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         """Replace the copy by what the server has, and announce the difference."""
         log.detail(3, "Listing and watching", type=self.kind.__name__)
-        listed, version = await self._fetch_pages()
+        await self._replace(*await self._fetch_pages())
+
+    async def _replace(self, listed: Iterable[T], version: str) -> None:
         changes = self.store.replace(map(self._transform, listed) if self._transform else listed)
         self._version = version
         await self._announce(changes)
@@ -163,6 +169,53 @@ class Informer(Generic[T]):
             if not token:
                 return listed, page.resource_version
 
+    async def _stream_until_lost(self) -> bool:
+        """Have the list sent as the beginning of a watch, and go on with that watch.
+
+        Returns False if the server would not; then a plain list must do. What is sent first is
+        collected aside, so that the copy changes in one step.
+
+        Raises:
+            ApiError: a new list is needed because of this.
+        """
+        initial: ObjectStore[T] = ObjectStore()
+        is_whole = False
+        try:
+            async with _closing(self._open_watch(send_initial_events=True)) as events:
+                async for event in events:
+                    if is_whole:
+                        await self._take_in_turn(event)
+                    elif event.is_initial_end:
+                        is_whole = True
+                        await self._replace(list(initial.list()), event.resource_version)
+                    elif event.type == "ERROR":
+                        self._take_in(event)
+                    else:
+                        initial.apply(event)
+        except ApiError as error:
+            if is_whole and error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
+                raise
+            if not is_whole:
+                return self._should_stream_again(error)
+        if not is_whole:
+            return False
+        await self._watch_until_lost()
+        return True
+
+    def _should_stream_again(self, error: ApiError) -> bool:
+        """After a stream that brought no whole list: whether to try the same again later."""
+        if error.code == _GONE:
+            self._version = ""
+        elif error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
+            log.detail(
+                4,
+                "Data couldn't be fetched in watchlist mode. Falling back to regular list. This is "
+                "expected if watchlist is not supported or disabled in kube-apiserver.",
+                err=error,
+            )
+            return False
+        return True
+
     async def _watch_until_lost(self) -> None:
         """Follow the changes over as many watches as it takes; return if a new list is needed.
 
@@ -175,9 +228,7 @@ class Informer(Generic[T]):
                 async with _closing(self._open_watch()) as events:
                     async for event in events:
                         received = True
-                        self._take_in(event)
-                        if self._changes_this_turn >= _CHANGES_PER_TURN:
-                            await self._give_others_a_turn()
+                        await self._take_in_turn(event)
             except ApiError as error:
                 if error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
                     raise
@@ -190,14 +241,20 @@ class Informer(Generic[T]):
                 log.info("Warning: watch ended with error", type=self.kind.__name__, err=_TOO_SHORT)
                 return
 
-    def _open_watch(self) -> AsyncIterator[WatchEvent[T]]:
+    def _open_watch(self, *, send_initial_events: bool = False) -> AsyncIterator[WatchEvent[T]]:
         return self._api.watch(
             self.kind,
             self._namespace,
             resource_version=self._version,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            send_initial_events=send_initial_events,
         )
+
+    async def _take_in_turn(self, event: WatchEvent[T]) -> None:
+        self._take_in(event)
+        if self._changes_this_turn >= _CHANGES_PER_TURN:
+            await self._give_others_a_turn()
 
     def _take_in(self, event: WatchEvent[T]) -> None:
         if event.type == "ERROR":

@@ -47,8 +47,10 @@ class InformerFactory:
         seed: int,
         *,
         options: Mapping[type[msgspec.Struct], InformerOptions] | None = None,
+        stream_lists: bool = False,
     ) -> None:
         self._api, self._clock, self._seed = api, clock, seed
+        self._stream_lists = stream_lists
         self._options = options or {}
         self._informers: dict[type[msgspec.Struct], Informer[Any]] = {}
 
@@ -65,6 +67,7 @@ class InformerFactory:
                 label_selector=options.label_selector,
                 namespace=options.namespace,
                 transform=options.transform,
+                stream_lists=self._stream_lists,
             )
         return informer
 

@@ -29,7 +29,7 @@ from kubesched.api.access import ApiAccess
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import QueueProfile, SchedulingQueue, register_hints
 from kubesched.backend.queue_flusher import QueueFlusher
-from kubesched.client.event_recorder import EventBroadcaster
+from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
@@ -49,7 +49,7 @@ from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
-from kubesched.util.components import running
+from kubesched.util.components import StopSwitch, running
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
 
@@ -96,12 +96,18 @@ class Scheduler:
         metrics: SchedulerMetrics | None = None,
         seed: int = 0,
         hostname: str = "localhost",
+        broadcaster: Broadcaster | None = None,
+        begins: asyncio.Event | None = None,
+        stream_lists: bool = False,
     ) -> None:
         """Build a scheduler for the pods of `api`, on the machine's clock unless one is given.
 
         Without a configuration it is the default one; the options up to the backoffs change it.
         Profiles and extenders may be dicts in the form of the configuration file. Plugins in
-        `out_of_tree_registry` exist besides the in-tree ones, for profiles to enable.
+        `out_of_tree_registry` exist besides the in-tree ones, for profiles to enable. Events go
+        to the broadcaster, which is run and stopped with the scheduler. With `begins`, pods are
+        placed only once it is set. `stream_lists` has informers ask for their first list as part
+        of the watch.
 
         Raises:
             ConfigError: no scheduler can be built from these options.
@@ -126,13 +132,19 @@ class Scheduler:
         self._tasks: asyncio.TaskGroup | None = None
         self._corruption: CacheCorruptedError | None = None
         self.cache = Cache()
-        self.informers = InformerFactory(api, clock, seed, options={Pod: NON_TERMINAL_PODS})
+        self.synced = asyncio.Event()
+        self._begins = begins
+        self._beginning = StopSwitch()
+        self.informers = InformerFactory(
+            api, clock, seed, options={Pod: NON_TERMINAL_PODS}, stream_lists=stream_lists
+        )
         pods = self.informers.lister(Pod)
-        self._broadcaster = EventBroadcaster(api, clock, derive(seed, "events"))
+        events = broadcaster or EventBroadcaster(api, clock, derive(seed, "events"))
+        self._broadcaster: Broadcaster = events
         self.services = Services(
             snapshot=self.cache.snapshot,
             api=api,
-            recorder_of=lambda profile: self._broadcaster.recorder(profile, hostname),
+            recorder_of=lambda profile: events.recorder(profile, hostname),
             clock=clock,
             random=derive(seed, "plugins"),
             lister=self.informers.lister,
@@ -223,7 +235,7 @@ class Scheduler:
         """
         flusher = QueueFlusher(self.queue, self._clock)
         async with running(*self.informers.components(), self._broadcaster, flusher):
-            await self.informers.wait_for_sync()
+            await self._beginning.guard(self._until_it_begins())
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 await self._place_pods()
@@ -235,7 +247,14 @@ class Scheduler:
 
     def stop(self) -> None:
         self._stopping = True
+        self._beginning.set()
         self._ready.set()
+
+    async def _until_it_begins(self) -> None:
+        await self.informers.wait_for_sync()
+        self.synced.set()
+        if self._begins is not None:
+            await self._begins.wait()
 
     async def _place_pods(self) -> None:
         while not self._stopping:
