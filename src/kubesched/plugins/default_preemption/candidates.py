@@ -1,0 +1,97 @@
+"""Nodes on which evicting some pods would make room, and which of them is best (spec 06 §3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api.pods import pod_priority, start_time_ns
+from kubesched.framework import PodInfo
+
+__all__ = ["COSTS", "VIOLATIONS", "Candidate", "Candidates", "costs_of"]
+
+# What evicting the victims of a node costs, in the order in which it is compared; the node
+# with less is better. Rows of a matrix int64[cost, candidate].
+COSTS = 5
+VIOLATIONS = 0
+_TOP_PRIORITY, _PRIORITY_SUM, _VICTIM_COUNT, _NEGATED_START = 1, 2, 3, 4
+
+# Makes every priority count as more than nothing: two victims of low priority cost more than
+# one of them.
+PRIORITY_OFFSET = 2**31
+
+
+class Candidate(NamedTuple):
+    """A node and whom to evict there, the most important victim first."""
+
+    node_name: str
+    victims: tuple[PodInfo, ...]
+    violations: int  # victims whose eviction breaks a disruption budget
+
+
+def costs_of(candidate: Candidate, now_ns: int) -> tuple[int, ...]:
+    """The costs of one candidate."""
+    priorities = [pod_priority(victim.pod) for victim in candidate.victims]
+    highest = max(priorities)
+    earliest = min(
+        start_time_ns(victim.pod, now_ns)
+        for victim, priority in zip(candidate.victims, priorities, strict=True)
+        if priority == highest
+    )
+    return (
+        candidate.violations,
+        priorities[0],  # an extender may have changed the order
+        sum(priorities) + len(priorities) * PRIORITY_OFFSET,
+        len(priorities),
+        -earliest,
+    )
+
+
+class Candidates:
+    """Candidates with their costs; who exactly the victims are is worked out when asked."""
+
+    __slots__ = ("_describe", "costs")
+
+    def __init__(self, costs: NDArray[np.int64], describe: Callable[[int], Candidate]) -> None:
+        self.costs = costs  # int64[cost, candidate]
+        self._describe = describe
+
+    @classmethod
+    def of(cls, found: Sequence[Candidate], now_ns: int) -> Candidates:
+        costs = np.array([costs_of(each, now_ns) for each in found], dtype=np.int64)
+        return cls(costs.reshape(len(found), COSTS).T, found.__getitem__)
+
+    @classmethod
+    def joined(cls, parts: Iterable[tuple[Candidates, NDArray[np.intp]]]) -> Candidates:
+        """Some candidates of each part, in order."""
+        chosen = [(part, which) for part, which in parts if len(which)]
+        costs = [part.costs[:, which] for part, which in chosen]
+        joined = np.concatenate(costs, axis=1) if costs else np.zeros((COSTS, 0), dtype=np.int64)
+
+        def describe(number: int) -> Candidate:
+            for part, which in chosen:
+                if number < len(which):
+                    return part[int(which[number])]
+                number -= len(which)
+            raise IndexError(number)
+
+        return cls(joined, describe)
+
+    def __len__(self) -> int:
+        return int(self.costs.shape[1])
+
+    def __getitem__(self, number: int) -> Candidate:
+        return self._describe(number)
+
+    def best(self) -> Candidate:
+        """The one that costs least; among equals the first. There is at least one."""
+        left = np.arange(len(self))
+        for costs in self.costs:
+            if len(left) == 1:
+                break
+            remaining = costs[left]
+            left = left[remaining == remaining.min()]
+        return self[int(left[0])]

@@ -1,0 +1,175 @@
+"""The search for nodes where evicting pods helps: which are looked at, and when it is enough.
+
+Spec 06 §3.5. Nodes are looked at in the order given, many at a time. What single pods on a
+node mean to some filter is asked of the plugins node by node; but filters that see no more of
+pods than their totals have then ruled out all nodes that are too small even when emptied.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework import Code, CycleState, Diagnosis, Handle, PodInfo, Rejections, Status
+from kubesched.plugins.default_preemption.budgets import Budgets
+from kubesched.plugins.default_preemption.candidates import VIOLATIONS, Candidate, Candidates
+from kubesched.plugins.default_preemption.pod_columns import PodColumns
+from kubesched.plugins.default_preemption.selection import select_victims
+from kubesched.plugins.default_preemption.totals import TotalsDryRun
+from kubesched.util.errors import PluginError
+
+__all__ = ["DryRun", "DryRunResult", "candidates_wanted"]
+
+_FEWEST_AT_A_TIME = 256
+_MOST_AT_A_TIME = 2048
+
+
+def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
+    """How many candidates are enough, of so many nodes that may be some."""
+    return min(max(nodes * percentage // 100, absolute), nodes)
+
+
+class DryRunResult(NamedTuple):
+    candidates: Candidates
+    diagnosis: Diagnosis  # why the nodes looked at are no candidates
+    errors: tuple[BaseException, ...]
+
+
+class DryRun:
+    """The search of one preemptor."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        state: CycleState,
+        preemptor: PodInfo,
+        columns: PodColumns,
+        budgets: Budgets,
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._preemptor = preemptor
+        self._budgets = budgets
+        self._now_ns = handle.clock.now_ns()
+        self._columns = columns
+        self._totals = TotalsDryRun(handle, state, preemptor, columns, budgets, self._now_ns)
+        self._is_vectorized = handle.totals_suffice(state)
+        self._diagnosis = Diagnosis(handle.snapshot.nodes.table.names)
+        self._errors: list[BaseException] = []
+        if budgets:
+            columns.want_labels()
+
+    def search(self, rows: NDArray[np.intp], wanted: int) -> DryRunResult:
+        """Look at the rows in order until `wanted` candidates are found, or a bit longer.
+
+        One that breaks no budget must be among them, if there is any.
+        """
+        found = _Found(wanted)
+        start, size = 0, _FEWEST_AT_A_TIME
+        while start < len(rows) and not found.is_enough:
+            if self._is_vectorized:
+                size = min(max(size, found.missing), _MOST_AT_A_TIME)
+            else:
+                size = max(found.missing, 1)
+            found.add(self._judge(rows[start : start + size]))
+            start += size
+            size *= 2
+        return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
+
+    def _judge(self, rows: NDArray[np.intp]) -> Candidates:
+        if self._is_vectorized and self._has_no_future(rows):
+            try:
+                candidates, verdicts = self._totals.judge(rows)
+            except PluginError:
+                # Only one node at a time can tell which node it is that a plugin fails on.
+                self._is_vectorized = False
+            else:
+                self._note(rows, verdicts)
+                return candidates
+        return self._judge_one_by_one(self._screen(rows))
+
+    def _has_no_future(self, rows: NDArray[np.intp]) -> bool:
+        """Whether no pod claims to start later than now, which columns would sort wrongly."""
+        self._columns.refresh(self._handle.snapshot.nodes, rows)
+        return self._columns.latest_start_ns <= self._now_ns
+
+    def _screen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of the rows that could be helped, as far as totals tell."""
+        try:
+            verdicts = self._totals.screen(self._totals.emptied(rows))
+        except PluginError:
+            return rows
+        if verdicts.codes is None:
+            return rows
+        self._note(rows, verdicts)
+        passed: NDArray[np.intp] = rows[verdicts.codes == 0]
+        return passed
+
+    def _judge_one_by_one(self, rows: NDArray[np.intp]) -> Candidates:
+        found: list[Candidate] = []
+        nodes = self._handle.snapshot.nodes.at_rows(rows)
+        for node in nodes:
+            answer = select_victims(
+                self._handle, self._state, self._preemptor, node, self._budgets, self._now_ns
+            )
+            if isinstance(answer, Candidate):
+                found.append(answer)
+                continue
+            self._diagnosis.add_node_status(node.name, answer)
+            self._note_error(answer)
+        return Candidates.of(found, self._now_ns)
+
+    def _note(self, rows: NDArray[np.intp], verdicts: Rejections) -> None:
+        codes = verdicts.codes
+        if codes is None or not codes.any():
+            return
+        rejected = codes != 0
+        self._diagnosis.add_verdicts(rows[rejected], codes[rejected], verdicts.statuses)
+        for number, status in enumerate(verdicts.statuses, start=1):
+            if status.code is Code.ERROR and (codes == number).any():
+                self._note_error(status)
+
+    def _note_error(self, status: Status) -> None:
+        if status.code is Code.ERROR:
+            error = status.as_error()
+            assert error is not None
+            self._errors.append(error)
+
+
+class _Found:
+    """Candidates as they are found: those that break no budget, and the others."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._harmless: list[tuple[Candidates, NDArray[np.intp]]] = []
+        self._violating: list[tuple[Candidates, NDArray[np.intp]]] = []
+        self._harmless_count = 0
+        self._violating_count = 0
+
+    @property
+    def missing(self) -> int:
+        return self._wanted - self._harmless_count - self._violating_count
+
+    @property
+    def is_enough(self) -> bool:
+        return self._harmless_count > 0 and self.missing <= 0
+
+    def add(self, candidates: Candidates) -> None:
+        """Take candidates, in order, until there are enough; each list has its limit."""
+        violates = candidates.costs[VIOLATIONS] > 0
+        harmless = self._harmless_count + np.cumsum(~violates)
+        violating = np.minimum(self._violating_count + np.cumsum(violates), self._wanted)
+        enough = np.flatnonzero((harmless > 0) & (harmless + violating >= self._wanted))
+        end = int(enough[0]) + 1 if len(enough) else len(candidates)
+        kept = np.flatnonzero(~violates[:end])
+        room = self._wanted - self._violating_count
+        doubtful = np.flatnonzero(violates[:end])[:room]
+        self._harmless.append((candidates, kept))
+        self._violating.append((candidates, doubtful))
+        self._harmless_count += len(kept)
+        self._violating_count += len(doubtful)
+
+    def candidates(self) -> Candidates:
+        return Candidates.joined([*self._harmless, *self._violating])

@@ -1,0 +1,75 @@
+"""DefaultPreemption: evict less important pods to make room (spec 06 §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubesched.api import Pod
+from kubesched.config.args import DefaultPreemptionArgs
+from kubesched.config.plugin_names import DEFAULT_PREEMPTION
+from kubesched.framework import (
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    Diagnosis,
+    EventResource,
+    Handle,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    QueueingHint,
+    Status,
+)
+from kubesched.plugins.default_preemption.evaluator import Evaluator
+from kubesched.plugins.default_preemption.eviction import Evictions
+from kubesched.plugins.helpers.features import feature_enabled
+
+__all__ = ["DefaultPreemption"]
+
+_PREFIX = "preemption: "
+_WAITING = Status.unresolvable("waiting for the preemption for this pod to be finished")
+
+
+class DefaultPreemption(Plugin):
+    name = DEFAULT_PREEMPTION
+    args_type = DefaultPreemptionArgs
+
+    def __init__(
+        self, args: DefaultPreemptionArgs | None = None, handle: Handle | None = None
+    ) -> None:
+        super().__init__(DefaultPreemptionArgs() if args is None else args, handle)
+        self._is_async = feature_enabled(handle, "SchedulerAsyncPreemption")
+        self._evictions: Evictions | None = None
+        if handle is not None:
+            self._evictions = Evictions(self.name, handle, is_gating=self._is_async)
+            self._evaluator = Evaluator(handle, self.args, self._evictions)
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        evictions = self._evictions
+        if self._is_async and evictions is not None and evictions.is_running(pod.metadata.uid):
+            return _WAITING
+        return SUCCESS
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        if not self._is_async:
+            return ()
+        deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
+        return (ClusterEventWithHint(deleted, self._leave_it_to_others),)
+
+    def _leave_it_to_others(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        # The registration lets a gated pod be looked at when a victim goes; whether it is then
+        # worth a try is for the plugins to say that rejected it.
+        return QueueingHint.SKIP
+
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        self.handle.metrics.count_preemption_attempt()
+        result = self._evaluator.preempt(state, pod_info, diagnosis)
+        message = result.status.message
+        if not message:
+            return result
+        return PostFilterResult(Status(result.status.code, (_PREFIX + message,)), result.nominating)

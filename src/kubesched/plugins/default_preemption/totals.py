@@ -1,0 +1,330 @@
+"""Whom to evict from many nodes at once, where only totals of pods matter.
+
+The same procedure as in `selection`, on a matrix with a row per node: all nodes are emptied of
+less important pods in one step, then every node gets back its first pod, its second, and so on,
+and after each step the filters look at all of them together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.api.pods import pod_priority
+from kubesched.framework import (
+    CycleState,
+    Handle,
+    NodeView,
+    PodInfo,
+    Rejections,
+    WhatIfView,
+)
+from kubesched.plugins.default_preemption.budgets import Budgets
+from kubesched.plugins.default_preemption.candidates import (
+    COSTS,
+    PRIORITY_OFFSET,
+    Candidate,
+    Candidates,
+)
+from kubesched.plugins.default_preemption.pod_columns import NOT_STARTED, PodColumns, PodMatrix
+from kubesched.plugins.default_preemption.selection import NO_VICTIMS, no_victim_needed
+
+__all__ = ["TotalsDryRun"]
+
+Flags = NDArray[np.bool_]
+Amounts = NDArray[np.int64]
+
+_LOWEST = np.iinfo(np.int64).min
+
+
+class _Nominated(NamedTuple):
+    """Pods nominated to some of the nodes: they must fit too, and may not come."""
+
+    places: NDArray[np.intp]  # positions of those nodes
+    requested: Amounts  # [resource, place]
+    pod_count: NDArray[np.int64]
+
+    def subset(self, keep: NDArray[np.intp], count: int) -> _Nominated:
+        """For those nodes that are left, numbered anew."""
+        position = np.full(count, -1)
+        position[keep] = np.arange(len(keep))
+        places = position[self.places]
+        left = places >= 0
+        return _Nominated(places[left], self.requested[:, left], self.pod_count[left])
+
+
+class TotalsDryRun:
+    """One preemptor's questions about the nodes of a snapshot."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        state: CycleState,
+        preemptor: PodInfo,
+        columns: PodColumns,
+        budgets: Budgets,
+        now_ns: int,
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._preemptor = preemptor
+        self._priority = pod_priority(preemptor.pod)
+        self._nodes: NodeView = handle.snapshot.nodes
+        self._columns = columns
+        self._budgets = budgets
+        self._now_ns = now_ns
+
+    def emptied(self, rows: NDArray[np.intp]) -> _Emptied:
+        """The nodes without their pods of lower priority."""
+        columns, table = self._columns, self._nodes.table
+        columns.refresh(self._nodes, rows)
+        matrix = columns.below(rows, self._priority)
+        amounts = columns.amounts[:, matrix.entry]  # [resource, node, place]
+        amounts *= matrix.is_pod
+        requested = table.requested[:, rows] - amounts[: len(table.requested)].sum(axis=2)
+        pod_count = table.pod_count[rows] - matrix.number
+        nominated = self._nominated_to(rows, len(requested))
+        return _Emptied(rows, matrix, amounts[: len(requested)], requested, pod_count, nominated)
+
+    def screen(self, emptied: _Emptied) -> Rejections:
+        """What filters say of the emptied nodes, up to the first that looks at single pods."""
+        verdicts = self._ask(emptied, emptied.requested, emptied.pod_count)
+        return _with_no_victims(verdicts, emptied.matrix.number == 0)
+
+    def judge(self, rows: NDArray[np.intp]) -> tuple[Candidates, Rejections]:
+        """The candidates among the rows, in their order, and why the others are none."""
+        emptied = self.emptied(rows)
+        verdicts = self.screen(emptied)
+        passed = np.arange(len(rows))
+        if verdicts.codes is not None:
+            passed = np.flatnonzero(verdicts.codes == 0)
+        left = emptied.subset(passed)
+        violating = self._violating(left)
+        victims = self._spare(left, violating)
+        unneeded = ~victims.any(axis=1)
+        if unneeded.any():
+            verdicts = _with_unneeded(verdicts, passed[unneeded], rows, self._nodes)
+            keep = np.flatnonzero(~unneeded)
+            left, victims = left.subset(keep), victims[keep]
+            violating = None if violating is None else violating[keep]
+        return self._candidates(left, victims, violating), verdicts
+
+    # -- sparing as many as possible ---------------------------------------------------
+
+    def _spare(self, nodes: _Emptied, violating: Flags | None) -> Flags:
+        """Who must go [node, place]: everybody else was put back, the most important first."""
+        index, is_pod = nodes.matrix.entry, nodes.matrix.is_pod
+        victims = np.zeros(index.shape, dtype=bool)
+        requested, pod_count = nodes.requested.copy(), nodes.pod_count.copy()
+        every = np.arange(len(index))
+        order = None
+        if violating is not None:
+            # Those that budgets protect come first; neither group changes its order.
+            order = np.argsort(~violating, axis=1, kind="stable")
+        for turn in range(index.shape[1]):
+            place = turn if order is None else order[:, turn]
+            added = nodes.amounts[:, every, place]
+            present = is_pod[every, place]
+            requested += added
+            pod_count += present
+            verdicts = self._ask(nodes, requested, pod_count, again=True)
+            if verdicts.codes is None:
+                continue
+            goes = (verdicts.codes != 0) & present
+            if goes.any():
+                victims[every, place] = goes
+                requested[:, goes] -= added[:, goes]
+                pod_count -= goes
+        return victims
+
+    def _ask(
+        self, nodes: _Emptied, requested: Amounts, pod_count: Amounts, *, again: bool = False
+    ) -> Rejections:
+        """What filters say with these totals, with and without the pods nominated to a node."""
+        rows, nominated = nodes.rows, nodes.nominated
+        places = nominated.places
+        pod = self._preemptor.pod
+        if not len(places):
+            view = WhatIfView(self._nodes, rows, requested, pod_count)
+            return self._handle.filter_by_totals(self._state, pod, view, again=again)
+        view = WhatIfView(
+            self._nodes,
+            np.concatenate([rows, rows[places]]),
+            np.concatenate([requested, requested[:, places] + nominated.requested], axis=1),
+            np.concatenate([pod_count, pod_count[places] + nominated.pod_count]),
+        )
+        verdicts = self._handle.filter_by_totals(self._state, pod, view, again=again)
+        if verdicts.codes is None:
+            return verdicts
+        codes, with_nominated = verdicts.codes[: len(rows)].copy(), verdicts.codes[len(rows) :]
+        codes[places] = np.where(with_nominated != 0, with_nominated, codes[places])
+        return Rejections(codes, verdicts.statuses)
+
+    def _nominated_to(self, rows: NDArray[np.intp], resources: int) -> _Nominated:
+        table, nominator = self._nodes.table, self._handle.nominator
+        place_of = {row: place for place, row in enumerate(rows.tolist())}
+        places, requested, counts = [], [], []
+        for name in nominator.nominated_nodes():
+            place = place_of.get(table.row_of.get(name, -1))
+            if place is None:
+                continue
+            others = [
+                other
+                for other in nominator.nominated_pods(name)
+                if pod_priority(other.pod) >= self._priority and other.uid != self._preemptor.uid
+            ]
+            if others:
+                places.append(place)
+                counts.append(len(others))
+                requested.append(_sum_of(others, [*table.resources.values[:resources]]))
+        return _Nominated(
+            np.array(places, dtype=np.intp),
+            np.array(requested, dtype=np.int64).reshape(len(places), resources).T,
+            np.array(counts, dtype=np.int64),
+        )
+
+    # -- budgets -----------------------------------------------------------------------
+
+    def _violating(self, nodes: _Emptied) -> Flags | None:
+        """Whose eviction would break a budget [node, place]; None: nobody's."""
+        budgets, columns = self._budgets, self._columns
+        if not budgets:
+            return None
+        index, is_pod = nodes.matrix.entry, nodes.matrix.is_pod
+        label_sets = np.unique(columns.label_set[index][is_pod])
+        matching = {
+            number: found
+            for number in label_sets.tolist()
+            if (found := budgets.matching(*_labels(columns, number)))
+        }
+        if not matching:
+            return None
+        most = max(map(len, matching.values()))
+        table = np.full((len(columns.label_sets), most), -1)  # budgets of a label set
+        for number, found in matching.items():
+            table[number, : len(found)] = found
+        wanted = table[columns.label_set[index]]  # budget[node, place, k], -1: none
+        wanted[~is_pod] = -1
+        self._exempt_disrupted(nodes, wanted)
+        return self._use_up(wanted)
+
+    def _use_up(self, wanted: NDArray[np.intp]) -> Flags | None:
+        """Take every pod from its budgets, node by node, in the order of places."""
+        relevant, compact = np.unique(wanted, return_inverse=True)
+        compact = compact.reshape(wanted.shape)
+        allowed = [
+            self._budgets.all[number].allowed if number >= 0 else 0 for number in relevant.tolist()
+        ]
+        nodes, width, most = wanted.shape
+        every = np.arange(nodes)
+        left = np.tile(np.array(allowed, dtype=np.int64), (nodes, 1))
+        violating = np.zeros((nodes, width), dtype=bool)
+        for place in range(width):
+            for k in range(most):
+                number, counts = compact[:, place, k], wanted[:, place, k] >= 0
+                left[every, number] -= counts
+                violating[:, place] |= counts & (left[every, number] < 0)
+        return violating if violating.any() else None
+
+    def _exempt_disrupted(self, nodes: _Emptied, wanted: NDArray[np.intp]) -> None:
+        """Leave out pods that a budget has counted already, because their eviction began."""
+        pods = self._handle.lister(Pod)
+        row_of = self._nodes.table.row_of
+        position = {row: place for place, row in enumerate(nodes.rows.tolist())}
+        for number, budget in enumerate(self._budgets.all):
+            for name in budget.disrupted:
+                pod = pods.get(name, budget.namespace)
+                node = None if pod is None else position.get(row_of.get(pod.spec.node_name, -1))
+                if pod is None or node is None:
+                    continue
+                row = int(nodes.rows[node])
+                index = self._columns.entry_of(row, pod.metadata.uid)
+                if index is not None:
+                    hit = nodes.matrix.entry[node] == index
+                    wanted[node, hit] = np.where(wanted[node, hit] == number, -1, wanted[node, hit])
+
+    # -- what it costs -----------------------------------------------------------------
+
+    def _candidates(self, nodes: _Emptied, victims: Flags, violating: Flags | None) -> Candidates:
+        columns, index = self._columns, nodes.matrix.entry
+        priority = np.where(victims, columns.priority[index], _LOWEST)
+        highest = priority.max(axis=1, initial=_LOWEST)
+        count = victims.sum(axis=1)
+        started = columns.start_ns[index]
+        started[started == NOT_STARTED] = self._now_ns
+        is_first = victims & (priority == highest[:, None])
+        costs = np.zeros((COSTS, len(index)), dtype=np.int64)
+        if violating is not None:
+            costs[0] = (victims & violating).sum(axis=1)
+        costs[1] = highest
+        costs[2] = np.where(victims, priority + PRIORITY_OFFSET, 0).sum(axis=1)
+        costs[3] = count
+        costs[4] = -np.where(is_first, started, NOT_STARTED).min(axis=1, initial=NOT_STARTED)
+
+        def describe(number: int) -> Candidate:
+            row = int(nodes.rows[number])
+            chosen = index[number][victims[number]].tolist()
+            return Candidate(
+                self._nodes.table.names[row],
+                tuple(columns.pod(row, place) for place in chosen),
+                int(costs[0, number]),
+            )
+
+        return Candidates(costs, describe)
+
+
+class _Emptied(NamedTuple):
+    """Some nodes without their less important pods, and those pods."""
+
+    rows: NDArray[np.intp]
+    matrix: PodMatrix
+    amounts: Amounts  # [resource, node, place] of the pods taken away, 0 where there is none
+    requested: Amounts  # [resource, node]
+    pod_count: NDArray[np.int64]
+    nominated: _Nominated
+
+    def subset(self, keep: NDArray[np.intp]) -> _Emptied:
+        if len(keep) == len(self.rows):
+            return self
+        return _Emptied(
+            self.rows[keep],
+            self.matrix.subset(keep),
+            self.amounts[:, keep],
+            self.requested[:, keep],
+            self.pod_count[keep],
+            self.nominated.subset(keep, len(self.rows)),
+        )
+
+
+def _with_no_victims(verdicts: Rejections, nobody: Flags) -> Rejections:
+    """A node without anybody to evict is told so, whatever else is wrong with it."""
+    if not nobody.any():
+        return verdicts
+    codes = np.zeros(len(nobody), dtype=np.uint32) if verdicts.codes is None else verdicts.codes
+    statuses = (*verdicts.statuses, NO_VICTIMS)
+    return Rejections(np.where(nobody, np.uint32(len(statuses)), codes), statuses)
+
+
+def _with_unneeded(
+    verdicts: Rejections, places: NDArray[np.intp], rows: NDArray[np.intp], nodes: NodeView
+) -> Rejections:
+    codes = np.zeros(len(rows), dtype=np.uint32)
+    if verdicts.codes is not None:
+        codes[:] = verdicts.codes
+    statuses = list(verdicts.statuses)
+    for place in places.tolist():
+        statuses.append(no_victim_needed(nodes.table.names[int(rows[place])]))
+        codes[place] = len(statuses)
+    return Rejections(codes, tuple(statuses))
+
+
+def _sum_of(pods: list[PodInfo], resources: list[str]) -> list[int]:
+    return [sum(each.requested.amount(name) for each in pods) for name in resources]
+
+
+def _labels(columns: PodColumns, number: int) -> tuple[str, dict[str, str]]:
+    namespace, labels = columns.label_sets.values[number]
+    return namespace, dict(labels)
