@@ -6,7 +6,6 @@ difference does not spoil the steps after it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod, ResourceClaim
 from kubesched.api.codec import from_builtins, to_builtins
+from kubesched.api.time import parse_time
 from kubesched.framework import (
     CycleState,
     Diagnosis,
@@ -30,17 +30,26 @@ from kubesched.util.clock import current_clock
 from kubesched.util.errors import PluginError
 from kubesched.util.virtual_loop import run
 from tests.conformance.comparison import Step, compare
-from tests.conformance.expectations import expectation, missing_plugins
+from tests.conformance.expectations import (
+    DEVICE_ALLOCATION,
+    Expectation,
+    expectation,
+    missing_plugins,
+    needs_devices,
+)
 from tests.conformance.goldens import read_lines
 from tests.conformance.world import World
 
 __all__ = ["run_decisions"]
 
+# A pod that has not started counts as starting now, so it must not be earlier than the others.
+_RECORDED_NS = parse_time("2026-11-15T07:00:00Z")
+
 
 def run_decisions(path: Path) -> Iterator[Step]:
     family = path.name.removesuffix(".jsonl.gz")
     for golden in read_lines(path):
-        yield from run(_Scenario(family, golden).run())
+        yield from run(_Scenario(family, golden).run(), start_ns=_RECORDED_NS)
 
 
 class _Scenario:
@@ -60,6 +69,8 @@ class _Scenario:
             self._world.objects.put(pod)
             got = await self._attempt(pod, recorded)
             expected = expectation(recorded, self._missing)
+            if "gated" not in recorded and needs_devices(pod, self._world.objects):
+                expected = Expectation({}, (DEVICE_ALLOCATION,))
             if expected.needs:
                 got = {key: value for key, value in got.items() if key in expected.fields}
             differences = compare(expected.fields, got)
@@ -136,9 +147,7 @@ class _Scenario:
 
     async def _victims(self, before: Mapping[str, Pod]) -> list[str]:
         """Who was evicted; they are put back, because the recording says who goes."""
-        current = asyncio.current_task()
-        while others := [task for task in asyncio.all_tasks() if task is not current]:
-            await asyncio.gather(*others)
+        await self._world.finish_work()
         left = {pod.metadata.uid for pod in self._world.objects.list(Pod)}
         evicted = [pod for uid, pod in before.items() if uid not in left]
         for pod in evicted:

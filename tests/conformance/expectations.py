@@ -11,11 +11,23 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
+from kubesched.api import DeviceClass, Pod
+from kubesched.api.pod_requests import pod_requested
 from kubesched.config import default_plugins
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
 from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.testing import FakeObjects
 
-__all__ = ["Expectation", "expectation", "missing_plugins"]
+__all__ = [
+    "DEVICE_ALLOCATION",
+    "Expectation",
+    "expectation",
+    "missing_plugins",
+    "needs_devices",
+]
+
+# DynamicResources is there, but does not allocate yet.
+DEVICE_ALLOCATION: Final = "device allocation"
 
 _POST_FILTER: Final = ("DynamicResources", "DefaultPreemption")
 _AFTER_POST_FILTER: Final = ("postFilter", "nominated", "victims", "chosenAfterPreemption")
@@ -33,6 +45,14 @@ def missing_plugins() -> frozenset[str]:
     """Default plugins that are not in the registry."""
     names = default_plugins(DEFAULT_FEATURE_GATES).enabled_names()
     return frozenset(names - IN_TREE_PLUGINS.keys())
+
+
+def needs_devices(pod: Pod, objects: FakeObjects) -> bool:
+    """Whether a pod needs devices that someone must allocate."""
+    if pod.spec.resource_claims:
+        return True
+    served = {each.spec.extended_resource_name for each in objects.list(DeviceClass)}
+    return any(name in served for name in pod_requested(pod).scalar)
 
 
 def expectation(recorded: Mapping[str, Any], missing: frozenset[str]) -> Expectation:

@@ -6,8 +6,9 @@ controller does what the recording's did.
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
 from kubesched.config.load import configuration_from_builtins
+from kubesched.framework import PodInfo
 from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
@@ -58,6 +60,7 @@ class World:
         self.objects.listeners.append(self._control_volumes)
         self.api = FakeApi(self.objects)
         self.nominator = make_nominator(self.objects)
+        self.work: list[asyncio.Task[None]] = []
         rng = random.Random(0)
         services = Services(
             snapshot=self.cache.snapshot,
@@ -70,6 +73,8 @@ class World:
         )
         services.nominator = self.nominator
         services.activate = lambda _: None
+        services.spawn = self._spawn
+        services.has_room = self._has_room
         configuration = (
             default_configuration(DEFAULT_FEATURE_GATES)
             if config is None
@@ -77,6 +82,17 @@ class World:
         )
         self.frameworks = build_profiles(configuration.profiles, IN_TREE_PLUGINS, services)
         self.algorithm = SchedulingAlgorithm(self.cache.snapshot, rng, percentage=100)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.work.append(asyncio.get_running_loop().create_task(work, name=name))
+
+    def _has_room(self, profile: str, pod_info: PodInfo) -> bool:
+        return self.algorithm.has_room(self.frameworks[profile], pod_info)
+
+    async def finish_work(self) -> None:
+        """Wait for what plugins do beside an attempt."""
+        while self.work:
+            await self.work.pop()
 
     def framework_of(self, pod: Pod) -> Framework:
         return self.frameworks[pod.spec.scheduler_name]

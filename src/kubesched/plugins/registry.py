@@ -7,6 +7,8 @@ from typing import Final
 
 from kubesched.framework import Plugin
 from kubesched.plugins.default_binder import DefaultBinder
+from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.plugins.dynamic_resources import DynamicResources
 from kubesched.plugins.image_locality import ImageLocality
 from kubesched.plugins.inter_pod_affinity import InterPodAffinity
 from kubesched.plugins.node_affinity import NodeAffinity
@@ -25,6 +27,8 @@ __all__ = ["IN_TREE_PLUGINS"]
 
 IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
     DefaultBinder.name: DefaultBinder,
+    DefaultPreemption.name: DefaultPreemption,
+    DynamicResources.name: DynamicResources,
     ImageLocality.name: ImageLocality,
     InterPodAffinity.name: InterPodAffinity,
     NodeAffinity.name: NodeAffinity,
