@@ -18,8 +18,20 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.cli.run import HowToReport, Outcome, run_command_line
+from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.store import Store
+from kubesched.cli.run import (
+    HowToReport,
+    Outcome,
+    build_scheduler,
+    completed_config,
+    run_command_line,
+)
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.server.config import feature_gates_of
 from kubesched.server.flags import GROUPS, REMOVED_FLAGS
+from kubesched.server.options import options_from_flags, parse_command_line
+from kubesched.util.clock import ManualClock
 from kubesched.util.log_output import LogSettings
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -301,6 +313,18 @@ def test_a_plugin_must_not_have_the_name_of_another(tmp_path: Path) -> None:
     outcome = run(*CLUSTER, f"--plugin={tmp_path / 'mine.py'}")
     assert outcome.failure is not None
     assert outcome.failure.text == "a plugin named NodeName already exists"
+
+
+def test_a_scheduler_is_built_from_a_completed_config() -> None:
+    argv = [*CLUSTER, "--pod-max-in-unschedulable-pods-duration=90s", "--config=file"]
+    options = options_from_flags(parse_command_line(argv))
+    _, gates = feature_gates_of(options)
+    plugins = out_of_tree_plugins([str(EXAMPLES / "spare_nodes.py")], installed=())
+    text = (EXAMPLES / "spare_nodes_config.yaml").read_bytes()
+    config = completed_config(options, gates, plugins, lambda _: text, {})
+    clock = ManualClock()
+    scheduler = build_scheduler(config, plugins, LocalApi(Store(), clock), clock)
+    assert "SpareNodes" in scheduler.profiles["default-scheduler"].plugins.by_name
 
 
 NAMES = [flag.name for group in GROUPS for flag in group.flags if flag.name != "plugin"]

@@ -7,11 +7,13 @@ comes of it, without printing or writing anything; the command then does so.
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import platform
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,19 @@ import msgspec
 from msgspec.structs import replace
 
 import kubesched
-from kubesched.config import KubeSchedulerConfiguration, check_profiles, complete_extenders, written
+from kubesched.api.access import ApiAccess
+from kubesched.config import (
+    FeatureGates,
+    KubeSchedulerConfiguration,
+    check_profiles,
+    complete_extenders,
+    written,
+)
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.runtime.registry import PluginRegistry
+from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server.config import (
     CompletedConfig,
     build_config,
@@ -43,13 +53,22 @@ from kubesched.server.options import (
     parse_command_line,
 )
 from kubesched.server.options_validation import ReadFile, open_error, validate_options
+from kubesched.util.clock import MICROSECOND, Clock
 from kubesched.util.errors import ConfigError
 from kubesched.util.flags import FlagError, ParsedFlags, usage
 from kubesched.util.go_format import quote
 from kubesched.util.log_output import LogSettings, log_to
 from kubesched.util.logging import get_logger
 
-__all__ = ["Failure", "HowToReport", "Outcome", "run", "run_command_line"]
+__all__ = [
+    "Failure",
+    "HowToReport",
+    "Outcome",
+    "build_scheduler",
+    "completed_config",
+    "run",
+    "run_command_line",
+]
 
 log = get_logger(__name__)
 
@@ -135,18 +154,44 @@ def run_command_line(
         _log_flags(flags)
         validate_options(options, version, gates, read_file)
         plugins = load_plugins(options.plugins)
-        config = complete(
-            build_config(
-                options,
-                gates,
-                read_file=read_file,
-                environment=environment,
-                known_args=plugins.known_args(),
-            )
-        )
+        config = completed_config(options, gates, plugins, read_file, environment)
         return _ready(options, config, _check_scheduler(config, plugins))
     except ConfigError as exc:
         return _failed(HowToReport.IN_LOG, exc)
+
+
+def completed_config(
+    options: Options,
+    gates: FeatureGates,
+    plugins: PluginRegistry,
+    read_file: ReadFile,
+    environment: Mapping[str, str],
+) -> CompletedConfig:
+    """Go from valid options to a config that a scheduler can be built from."""
+    config = build_config(
+        options,
+        gates,
+        read_file=read_file,
+        environment=environment,
+        known_args=plugins.known_args(),
+    )
+    return complete(config)
+
+
+def build_scheduler(
+    config: CompletedConfig, plugins: PluginRegistry, api: ApiAccess, clock: Clock
+) -> Scheduler:
+    """Build the scheduler that a config describes, for an API server."""
+    return Scheduler(
+        api,
+        clock,
+        configuration=complete_extenders(config.configuration),
+        out_of_tree_registry=plugins,
+        pod_max_in_unschedulable_pods_duration=timedelta(
+            microseconds=config.pod_max_in_unschedulable_pods_ns // MICROSECOND
+        ),
+        feature_gates=config.gates,
+    )
 
 
 def _check_scheduler(
@@ -267,4 +312,7 @@ def _apply_logging(settings: LogSettings) -> None:
 
 
 def _read_file(path: str) -> bytes:
-    return Path(path).read_bytes()
+    try:
+        return Path(path).read_bytes()
+    except ValueError as exc:  # a path that no file can have
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from exc
