@@ -9,8 +9,8 @@ nanoseconds, bytes are bytes.
 from __future__ import annotations
 
 import base64
-import binascii
 import difflib
+import re
 from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Final
@@ -29,6 +29,7 @@ __all__ = ["TYPE_META", "Decoded", "decode_members"]
 TYPE_META: Final = ("apiVersion", "kind")
 
 _MAX_PROBLEMS: Final = 100
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]*")
 _INTEGER_RANGES: Final = {
     "int32": (-(2**31), 2**31 - 1),
     "int64": (-(2**63), 2**63 - 1),
@@ -235,10 +236,13 @@ def _duration(value: Any) -> int:
 
 
 def _bytes(value: str) -> bytes:
+    encoded = value.encode(errors="surrogatepass")
     try:
-        return base64.b64decode(value.replace("\r", "").replace("\n", ""), validate=True)
-    except binascii.Error as exc:
-        raise ConfigError(f"illegal base64 data: {exc}") from exc
+        return base64.b64decode(encoded.translate(None, b"\r\n"), validate=True)
+    except ValueError as exc:
+        legal = _BASE64.match(encoded)
+        position = legal.end() if legal is not None else 0
+        raise ConfigError(f"illegal base64 data at input byte {position}") from exc
 
 
 _ZEROS: Final[tuple[tuple[type, Callable[[], Any]], ...]] = (

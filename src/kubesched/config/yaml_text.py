@@ -9,7 +9,6 @@ before it looks at fields, and so words its complaints in that order.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from collections.abc import Iterator
@@ -189,7 +188,7 @@ def _tagged(text: str, tag: str) -> Any:
     if kind == "binary":
         try:
             return base64.b64decode(text).decode(errors="replace")
-        except binascii.Error as exc:
+        except ValueError as exc:
             raise ConfigError("yaml: !!binary value contains invalid base64 data") from exc
     types: dict[str, tuple[type, ...]] = {
         "null": (type(None),),
