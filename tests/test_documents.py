@@ -1,0 +1,35 @@
+"""Configurations that documents and examples show are ones that work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kubesched.config import check_profiles, load_configuration
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^```yaml\n(apiVersion: kubescheduler.*?)^```", re.DOTALL | re.MULTILINE)
+CONFIGURATIONS = {
+    f"{path.relative_to(ROOT)} #{number}": text
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    for number, text in enumerate(BLOCK.findall(path.read_text()), start=1)
+} | {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in sorted((ROOT / "examples").glob("*.yaml"))
+    if "kind: KubeSchedulerConfiguration" in path.read_text()
+}
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_a_configuration_that_is_shown_works(text: str) -> None:
+    plugins = out_of_tree_plugins([str(ROOT / "examples" / "spare_nodes.py")])
+    configuration = load_configuration(text, known_args=plugins.known_args())
+    check_profiles(configuration, {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()})
+
+
+def test_the_worked_examples_are_there() -> None:
+    assert sum(name.startswith("docs/configuration.md") for name in CONFIGURATIONS) == 3
