@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -20,8 +18,8 @@ import msgspec
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.events import Event
-from kubesched.api.reference import ObjectReference
 from kubesched.client.backoff import jitter
+from kubesched.client.event_naming import EventNames, reference_to
 from kubesched.client.event_series import EventKey, EventSeriesCache, Sending
 from kubesched.util.clock import MINUTE, SECOND, Clock
 from kubesched.util.components import Component
@@ -45,8 +43,6 @@ _NOTE_LIMIT = 1024
 _NOTE_CUT_MARK = " ..."
 
 _KINDS = frozenset(["Normal", "Warning"])
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_DNS_SUBDOMAIN_LIMIT = 253
 
 
 def truncate_note(note: str) -> str:
@@ -108,8 +104,8 @@ class EventRecorder:
             reason,
             self._controller,
             self._instance,
-            _reference(regarding),
-            None if related is None else _reference(related),
+            reference_to(regarding),
+            None if related is None else reference_to(related),
         )
         self._broadcaster.record(key, note)
 
@@ -128,7 +124,7 @@ class EventBroadcaster:
         self._api, self._clock, self._random = api, clock, random
         self._cache = EventSeriesCache()
         self._queue: asyncio.Queue[Sending] = asyncio.Queue(capacity)
-        self._last_stamp_ns = 0
+        self._names = EventNames(random)
         self._stopping = asyncio.Event()
         self.dropped = 0
         """How many events were never sent because too many were waiting."""
@@ -145,7 +141,7 @@ class EventBroadcaster:
                 self.dropped += 1
                 log.detail(4, "Event dropped, too many are waiting to be sent", reason=key.reason)
                 return
-            name = self._name(key.regarding.name, now_ns)
+            name = self._names.name(key.regarding.name, now_ns)
             sending = self._cache.add(key, name, sprintf_without_arguments(note), now_ns)
         if sending is not None and not self._queue.full():
             self._queue.put_nowait(sending)
@@ -246,23 +242,3 @@ class EventBroadcaster:
             return not sending.is_series
         log.error("Server rejected event (will not retry!)", exc=error, event=name)
         return True
-
-    def _name(self, regarding: str, now_ns: int) -> str:
-        # Virtual time stands still while events happen; names must differ all the same.
-        self._last_stamp_ns = max(now_ns, self._last_stamp_ns + 1)
-        name = f"{regarding}.{self._last_stamp_ns:x}"
-        if len(name) <= _DNS_SUBDOMAIN_LIMIT and _DNS_SUBDOMAIN.fullmatch(name):
-            return name
-        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
-
-
-def _reference(regarded: ApiObject) -> ObjectReference:
-    metadata = regarded.metadata  # type: ignore[attr-defined]  # every kind has it
-    return ObjectReference(
-        kind=regarded.kind,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        api_version=regarded.api_version,
-        resource_version=metadata.resource_version,
-    )

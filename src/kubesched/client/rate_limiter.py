@@ -35,9 +35,20 @@ class TokenBucket:
         """Take a token and return how long to wait before using it."""
         if self._qps <= 0:
             return 0
+        self._refill(now_ns)
+        self._tokens -= 1
+        return 0 if self._tokens >= 0 else int(-self._tokens * SECOND / self._qps)
+
+    def take_if_any(self, now_ns: int) -> bool:
+        """Take a token if there is one now."""
+        self._refill(now_ns)
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def _refill(self, now_ns: int) -> None:
         if self._counted_ns is not None:
             gained = max(0, now_ns - self._counted_ns) * self._qps / SECOND
             self._tokens = min(self._burst, self._tokens + gained)
         self._counted_ns = now_ns
-        self._tokens -= 1
-        return 0 if self._tokens >= 0 else int(-self._tokens * SECOND / self._qps)

@@ -1,0 +1,44 @@
+"""What events are called, and how they name what they are about (spec 02 §8.2)."""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+
+from kubesched.api.base import ApiObject
+from kubesched.api.reference import ObjectReference
+
+__all__ = ["EventNames", "reference_to"]
+
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_SUBDOMAIN_LIMIT = 253
+
+
+class EventNames:
+    """Gives every event of a process a name of its own."""
+
+    def __init__(self, random: random.Random) -> None:
+        self._random = random
+        self._last_stamp_ns = 0
+
+    def name(self, regarding: str, now_ns: int) -> str:
+        # Virtual time stands still while events happen; names must differ all the same.
+        self._last_stamp_ns = max(now_ns, self._last_stamp_ns + 1)
+        name = f"{regarding}.{self._last_stamp_ns:x}"
+        if len(name) <= _DNS_SUBDOMAIN_LIMIT and _DNS_SUBDOMAIN.fullmatch(name):
+            return name
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+def reference_to(regarded: ApiObject) -> ObjectReference:
+    """How an event points at an object, in the state it was in."""
+    metadata = regarded.metadata  # type: ignore[attr-defined]  # every kind has it
+    return ObjectReference(
+        kind=regarded.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        api_version=regarded.api_version,
+        resource_version=metadata.resource_version,
+    )
