@@ -81,6 +81,10 @@ NOT_PLUGINS: dict[str, tuple[object, str]] = {
     "a name that is no text": (named(7), "Named has no legal name: 7"),
     "a name that means all": (named("*"), "Named has no legal name: '*'"),
     "a name with a space": (named("my plugin"), "Named has no legal name: 'my plugin'"),
+    "arguments of another type": (
+        type("Odd", (Taster,), {"args_type": dict}),
+        "Odd.args_type is not a msgspec.Struct: <class 'dict'>",
+    ),
     "no method": (
         type("Idle", (Plugin,), {"name": "Idle"}),
         "Idle defines no method of an extension point",

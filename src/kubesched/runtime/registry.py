@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from kubesched.framework import Plugin, extension_points
 from kubesched.util.errors import ConfigError
 
@@ -91,6 +93,11 @@ def check_plugin_type(plugin: object) -> type[Plugin]:
             f"{plugin.__name__} has no legal name: {name!r} (set the class attribute `name` to "
             "letters, digits and -_./ between them)"
         )
+    args_type: object = plugin.args_type
+    if args_type is not None and not (
+        isinstance(args_type, type) and issubclass(args_type, msgspec.Struct)
+    ):
+        raise ConfigError(f"{plugin.__name__}.args_type is not a msgspec.Struct: {args_type!r}")
     if not extension_points(plugin):
         raise ConfigError(f"{plugin.__name__} defines no method of an extension point")
     return plugin
