@@ -22,11 +22,21 @@ from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
 
-__all__ = ["NoNodesError", "ScheduleResult", "SchedulingAlgorithm", "nodes_to_find"]
+__all__ = [
+    "EngineMismatchError",
+    "NoNodesError",
+    "ScheduleResult",
+    "SchedulingAlgorithm",
+    "nodes_to_find",
+]
 
 log = get_logger(__name__)
 
 _MIN_NODES_TO_FIND = 100
+
+
+class EngineMismatchError(KubeschedError):
+    """The engine and a full evaluation disagree: a bug in kubesched or in a node-local plugin."""
 
 
 class NoNodesError(KubeschedError):

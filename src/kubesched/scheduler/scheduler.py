@@ -48,6 +48,7 @@ from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
+from kubesched.scheduler.verification import VerifyingAlgorithm
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
 from kubesched.util.components import StopSwitch, running
 from kubesched.util.logging import get_logger
@@ -94,6 +95,7 @@ class Scheduler:
         out_of_tree_registry: Registry | None = None,
         feature_gates: FeatureGates = DEFAULT_FEATURE_GATES,
         metrics: SchedulerMetrics | None = None,
+        verify_engine: bool = False,
         seed: int = 0,
         hostname: str = "localhost",
         broadcaster: Broadcaster | None = None,
@@ -163,7 +165,8 @@ class Scheduler:
         self.services.has_room = self._has_room
         writer = PodStatusWriter(api, clock, derive(seed, "status"))
         failures = FailureHandler(self.queue, pods, writer, clock, self._spawn)
-        algorithm = self._algorithm = SchedulingAlgorithm(
+        kind = VerifyingAlgorithm if verify_engine else SchedulingAlgorithm
+        algorithm = self._algorithm = kind(
             self.cache.snapshot,
             derive(seed, "ties"),
             configuration.percentage_of_nodes_to_score,

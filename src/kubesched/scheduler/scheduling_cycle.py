@@ -18,7 +18,12 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import NoNodesError, ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.algorithm import (
+    EngineMismatchError,
+    NoNodesError,
+    ScheduleResult,
+    SchedulingAlgorithm,
+)
 from kubesched.scheduler.binding_cycle import Placement
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.util.clock import Clock
@@ -60,6 +65,8 @@ class SchedulingCycle:
             status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), exc)
             self._failures.handle(framework, queued, status, CLEAR_NOMINATION)
             return None
+        except EngineMismatchError:
+            raise
         except Exception as exc:
             # One odd object must not stop the loop: the attempt fails for this pod alone.
             if not isinstance(exc, KubeschedError):

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kubesched.api import Pod
+from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, PodInfo, Status
+from kubesched.scheduler.algorithm import EngineMismatchError
+from kubesched.scheduler.verification import VerifyingAlgorithm
+from kubesched.testing import make_node, make_pod
+from tests.support import World
+
+NODES = [make_node(f"n{number}") for number in range(6)]
+
+
+class Crowding(Plugin):
+    """Honest: looks at the node and nothing else."""
+
+    name = "Crowding"
+    node_local = True
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if len(node.pods) < 2 else Status.unschedulable("full")
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 100 - len(node.pods)
+
+
+class Lying(Crowding):
+    """Says that it looks at the node alone, and counts the pods of all nodes."""
+
+    name = "Lying"
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        everywhere = sum(len(each.pods) for each in self.handle.snapshot.nodes)
+        return 100 - everywhere * (node.name == "n0")
+
+
+def place_all(plugin: type[Plugin], pods: int) -> list[str]:
+    world = World(plugin, nodes=NODES)
+    algorithm = VerifyingAlgorithm(world.cache.snapshot, random.Random(0))
+    placed = []
+    for number in range(pods):
+        world.cache.update_snapshot()
+        pod_info = PodInfo(make_pod(f"p{number}"))
+        result = algorithm.schedule_pod(world.framework, CycleState(), pod_info)
+        world.cache.assume_pod(pod_info.placed_on(result.node_name))
+        placed.append(result.node_name)
+    return placed
+
+
+def test_an_honest_plugin_passes() -> None:
+    placed = place_all(Crowding, 12)
+    assert sorted(placed) == sorted([node.metadata.name for node in NODES] * 2)
+
+
+def test_a_plugin_that_is_not_node_local_but_says_so_is_found() -> None:
+    with pytest.raises(EngineMismatchError, match="differ in totals") as mismatch:
+        place_all(Lying, 6)
+    assert any("node-local" in note for note in mismatch.value.__notes__)
