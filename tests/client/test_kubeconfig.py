@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from kubesched.client.connections import connect_in_cluster, connect_scheduler, connect_selected
+from kubesched.client.connections import connect_in_cluster, connect_process, connect_selected
 from kubesched.client.credentials import Credential
 from kubesched.client.kubeconfig import kubectl_files, load_kubeconfig
 from kubesched.util.clock import SECOND, ManualClock
@@ -142,15 +142,13 @@ def test_in_cluster_uses_the_service_account(tmp_path: Path) -> None:
 
 def test_nothing_given_outside_a_cluster_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unable to load in-cluster configuration") as error:
-        connect_scheduler("", "", ManualClock(), {"HOME": str(tmp_path)}, user_agent=AGENT)
+        connect_process("", "", ManualClock(), {"HOME": str(tmp_path)}, user_agent=AGENT)
     assert error.value.__notes__ == ["pass --kubeconfig FILE, or set KUBECONFIG"]
 
 
 def test_nothing_given_outside_a_cluster_falls_back_to_the_listed_files(tmp_path: Path) -> None:
     path = write(tmp_path / "config", document())
-    connection = connect_scheduler(
-        "", "", ManualClock(), {"KUBECONFIG": str(path)}, user_agent=AGENT
-    )
+    connection = connect_process("", "", ManualClock(), {"KUBECONFIG": str(path)}, user_agent=AGENT)
     assert connection.server == "http://api:1"
 
 

@@ -25,21 +25,14 @@ from kubesched.client.tls import KeyPair, TlsOptions, client_context
 from kubesched.metrics.client_metrics import ClientMetrics
 from kubesched.util.clock import Clock
 from kubesched.util.errors import ConfigError
-from kubesched.util.logging import get_logger
 
-__all__ = ["connect_in_cluster", "connect_scheduler", "connect_selected"]
+__all__ = ["SERVICE_ACCOUNT", "connect_in_cluster", "connect_process", "connect_selected"]
 
-log = get_logger(__name__)
-
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_NO_FLAGS = (
-    "Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  "
-    "This might not work."
-)
 
 
-def connect_scheduler(
+def connect_process(
     kubeconfig: str,
     master: str,
     clock: Clock,
@@ -47,9 +40,9 @@ def connect_scheduler(
     *,
     user_agent: str,
     metrics: ClientMetrics | None = None,
-    service_account: Path = _SERVICE_ACCOUNT,
+    service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """What `kubesched run` connects to.
+    """What a component connects to.
 
     The flags decide; without any it is the cluster this process runs in, and outside of one the
     files that $KUBECONFIG lists. The home directory's is never used: a scheduler must not take
@@ -63,7 +56,6 @@ def connect_scheduler(
         return connect_selected(selected, clock, master, user_agent=user_agent, metrics=metrics)
     if master:
         return Connection(server=_server(master, "--master"), user_agent=user_agent)
-    log.warning(_NO_FLAGS)
     try:
         return connect_in_cluster(
             clock, environ, user_agent=user_agent, service_account=service_account
@@ -72,7 +64,6 @@ def connect_scheduler(
         if not environ.get("KUBECONFIG"):
             exc.add_note("pass --kubeconfig FILE, or set KUBECONFIG")
             raise
-        log.warning("error creating inClusterConfig, falling back to default config", err=exc)
     selected = load_kubeconfig(kubectl_files(environ), must_exist=False).select()
     return connect_selected(selected, clock, user_agent=user_agent, metrics=metrics)
 
@@ -82,7 +73,7 @@ def connect_in_cluster(
     environ: Mapping[str, str],
     *,
     user_agent: str,
-    service_account: Path = _SERVICE_ACCOUNT,
+    service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
     """Use the service account of the pod this process runs in."""
     host, port = (environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))

@@ -26,7 +26,10 @@ _TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
 class ClusterAccess(msgspec.Struct, frozen=True):
-    """The way to an API server; `master` overrides the address in the kubeconfig."""
+    """The way to an API server; `master` overrides the address in the kubeconfig.
+
+    With neither and not in a cluster, it is in the files that $KUBECONFIG lists.
+    """
 
     kubeconfig: str = ""
     master: str = ""
@@ -54,9 +57,10 @@ def find_cluster(
             "Neither --kubeconfig nor --master was specified.  "
             "Using the inClusterConfig.  This might not work."
         )
-        if not _is_in_cluster(read_file, environment):
+        in_cluster = _is_in_cluster(read_file, environment)
+        if not in_cluster and not environment.get("KUBECONFIG"):
             raise ConfigError(_NOTHING_PROVIDED)
-        access = ClusterAccess(in_cluster=True)
+        access = ClusterAccess(in_cluster=in_cluster)
     return access
 
 
