@@ -1,0 +1,1 @@
+"""The reference's own benchmark workloads, run unmodified on the embedded cluster."""

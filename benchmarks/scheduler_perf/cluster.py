@@ -1,0 +1,112 @@
+"""The cluster that steps work on: objects in, through the store's own rules.
+
+Documents are handed to the store as an HTTP server would hand them over, checked and defaulted,
+but without a network in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.scheduler_perf.templates import Json
+from kubesched.api.access import ApiError
+from kubesched.apiserver.records import Record
+from kubesched.apiserver.resources import Resource
+from kubesched.apiserver.store import Store
+from kubesched.util.clock import Clock
+
+__all__ = ["Cluster", "MissingFeatureError", "with_metadata"]
+
+_NOT_FOUND = 404
+
+
+class MissingFeatureError(Exception):
+    """A step needs something that the embedded server has not."""
+
+
+class Cluster:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+        self._namespaces: set[str] = set()
+
+    def create(self, document: Json, namespace: str = "") -> Json:
+        """Store a new object and return it as stored."""
+        resource = self._resource(document)
+        at = namespace if resource.namespaced else None
+        return self.store.create(resource, at, document, self._clock.now_ns()).data
+
+    def replace(self, document: Json, namespace: str, subresources: tuple[str, ...]) -> None:
+        """Put an object in place of the one of its name.
+
+        Without subresources its status is written too: templates of nodes change what can be
+        allocated, which a server keeps apart from the rest.
+        """
+        resource = self._resource(document)
+        at, name = namespace if resource.namespaced else None, document["metadata"]["name"]
+        if not subresources and resource.strategy.has_status and "status" in document:
+            subresources = ("", "status")
+        for subresource in subresources or ("",):
+            self._replace(resource, at, name, document, subresource)
+
+    def _replace(
+        self, resource: Resource, namespace: str | None, name: str, document: Json, subresource: str
+    ) -> None:
+        if not subresource and document["kind"] == "Pod":
+            old = self.store.get(resource, namespace, name).data
+            document = _with_tolerations(document, old["spec"].get("tolerations", []))
+        try:
+            self.store.update(
+                resource,
+                namespace,
+                name,
+                document,
+                self._clock.now_ns(),
+                subresource=subresource,
+            )
+        except ApiError as error:
+            if subresource and error.code == _NOT_FOUND:
+                raise MissingFeatureError(f"{resource.plural}/{subresource}") from error
+            raise
+
+    def delete(self, document: Json, namespace: str = "") -> None:
+        """Delete an object, if it is still there."""
+        resource = self._resource(document)
+        at = namespace if resource.namespaced else None
+        try:
+            self.store.delete(resource, at, document["metadata"]["name"], self._clock.now_ns())
+        except ApiError as error:
+            if error.code != _NOT_FOUND:
+                raise
+
+    def delete_pod(self, name: str, namespace: str) -> None:
+        self.delete({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}, namespace)
+
+    def ensure_namespace(self, name: str, document: Json | None = None) -> None:
+        """Create a namespace, unless it was created here before."""
+        if name in self._namespaces or self.store.find("namespaces", name) is not None:
+            return
+        self._namespaces.add(name)
+        self.create(with_metadata(document or {"apiVersion": "v1", "kind": "Namespace"}, name=name))
+
+    def records(self, api_version: str, kind: str, namespace: str | None = None) -> list[Record]:
+        resource = self._resource({"apiVersion": api_version, "kind": kind})
+        return list(self.store.list(resource, namespace).records)
+
+    def _resource(self, document: Mapping[str, Any]) -> Resource:
+        found = self.store.catalog.by_manifest(document["apiVersion"], document["kind"])
+        if found is None:
+            raise MissingFeatureError(f"{document['kind']} of {document['apiVersion']}")
+        return found
+
+
+def _with_tolerations(pod: Json, added: list[Json]) -> Json:
+    """The pod with the tolerations that admission gave it, which nobody may take away."""
+    own = pod["spec"].get("tolerations", [])
+    missing = [toleration for toleration in added if toleration not in own]
+    return {**pod, "spec": {**pod["spec"], "tolerations": own + missing}}
+
+
+def with_metadata(document: Json, **changes: Any) -> Json:
+    return {**document, "metadata": {**document.get("metadata", {}), **changes}}

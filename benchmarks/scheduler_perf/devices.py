@@ -1,0 +1,134 @@
+"""What a device driver and the claim controller would do, beside the scheduler.
+
+A driver publishes the devices of its nodes. Claims that pods name by template are created for
+each pod, and go with it. Claims may also be allocated up front, first free device first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from benchmarks.scheduler_perf.cluster import Cluster
+from benchmarks.scheduler_perf.templates import Json
+
+__all__ = ["DeviceDriver", "allocate_claims", "create_claims", "delete_claims"]
+
+API_VERSION = "resource.k8s.io/v1"
+
+
+class DeviceDriver:
+    """Equal devices on every node whose name matches."""
+
+    def __init__(self, name: str, nodes: str, devices_per_node: int) -> None:
+        self.name = name
+        self._nodes = nodes
+        self._devices_per_node = devices_per_node
+        self._taken: set[tuple[str, str]] = set()
+
+    def slices(self, cluster: Cluster) -> Iterator[Json]:
+        devices = [{"name": device} for device in self._device_names()]
+        for node in self._node_names(cluster):
+            pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+            yield {
+                "apiVersion": API_VERSION,
+                "kind": "ResourceSlice",
+                "metadata": {"name": f"{node}-{self.name}"},
+                "spec": {"driver": self.name, "nodeName": node, "pool": pool, "devices": devices},
+            }
+
+    def take(self, cluster: Cluster) -> tuple[str, str] | None:
+        """The node and the name of a device that is free until now."""
+        for node in self._node_names(cluster):
+            for device in self._device_names():
+                if (node, device) not in self._taken:
+                    self._taken.add((node, device))
+                    return node, device
+        return None
+
+    def _node_names(self, cluster: Cluster) -> list[str]:
+        names = (record.data["metadata"]["name"] for record in cluster.records("v1", "Node"))
+        return [name for name in names if fnmatchcase(name, self._nodes)]
+
+    def _device_names(self) -> list[str]:
+        return [f"instance-{number:02d}" for number in range(self._devices_per_node)]
+
+
+def allocate_claims(cluster: Cluster, drivers: Sequence[DeviceDriver], namespace: str) -> None:
+    """Give every claim of the namespace a device."""
+    for record in cluster.records(API_VERSION, "ResourceClaim", namespace):
+        claim = record.data
+        if claim.get("status", {}).get("allocation"):
+            continue
+        allocation = _allocation(cluster, drivers, claim)
+        document = {"apiVersion": API_VERSION, "kind": "ResourceClaim", **claim}
+        document["status"] = {"allocation": allocation}
+        cluster.replace(document, namespace, ("status",))
+
+
+def _allocation(cluster: Cluster, drivers: Sequence[DeviceDriver], claim: Json) -> Json:
+    for driver in drivers:
+        found = driver.take(cluster)
+        if found is None:
+            continue
+        node, device = found
+        results = [
+            {"request": request["name"], "driver": driver.name, "pool": node, "device": device}
+            for request in claim["spec"]["devices"]["requests"][:1]
+        ]
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        return {
+            "devices": {"results": results},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+    raise ValueError(f"no device is left for claim {claim['metadata']['name']}")
+
+
+def create_claims(cluster: Cluster, pod: Json) -> None:
+    """The claims that a pod names by template, and their names in the pod's status."""
+    metadata = pod["metadata"]
+    namespace = metadata["namespace"]
+    statuses: list[dict[str, Any]] = []
+    for claim in pod["spec"]["resourceClaims"]:
+        template_name = claim.get("resourceClaimTemplateName")
+        if not template_name:
+            continue
+        template = next(
+            record.data
+            for record in cluster.records(API_VERSION, "ResourceClaimTemplate", namespace)
+            if record.data["metadata"]["name"] == template_name
+        )
+        owner = {"apiVersion": "v1", "kind": "Pod", "controller": True}
+        owner |= {"name": metadata["name"], "uid": metadata["uid"]}
+        stored = cluster.create(
+            {
+                "apiVersion": API_VERSION,
+                "kind": "ResourceClaim",
+                "metadata": {
+                    "generateName": f"{metadata['name']}-{claim['name']}-",
+                    "ownerReferences": [owner],
+                },
+                "spec": template["spec"]["spec"],
+            },
+            namespace,
+        )
+        statuses.append({"name": claim["name"], "resourceClaimName": stored["metadata"]["name"]})
+    if statuses:
+        document = {"apiVersion": "v1", "kind": "Pod", **pod}
+        document["status"] = {**pod.get("status", {}), "resourceClaimStatuses": statuses}
+        cluster.replace(document, namespace, ("status",))
+
+
+def delete_claims(cluster: Cluster, namespace: str) -> None:
+    """The claims of pods that are gone."""
+    uids = {record.data["metadata"]["uid"] for record in cluster.records("v1", "Pod", namespace)}
+    for record in cluster.records(API_VERSION, "ResourceClaim", namespace):
+        owners = record.data["metadata"].get("ownerReferences", ())
+        if not owners or any(owner["uid"] in uids for owner in owners):
+            continue
+        document = {"apiVersion": API_VERSION, "kind": "ResourceClaim", **record.data}
+        if document["metadata"].get("finalizers"):
+            metadata = {**document["metadata"], "finalizers": []}
+            cluster.replace({**document, "metadata": metadata}, namespace, ("",))
+        cluster.delete(document, namespace)

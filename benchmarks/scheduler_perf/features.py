@@ -1,0 +1,60 @@
+"""What a workload needs that may not be there.
+
+A workload whose plugins are not registered would run, and measure something else than its name
+says. So it is skipped, and the result says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scheduler_perf.files import Workload
+from benchmarks.scheduler_perf.templates import Template
+
+__all__ = ["missing_features"]
+
+_VOLUME_PLUGINS = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
+_DEVICE_KINDS = frozenset(
+    {"DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}
+)
+_DEVICE_OPCODES = frozenset({"createResourceDriver", "allocResourceClaims"})
+_PATHS = ("podTemplatePath", "nodeTemplatePath", "templatePath")
+
+
+def missing_features(workload: Workload, plugins: Collection[str]) -> list[str]:
+    """Plugins that the workload is about and that are not among these, by name."""
+    needed: set[str] = set()
+    if workload.gates.get("DRAExtendedResource"):
+        needed.add("DynamicResources")
+    for step in _steps(workload):
+        if "persistentVolumeTemplatePath" in step:
+            needed.update(_VOLUME_PLUGINS)
+        if step["opcode"] in _DEVICE_OPCODES:
+            needed.add("DynamicResources")
+    for document in _documents(workload):
+        spec = document.get("spec") or {}
+        if document["kind"] in _DEVICE_KINDS or spec.get("resourceClaims"):
+            needed.add("DynamicResources")
+        # Who outranks others tries to push them out when nothing is free.
+        if document["kind"] == "Pod" and spec.get("priority", 0) > 0:
+            needed.add("DefaultPreemption")
+    return sorted(needed - set(plugins))
+
+
+def _steps(workload: Workload) -> Iterator[Mapping[str, Any]]:
+    for step in workload.steps:
+        yield step
+        if "createPodsOp" in step:
+            yield step["createPodsOp"]
+
+
+def _documents(workload: Workload) -> Iterator[dict[str, Any]]:
+    files: list[Path] = []
+    if workload.default_pod_template is not None:
+        files.append(workload.default_pod_template)
+    for step in _steps(workload):
+        relative = [step[key] for key in _PATHS if key in step] + step.get("templatePaths", [])
+        files += [workload.directory / path for path in relative]
+    return (Template.read(file).document(0, 1) for file in files)

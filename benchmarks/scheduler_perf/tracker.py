@@ -1,0 +1,182 @@
+"""Which pods were tried and which are bound, as the store changes; and how fast that went.
+
+The tracker is told of every change by the store itself, so it costs a dictionary look-up per
+change and no watch. A measurement counts the pods of some namespaces from when it is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from benchmarks.measuring import Stopwatch, percentile
+from kubesched.apiserver.records import Change
+
+__all__ = ["ALL", "Measurement", "Selector", "Tracker", "selector_of", "throughput_samples"]
+
+Selector = frozenset[tuple[str, str]]
+ALL: Selector = frozenset()
+"""The selector that takes every pod."""
+_INTERVAL_S = 1.0
+_INSTANT_S = 1e-6  # shorter than anything that is measured
+
+
+def selector_of(labels: Mapping[str, str] | None) -> Selector:
+    return frozenset((labels or {}).items())
+
+
+class _Seen(NamedTuple):
+    created_s: float
+    selectors: tuple[Selector, ...]
+    is_attempted: bool
+    is_bound: bool
+
+
+class Measurement:
+    """Pods of some namespaces that were bound while it was open."""
+
+    def __init__(self, name: str, namespaces: Collection[str], selector: Selector) -> None:
+        self.name = name
+        self.namespaces = frozenset(namespaces)
+        self.selector = selector
+        self.bound_at_s: list[float] = []
+        self.latencies_s: list[float] = []
+        self.started_s = time.perf_counter()
+        self._watch = Stopwatch()
+        self.cpu_s = 0.0
+
+    def note(self, namespace: str, seen: _Seen, now_s: float) -> None:
+        if namespace in self.namespaces and self.selector in seen.selectors:
+            self.bound_at_s.append(now_s)
+            self.latencies_s.append(now_s - seen.created_s)
+
+    def close(self) -> None:
+        self.cpu_s = self._watch.spent().cpu_s
+
+    def result(self) -> dict[str, Any]:
+        """Throughput as the reference computes it, and how long pods waited for their node."""
+        pods = len(self.bound_at_s)
+        samples = throughput_samples(self.started_s, self.bound_at_s)
+        seconds = self.bound_at_s[-1] - self.started_s if pods else 0.0
+        return {
+            "measured_pods": pods,
+            "seconds": round(seconds, 3),
+            "cpu_seconds": round(self.cpu_s, 3),
+            "pods_per_s": round(pods / seconds, 1) if seconds else 0.0,
+            "pods_per_cpu_s": round(pods / self.cpu_s, 1) if self.cpu_s else 0.0,
+            "throughput": {f"p{p}": round(percentile(samples, p), 1) for p in (50, 90, 95, 99)},
+            "pod_latency_ms": {
+                f"p{p}": round(percentile(self.latencies_s, p) * 1000, 1) for p in (50, 90, 95, 99)
+            },
+        }
+
+
+def throughput_samples(started_s: float, bound_at_s: Iterable[float]) -> list[float]:
+    """Pods/s in each second; seconds in which nothing happened join the next one's rate.
+
+    The last interval ends with the last pod, and so may be shorter than a second.
+    """
+    samples: list[float] = []
+    bound_at = sorted(bound_at_s)
+    done, last_s, ticks = 0, started_s, 0
+    while done < len(bound_at):
+        ticks += 1
+        now_s = min(last_s + ticks * _INTERVAL_S, bound_at[-1])
+        new = bisect_right(bound_at, now_s) - done
+        if new:
+            samples += [new / max(now_s - last_s, _INSTANT_S)] * ticks
+            done, last_s, ticks = done + new, now_s, 0
+    return samples
+
+
+class Tracker:
+    """Counts per namespace, for each selector that some step waits with."""
+
+    def __init__(self, selectors: Iterable[Selector]) -> None:
+        self._selectors = tuple({ALL, *selectors})
+        self._seen: dict[str, _Seen] = {}
+        self._bound: Counter[tuple[str, Selector]] = Counter()
+        self._attempted: Counter[tuple[str, Selector]] = Counter()
+        self._changed = asyncio.Event()
+        self.measurements: list[Measurement] = []
+
+    def on_change(self, change: Change) -> None:
+        """For the store to call after every write."""
+        if change.record.resource.plural != "pods":
+            return
+        key, data = change.record.key, change.record.data
+        namespace = data["metadata"]["namespace"]
+        seen = self._seen.get(key)
+        if change.type == "DELETED":
+            if seen is not None:
+                self._count(namespace, seen, -1)
+                del self._seen[key]
+            return
+        is_bound = bool(data["spec"].get("nodeName"))
+        is_attempted = is_bound or _has_condition(data)
+        now_s = time.perf_counter()
+        if seen is None:
+            labels = frozenset(data["metadata"].get("labels", {}).items())
+            selectors = tuple(each for each in self._selectors if each <= labels)
+            seen = _Seen(now_s, selectors, False, False)
+        if (seen.is_attempted, seen.is_bound) != (is_attempted, is_bound) or key not in self._seen:
+            self._count(namespace, seen, -1)
+            was_bound = seen.is_bound
+            seen = self._seen[key] = seen._replace(is_attempted=is_attempted, is_bound=is_bound)
+            self._count(namespace, seen, 1)
+            self._changed.set()
+            if is_bound and not was_bound:
+                for measurement in self.measurements:
+                    measurement.note(namespace, seen, now_s)
+
+    def _count(self, namespace: str, seen: _Seen, change: int) -> None:
+        for selector in seen.selectors:
+            if seen.is_bound:
+                self._bound[namespace, selector] += change
+            if seen.is_attempted:
+                self._attempted[namespace, selector] += change
+
+    def pods(self, namespace: str, selector: Selector) -> list[str]:
+        """Names of the pods there are."""
+        prefix = f"{namespace}/"
+        return [
+            key.removeprefix(prefix)
+            for key, seen in self._seen.items()
+            if key.startswith(prefix) and selector in seen.selectors
+        ]
+
+    def reached(self, namespace: str, selector: Selector, stage: str) -> int:
+        """How many pods are that far: `Attempted` or `Scheduled`."""
+        counts = self._attempted if stage == "Attempted" else self._bound
+        return counts[namespace, selector]
+
+    async def wait(
+        self, wanted: Mapping[str, int], selector: Selector, stage: str, timeout_s: float
+    ) -> None:
+        """Until so many pods of each namespace are that far.
+
+        Raises:
+            TimeoutError: they were not, in time; it says how many were missing where.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                for namespace, count in wanted.items():
+                    while self.reached(namespace, selector, stage) < count:
+                        self._changed.clear()
+                        await self._changed.wait()
+        except TimeoutError:
+            missing = ", ".join(
+                f"{reached} of {count} in {namespace}"
+                for namespace, count in wanted.items()
+                if (reached := self.reached(namespace, selector, stage)) < count
+            )
+            raise TimeoutError(f"after {timeout_s:g} s only {missing} {stage.lower()}") from None
+
+
+def _has_condition(pod: Mapping[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(condition["type"] == "PodScheduled" for condition in conditions)
