@@ -18,20 +18,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
 from kubesched.cli.run import (
     HowToReport,
     Outcome,
-    build_scheduler,
-    completed_config,
     run_command_line,
 )
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.server.config import feature_gates_of
 from kubesched.server.flags import GROUPS, REMOVED_FLAGS
-from kubesched.server.options import options_from_flags, parse_command_line
-from kubesched.util.clock import ManualClock
+from kubesched.util.clock import SECOND
 from kubesched.util.log_output import LogSettings
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -137,12 +130,6 @@ FAILURES: dict[str, tuple[Sequence[str], HowToReport, str]] = {
         LOG,
         '"command failed" err="plugin nope:Nope: cannot be imported: ModuleNotFoundError: '
         "No module named 'nope'\"",
-    ),
-    "nothing wrong, but no server to run against": (
-        [*CLUSTER, "--config=file"],
-        PLAIN,
-        "running against an API server is not built yet; "
-        "`kubesched up` runs the scheduler with a cluster of its own",
     ),
 }
 
@@ -315,16 +302,22 @@ def test_a_plugin_must_not_have_the_name_of_another(tmp_path: Path) -> None:
     assert outcome.failure.text == "a plugin named NodeName already exists"
 
 
-def test_a_scheduler_is_built_from_a_completed_config() -> None:
-    argv = [*CLUSTER, "--pod-max-in-unschedulable-pods-duration=90s", "--config=file"]
-    options = options_from_flags(parse_command_line(argv))
-    _, gates = feature_gates_of(options)
-    plugins = out_of_tree_plugins([str(EXAMPLES / "spare_nodes.py")], installed=())
+def test_a_good_command_line_comes_to_a_process() -> None:
+    argv = [
+        *CLUSTER,
+        "--pod-max-in-unschedulable-pods-duration=90s",
+        "--config=file",
+        f"--plugin={EXAMPLES / 'spare_nodes.py'}",
+    ]
     text = (EXAMPLES / "spare_nodes_config.yaml").read_bytes()
-    config = completed_config(options, gates, plugins, lambda _: text, {})
-    clock = ManualClock()
-    scheduler = build_scheduler(config, plugins, LocalApi(Store(), clock), clock)
-    assert "SpareNodes" in scheduler.profiles["default-scheduler"].plugins.by_name
+    outcome = run_command_line(argv, read_file=lambda _: text, environment={})
+    assert outcome.failure is None
+    inputs = outcome.process
+    assert inputs is not None
+    assert inputs.config.pod_max_in_unschedulable_pods_ns == 90 * SECOND
+    assert inputs.flags["pod-max-in-unschedulable-pods-duration"] == "1m30s"
+    assert "SpareNodes" in inputs.plugins
+    assert "SpareNodes" in inputs.configuration.profiles[0].plugins.enabled_names()
 
 
 NAMES = [flag.name for group in GROUPS for flag in group.flags if flag.name != "plugin"]
@@ -404,15 +397,16 @@ def test_a_flag_error_comes_after_the_usage(folder: Path) -> None:
 
 
 def test_the_process_logs_flags_and_configuration_in_json(folder: Path) -> None:
-    done = kubesched("--master=m", "-v=2", "--logging-format=json", folder=folder)
-    assert done.returncode == 1
-    *lines, last = done.stderr.splitlines()
-    entries = [json.loads(line) for line in lines]
+    done = kubesched(
+        "--master=m", "-v=2", "--logging-format=json", "--write-config-to=out", folder=folder
+    )
+    assert done.returncode == 0
+    *entries, last = map(json.loads, done.stderr.splitlines())
     messages = [entry["msg"] for entry in entries]
     assert 'FLAG: --logging-format="json"' in messages
     assert messages[-1] == "Using component config"
     assert yaml.safe_load(entries[-1]["config"])["parallelism"] == 16
-    assert last.startswith("running against an API server is not built yet")
+    assert last["msg"] == "Wrote configuration"
 
 
 def test_two_dashes_end_the_flags(folder: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,3 +151,63 @@ def test_an_informer_catches_up_whatever_the_faults(seed: int) -> None:
             await api.update(changed, subresource="status")
 
     run(main, seed=seed)
+
+
+def test_a_list_may_come_as_the_beginning_of_a_watch() -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        calls: list[str] = []
+
+        def note(verb: str, *_: object) -> Fault | None:
+            calls.append(verb)
+            return None
+
+        store = Store(random.Random(0))
+        api = LocalApi(store, current_clock())
+        for name in ("a", "b"):
+            await api.create(make_pod(name))
+        informer = Informer(
+            LocalApi(store, current_clock(), faults=note),
+            Pod,
+            current_clock(),
+            random.Random(1),
+            stream_lists=True,
+        )
+        heard: list[str] = []
+        informer.add_handler(
+            lambda new: heard.append(f"+{new.metadata.name}"),
+            None,
+            lambda old, unknown: heard.append(f"-{old.metadata.name} {unknown}"),
+        )
+        async with running(informer):
+            await informer.wait_for_sync()
+            assert heard == ["+a", "+b"]
+            await api.create(make_pod("c"))
+            await api.delete(Pod, "a", "default", grace_period_seconds=0)
+            await asyncio.sleep(1)
+        return heard, calls
+
+    heard, calls = run(main)
+    assert heard == ["+a", "+b", "+c", "-a False"]
+    assert set(calls) == {"watch"}
+
+
+@pytest.mark.parametrize("code", [422, 500, 0, 410])
+def test_a_server_that_refuses_to_stream_is_listed_and_one_that_is_away_is_asked_again(
+    code: int,
+) -> None:
+    async def main() -> list[str]:
+        calls: list[str] = []
+
+        def refuse_once(verb: str, *_: object) -> Fault | None:
+            calls.append(verb)
+            if len(calls) == 1:
+                return Fault(error=ApiError(Status(code=code, message="no")))
+            return None
+
+        api = LocalApi(Store(random.Random(0)), current_clock(), faults=refuse_once)
+        informer = Informer(api, Pod, current_clock(), random.Random(1), stream_lists=True)
+        async with running(informer):
+            await informer.wait_for_sync()
+        return calls
+
+    assert ("list" in run(main)) == (code in (422, 500))

@@ -6,14 +6,17 @@ comes of it, without printing or writing anything; the command then does so.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import errno
 import os
 import platform
+import secrets
 import shutil
+import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 import kubesched
-from kubesched.api.access import ApiAccess
+from kubesched.cli.scheduler_process import ProcessInputs, SchedulerProcess
 from kubesched.config import (
     FeatureGates,
     KubeSchedulerConfiguration,
@@ -34,7 +37,6 @@ from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.runtime.registry import PluginRegistry
-from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server.config import (
     CompletedConfig,
     build_config,
@@ -53,8 +55,8 @@ from kubesched.server.options import (
     parse_command_line,
 )
 from kubesched.server.options_validation import ReadFile, open_error, validate_options
-from kubesched.util.clock import MICROSECOND, Clock
-from kubesched.util.errors import ConfigError
+from kubesched.util.clock import RealClock
+from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.flags import FlagError, ParsedFlags, usage
 from kubesched.util.go_format import quote
 from kubesched.util.log_output import LogSettings, log_to
@@ -64,7 +66,6 @@ __all__ = [
     "Failure",
     "HowToReport",
     "Outcome",
-    "build_scheduler",
     "completed_config",
     "run",
     "run_command_line",
@@ -72,10 +73,6 @@ __all__ = [
 
 log = get_logger(__name__)
 
-_NOT_BUILT = (
-    "running against an API server is not built yet; "
-    "`kubesched up` runs the scheduler with a cluster of its own"
-)
 _ABOUT = """\
 Watches an API server for pods that have no node yet, finds for each the nodes it can run on,
 ranks them, and binds the pod to one of the best. Configuration file and flags are those of
@@ -99,7 +96,7 @@ class Failure(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, how: HowToReport, error: ConfigError) -> Failure:
+    def of(cls, how: HowToReport, error: KubeschedError) -> Failure:
         return cls(how, str(error), tuple(getattr(error, "__notes__", ())))
 
     def line(self) -> str:
@@ -113,12 +110,13 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of a command line: output, a configuration to write, or a failure."""
+    """What comes of a command line: output, a configuration to write, a process, a failure."""
 
     exit_code: int = 0
     output: str = ""
     write_to: str = ""
     configuration: str = ""  # in force, as YAML; empty if it did not come to that
+    process: ProcessInputs | None = None
     failure: Failure | None = None
 
 
@@ -155,7 +153,13 @@ def run_command_line(
         validate_options(options, version, gates, read_file)
         plugins = load_plugins(options.plugins)
         config = completed_config(options, gates, plugins, read_file, environment)
-        return _ready(options, config, _check_scheduler(config, plugins))
+        inputs = ProcessInputs(
+            config=config,
+            configuration=_check_scheduler(config, plugins),
+            plugins=plugins,
+            flags=flags.texts(),
+        )
+        return _ready(inputs)
     except ConfigError as exc:
         return _failed(HowToReport.IN_LOG, exc)
 
@@ -178,22 +182,6 @@ def completed_config(
     return complete(config)
 
 
-def build_scheduler(
-    config: CompletedConfig, plugins: PluginRegistry, api: ApiAccess, clock: Clock
-) -> Scheduler:
-    """Build the scheduler that a config describes, for an API server."""
-    return Scheduler(
-        api,
-        clock,
-        configuration=complete_extenders(config.configuration),
-        out_of_tree_registry=plugins,
-        pod_max_in_unschedulable_pods_duration=timedelta(
-            microseconds=config.pod_max_in_unschedulable_pods_ns // MICROSECOND
-        ),
-        feature_gates=config.gates,
-    )
-
-
 def _check_scheduler(
     config: CompletedConfig, plugins: PluginRegistry
 ) -> KubeSchedulerConfiguration:
@@ -207,20 +195,18 @@ def _check_scheduler(
     return configuration
 
 
-def _ready(
-    options: Options, config: CompletedConfig, configuration: KubeSchedulerConfiguration
-) -> Outcome:
+def _ready(inputs: ProcessInputs) -> Outcome:
     """There is nothing wrong with the command line: write the configuration, or run."""
-    text = written(configuration)
+    text = written(inputs.configuration)
     log.detail(2, "Using component config", config=text)
-    if options.write_config_to:
-        return Outcome(write_to=options.write_config_to, configuration=text)
-    check_leader_elector(config.configuration.leader_election)
-    failure = Failure(HowToReport.PLAINLY, _NOT_BUILT)
-    return Outcome(exit_code=1, failure=failure, configuration=text)
+    write_to = inputs.config.options.write_config_to
+    if write_to:
+        return Outcome(write_to=write_to, configuration=text)
+    check_leader_elector(inputs.config.configuration.leader_election)
+    return Outcome(process=inputs, configuration=text)
 
 
-def _failed(how: HowToReport, error: ConfigError) -> Outcome:
+def _failed(how: HowToReport, error: KubeschedError) -> Outcome:
     return Outcome(exit_code=1, failure=Failure.of(how, error))
 
 
@@ -279,9 +265,34 @@ def run(ctx: click.Context) -> None:
     )
     outcome = _write(outcome)
     click.echo(outcome.output, nl=False)
+    if outcome.process is not None:
+        outcome = _run_process(outcome.process)
     if outcome.failure is not None:
         _report(outcome.failure, columns)
     ctx.exit(outcome.exit_code)
+
+
+def _run_process(inputs: ProcessInputs) -> Outcome:
+    try:
+        return Outcome(exit_code=asyncio.run(_run_until_signalled(inputs)))
+    except KubeschedError as exc:
+        return _failed(HowToReport.IN_LOG, exc)
+
+
+async def _run_until_signalled(inputs: ProcessInputs) -> int:
+    process = SchedulerProcess(inputs, RealClock(), secrets.randbits(63), socket.gethostname())
+    is_stopping = False
+
+    def on_signal() -> None:
+        nonlocal is_stopping
+        if is_stopping:
+            os._exit(1)  # someone is in a hurry: nothing is finished, nothing is released
+        is_stopping = True
+        process.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    return await process.run()
 
 
 def _write(outcome: Outcome) -> Outcome:

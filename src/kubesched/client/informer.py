@@ -193,27 +193,18 @@ class Informer(Generic[T]):
                     else:
                         initial.apply(event)
         except ApiError as error:
-            if is_whole and error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
+            is_passing = error.code in (_UNREACHABLE, _TOO_MANY_REQUESTS)
+            if is_whole and not is_passing:
                 raise
             if not is_whole:
-                return self._should_stream_again(error)
+                if error.code == _GONE:
+                    self._version = ""
+                if is_passing or error.code == _GONE:
+                    raise  # and stream again after a while
+                log.detail(4, _NO_STREAM, err=error)
         if not is_whole:
             return False
         await self._watch_until_lost()
-        return True
-
-    def _should_stream_again(self, error: ApiError) -> bool:
-        """After a stream that brought no whole list: whether to try the same again later."""
-        if error.code == _GONE:
-            self._version = ""
-        elif error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
-            log.detail(
-                4,
-                "Data couldn't be fetched in watchlist mode. Falling back to regular list. This is "
-                "expected if watchlist is not supported or disabled in kube-apiserver.",
-                err=error,
-            )
-            return False
         return True
 
     async def _watch_until_lost(self) -> None:
@@ -299,6 +290,10 @@ class Informer(Generic[T]):
         await self._clock.sleep(self._backoff.next_delay_ns(self._clock.monotonic_ns()))
 
 
+_NO_STREAM = (
+    "Data couldn't be fetched in watchlist mode. Falling back to regular list. This is expected if "
+    "watchlist is not supported or disabled in kube-apiserver."
+)
 _TOO_SHORT = "very short watch: it ended within a second and brought nothing"
 _NAMELESS = Status(
     status="Failure", code=500, message="the watch brought an error without a status"

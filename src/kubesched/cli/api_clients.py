@@ -1,0 +1,115 @@
+"""The API clients of a scheduler process (spec 02 §9.1): one connection, several limits."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+import kubesched
+from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
+from kubesched.client.connections import connect_in_cluster, connect_process
+from kubesched.client.http_api import HttpApi
+from kubesched.config.types import ClientConnectionConfiguration
+from kubesched.metrics.client_metrics import ClientMetrics
+from kubesched.server.cluster_access import ClusterAccess
+from kubesched.util.clock import SECOND, Clock
+from kubesched.util.errors import ConfigError
+from kubesched.util.randomness import derive
+
+__all__ = ["ApiClients", "user_agent"]
+
+_REVIEW_QPS, _REVIEW_BURST = 200, 400
+_REVIEW_TIMEOUT_NS = 10 * SECOND
+_FEW = 4
+
+
+def user_agent() -> str:
+    """What API servers note of us; clients of one process add what they are for."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return f"kubesched/v{kubesched.__version__} ({sys.platform}/{machine}) kubernetes/python"
+
+
+class ApiClients:
+    """Makes the clients of a process, and closes them together."""
+
+    def __init__(
+        self,
+        cluster: ClusterAccess,
+        limits: ClientConnectionConfiguration,
+        clock: Clock,
+        metrics: ClientMetrics,
+        seed: int,
+    ) -> None:
+        """Raises ConfigError if there is no way to an API server."""
+        self._limits, self._clock, self._metrics, self._seed = limits, clock, metrics, seed
+        self._made: list[HttpApi] = []
+        self._connection = connect_process(
+            cluster.kubeconfig,
+            cluster.master,
+            clock,
+            os.environ,
+            user_agent=user_agent(),
+            metrics=metrics,
+        )
+
+    def client(
+        self,
+        purpose: str,
+        *,
+        timeout_ns: int = 0,
+        before_write: Callable[[], None] | None = None,
+    ) -> HttpApi:
+        """A client with the configured rate limit, and connections of its own."""
+        connection = replace(self._connection, user_agent=f"{user_agent()}/{purpose}")
+        made = HttpApi(
+            AiohttpTransport(connection),
+            self._clock,
+            derive(self._seed, "client", purpose),
+            qps=self._limits.qps,
+            burst=self._limits.burst,
+            timeout_ns=timeout_ns,
+            metrics=self._metrics,
+            before_write=before_write,
+        )
+        self._made.append(made)
+        return made
+
+    def reviewer(self, kubeconfig: str, purpose: str) -> HttpApi | None:
+        """A client for TokenReviews and the like; None if there is nobody to ask.
+
+        Raises:
+            ConfigError: the kubeconfig cannot be used.
+        """
+        connection = self._review_connection(kubeconfig)
+        if connection is None:
+            return None
+        made = HttpApi(
+            AiohttpTransport(connection, parallel=_FEW),
+            self._clock,
+            derive(self._seed, "client", purpose),
+            qps=_REVIEW_QPS,
+            burst=_REVIEW_BURST,
+            timeout_ns=_REVIEW_TIMEOUT_NS,
+            metrics=self._metrics,
+        )
+        self._made.append(made)
+        return made
+
+    async def close(self) -> None:
+        for client in self._made:
+            await client.close()
+
+    def _review_connection(self, kubeconfig: str) -> Connection | None:
+        agent = user_agent()
+        if kubeconfig:
+            return connect_process(
+                kubeconfig, "", self._clock, os.environ, user_agent=agent, metrics=self._metrics
+            )
+        try:
+            return connect_in_cluster(self._clock, os.environ, user_agent=agent)
+        except ConfigError:
+            return None
