@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import engine, loop, million
+from benchmarks import engine, loop, memory, million
+from benchmarks.wire_cluster import WireApi
+from kubesched.api import Node, Pod
 
 KEYS = {"benchmark", "kind", "nodes", "pods", "seconds", "cpu_seconds", "pods_per_s"}
 
@@ -55,3 +58,27 @@ def test_million_reports_memory_and_draws_its_course(tmp_path: Path) -> None:
     (line,) = run(million.main, "--nodes", "12", "--pods", "60", "--plot", str(chart))
     assert line.keys() >= KEYS | {"peak_rss_mib", "total_s", "longest_gc_pause_ms"}
     assert chart.read_text().startswith("<svg")
+
+
+def test_memory_reports_a_scheduler_that_knows_the_cluster_and_binds_new_pods() -> None:
+    (line,) = run(memory.main, "--nodes", "20", "--running-pods", "60", "--new-pods", "30")
+    assert line["nodes"] == 20
+    assert line["running_pods"] == 60
+    assert 0 < line["rss_before_mib"] <= line["peak_rss_mib"]
+    assert line["pods_per_s"] > 0
+
+
+def test_objects_from_the_wire_are_nodes_and_running_pods() -> None:
+    api = WireApi(nodes=3, running_pods=7)
+
+    async def listed() -> tuple[list[Node], list[Pod]]:
+        nodes = await api.list(Node)
+        first = await api.list(Pod, limit=5)
+        rest = await api.list(Pod, limit=5, continue_token=first.continue_token)
+        return list(nodes.items), [*first.items, *rest.items]
+
+    nodes, pods = asyncio.run(listed())
+    assert [node.metadata.name for node in nodes] == ["node-000000", "node-000001", "node-000002"]
+    assert len({pod.metadata.uid for pod in pods}) == 7
+    assert {pod.spec.node_name for pod in pods} == {node.metadata.name for node in nodes}
+    assert {pod.status.phase for pod in pods} == {"Running"}
