@@ -1,0 +1,227 @@
+"""`kubesched run` as a process, on an API server behind a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from kubesched.api import Event, Lease, Node, Pod
+from kubesched.api.events import Event as EventsEvent
+from kubesched.apiserver import LocalApi, Store
+from kubesched.apiserver.http.server import ApiServer
+from kubesched.apiserver.http.service import ApiService
+from kubesched.testing import make_node, make_pod
+from kubesched.util.clock import RealClock
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
+contexts: [{{name: c, context: {{cluster: c}}}}]
+current-context: c
+"""
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {{kubeconfig: "{kubeconfig}", qps: -1}}
+leaderElection: {{leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}}
+"""
+
+
+class Cluster:
+    """A cluster with nodes, and a way to start schedulers for it."""
+
+    def __init__(self, folder: Path, url: str, store: Store) -> None:
+        self._folder = folder
+        self.api = LocalApi(store, RealClock())
+        self.bindings: Counter[str] = Counter()
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.format(url=url))
+        self._config = folder / "config.yaml"
+        self._config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig))
+
+    @contextlib.asynccontextmanager
+    async def scheduler(self, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "kubesched.cli.main",
+            "run",
+            f"--config={self._config}",
+            "--secure-port=0",
+            *flags,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+
+    async def create(self, made: Node | Pod) -> None:
+        """Store what a builder made, which has a version already."""
+        metadata = msgspec.structs.replace(made.metadata, resource_version="", uid="")
+        await self.api.create(msgspec.structs.replace(made, metadata=metadata))
+
+    async def create_pods(self, names: Iterable[str]) -> None:
+        for name in names:
+            await self.create(make_pod(name, requests={"cpu": "10m"}, images=["i"]))
+
+    async def until_bound(self, count: int) -> list[Pod]:
+        while True:
+            pods = (await self.api.list(Pod)).items
+            if sum(1 for pod in pods if pod.spec.node_name) >= count:
+                return list(pods)
+            await asyncio.sleep(0.05)
+
+    async def lease(self) -> Lease:
+        return await self.api.get(Lease, "kube-scheduler", "kube-system")
+
+    async def until_led(self) -> str:
+        """Wait for a leader and return who it is."""
+        while True:
+            for lease in (await self.api.list(Lease)).items:
+                if lease.spec.holder_identity:
+                    return lease.spec.holder_identity
+            await asyncio.sleep(0.05)
+
+
+def tell(folder: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def main() -> None:
+        store = Store(random.Random(0))
+        server = ApiServer(ApiService(store, RealClock()))
+        await server.start()
+        try:
+            cluster = Cluster(folder, server.url, store)
+            for number in range(5):
+                await cluster.create(make_node(f"n{number}", cpu="8", memory="8Gi"))
+            async with asyncio.timeout(60):
+                await story(cluster)
+        finally:
+            await server.stop()
+
+    asyncio.run(main())
+
+
+async def ended(process: asyncio.subprocess.Process) -> tuple[int, str]:
+    _, said = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, said.decode()
+
+
+def test_it_leads_places_pods_writes_events_and_ends_in_order(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create_pods(f"p{number}" for number in range(20))
+        await cluster.create(make_pod("big", requests={"cpu": "100"}, images=["i"]))
+        async with cluster.scheduler() as process:
+            await cluster.until_bound(20)
+            process.send_signal(signal.SIGTERM)
+            code, said = await ended(process)
+        assert code == 0, said
+        assert '"Starting Kubernetes Scheduler"' in said
+        assert '"Requested to terminate, exiting"' in said
+        assert "Traceback" not in said
+        lease = await cluster.lease()
+        assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds) == ("", 1)
+        events = (await cluster.api.list(EventsEvent)).items
+        reasons = Counter(event.reason for event in events)
+        assert reasons["Scheduled"] == 20
+        assert reasons["FailedScheduling"] == 1
+        told = [
+            event.message.split(" ", 1)[1]
+            for event in (await cluster.api.list(Event)).items
+            if event.reason == "LeaderElection"
+        ]
+        assert told == ["became leader", "stopped leading"]
+        big = await cluster.api.get(Pod, "big", "default")
+        (condition,) = big.status.conditions
+        assert (condition.type, condition.reason) == ("PodScheduled", "Unschedulable")
+
+    tell(tmp_path, story)
+
+
+def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        async with cluster.scheduler() as first:
+            leader = await cluster.until_led()
+            async with cluster.scheduler() as second:
+                await cluster.create_pods(f"a{number}" for number in range(10))
+                await cluster.until_bound(10)
+                assert await cluster.until_led() == leader
+                first.kill()
+                await cluster.create_pods(f"b{number}" for number in range(10))
+                await cluster.until_bound(20)
+                lease = await cluster.lease()
+                assert lease.spec.holder_identity != leader
+                assert lease.spec.lease_transitions == 1
+                second.send_signal(signal.SIGINT)
+                assert (await ended(second))[0] == 0
+
+    tell(tmp_path, story)
+
+
+def test_a_lease_that_is_taken_away_ends_the_process(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        async with cluster.scheduler() as process:
+            await cluster.until_led()
+            taking = asyncio.create_task(_keep_lease(cluster))
+            code, said = await ended(process)
+            taking.cancel()
+        assert code == 1
+        assert '"Leaderelection lost"' in said
+        assert (await cluster.lease()).spec.holder_identity == "thief"
+
+    tell(tmp_path, story)
+
+
+async def _keep_lease(cluster: Cluster) -> None:
+    while True:
+        await cluster.api.patch(
+            Lease,
+            "kube-scheduler",
+            "kube-system",
+            {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 60}},
+            patch_type="merge",
+        )
+        await asyncio.sleep(0.01)
+
+
+def test_without_leader_election_a_signal_is_a_failure(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create_pods(["p"])
+        async with cluster.scheduler("--leader-elect=false") as process:
+            await cluster.until_bound(1)
+            process.send_signal(signal.SIGTERM)
+            code, said = await ended(process)
+        assert code == 1
+        assert '"command failed" err="finished without leader elect"' in said
+        assert not (await cluster.api.list(Lease)).items
+
+    tell(tmp_path, story)
+
+
+def test_a_kubeconfig_that_is_wrong_is_one_line(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        wrong = tmp_path / "wrong"
+        wrong.write_text("kind: Config\ncurrent-context: x\n")
+        cluster._config.write_text(CONFIGURATION.format(kubeconfig=wrong))
+        async with cluster.scheduler() as process:
+            code, said = await ended(process)
+        assert code == 1
+        (line,) = said.splitlines()
+        assert line.endswith(
+            f'"command failed" err="{wrong}: current-context: there is no context named \'x\'"'
+        )
+
+    tell(tmp_path, story)
