@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
+import socket
+import ssl
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 NODE = """\
 apiVersion: v1
@@ -157,3 +162,54 @@ def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "1 of 1 pods bound" in out
+
+
+def test_the_api_is_served_where_it_is_asked_to_be(tmp_path: Path) -> None:
+    objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
+    config = tmp_path / "kubeconfig"
+    options = ["-f", objects, "--listen", "127.0.0.1:0", "--kubeconfig", str(config)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kubesched.cli.main", "up", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line.strip())
+        if "Ctrl-C" in line:
+            break
+    document = yaml.safe_load(config.read_text())
+    cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert f"API server: {cluster['server']}" in lines
+    assert f"export KUBECONFIG={config}" in lines
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    asked = urllib.request.Request(
+        f"{cluster['server']}/api/v1/namespaces/default/pods/p",
+        headers={"Authorization": f"Bearer {user['token']}"},
+    )
+    trusted = ssl.create_default_context(cadata=authority)
+    with urllib.request.urlopen(asked, context=trusted, timeout=20) as answer:
+        assert json.load(answer)["spec"]["nodeName"] == "n1"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("address", ["x", "host:", ":1", "host:99999"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    done = kubesched("up", "--listen", address)
+    assert done.returncode == 2
+    assert "is not HOST:PORT" in done.stderr
+
+
+def test_an_address_that_is_taken_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        objects = write(tmp_path, "o.yaml", NODE)
+        done = kubesched("up", "-f", objects, "--listen", f"127.0.0.1:{port}")
+    assert done.returncode == 1
+    refusal = f"kubesched: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    assert done.stderr == refusal

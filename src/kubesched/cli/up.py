@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -14,11 +14,11 @@ import click
 import msgspec
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver.kubelet import FakeKubelet
-from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.embedded import EmbeddedCluster, Listen
 from kubesched.apiserver.manifests import Manifest, apply_manifests, load_manifests
-from kubesched.apiserver.store import Store
 from kubesched.cli.cluster_summary import ClusterSummary, is_decided, render, summarize
+from kubesched.cli.kubeconfig_file import kubeconfig_file
+from kubesched.cli.listen_address import ListenAddress
 from kubesched.client.informer import Informer
 from kubesched.config.defaults import default_configuration
 from kubesched.config.load import load_configuration
@@ -68,6 +68,19 @@ _SAMPLES = ("nodes.yaml", "workload.yaml")
     help="Also load this plugin: module:Class or the path of a .py file; may be repeated. "
     "It runs if the configuration enables it, and without a configuration in any case.",
 )
+@click.option(
+    "--listen",
+    type=ListenAddress(),
+    metavar="HOST:PORT",
+    help="Serve the API here, and go on running until Ctrl-C; port 0 takes a free one. On a "
+    "terminal the default is 127.0.0.1:0.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write here how to reach the API. By default a temporary file, whose name is shown.",
+)
 @click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
 @click.option(
     "--exit", "exit_when_done", is_flag=True, help="End after the summary, on a terminal too."
@@ -91,6 +104,8 @@ def up(
     files: tuple[str, ...],
     config_file: Path | None,
     plugins: tuple[str, ...],
+    listen: Listen | None,
+    kubeconfig: Path | None,
     seed: int,
     exit_when_done: bool,
     output: str,
@@ -99,7 +114,8 @@ def up(
     """Run a whole cluster in this process: API server, kubelets, scheduler.
 
     Applies the files, shows the pods being placed, and prints where they went and why the rest
-    is pending. On a terminal it then goes on running until Ctrl-C.
+    is pending. On a terminal it then goes on running until Ctrl-C, and kubectl and other clients
+    can use it with the kubeconfig that it writes.
     """
     manifests = _read(files)
     registry = out_of_tree_plugins(plugins)
@@ -107,9 +123,32 @@ def up(
     is_watched = sys.stdout.isatty()
     # The sample comes in slowly enough for a person to see it being placed.
     pace_ns = _SAMPLE_PACE_NS if is_watched and not files else 0
-    stays = is_watched and not exit_when_done
-    work = _run(manifests, configuration, registry, seed, output, timeout * SECOND, pace_ns, stays)
-    asyncio.run(work)
+    if listen is None and (is_watched or kubeconfig is not None):
+        listen = Listen()
+    stays = listen is not None and not exit_when_done
+    clock = RealClock()
+    cluster = EmbeddedCluster(clock, derive(seed, "store"), listen=listen)
+    scheduler = Scheduler(
+        cluster.api, clock, configuration=configuration, out_of_tree_registry=registry, seed=seed
+    )
+    work = _run(cluster, scheduler, manifests, clock, output, timeout * SECOND, pace_ns, stays)
+    asyncio.run(_serve(cluster, kubeconfig, work))
+
+
+async def _serve(
+    cluster: EmbeddedCluster, kubeconfig: Path | None, work: Coroutine[None, None, None]
+) -> None:
+    try:
+        async with cluster:
+            if not cluster.url:
+                await work
+                return
+            with kubeconfig_file(cluster.kubeconfig(), kubeconfig) as path:
+                click.echo(f"API server: {cluster.url}", err=True)
+                click.echo(f"export KUBECONFIG={path}", err=True)
+                await work
+    finally:
+        work.close()
 
 
 def _configuration(
@@ -136,29 +175,25 @@ def _read(files: Sequence[str]) -> list[Manifest]:
 
 
 async def _run(
+    cluster: EmbeddedCluster,
+    scheduler: Scheduler,
     manifests: Sequence[Manifest],
-    configuration: KubeSchedulerConfiguration,
-    plugins: PluginRegistry,
-    seed: int,
+    clock: Clock,
     output: str,
     timeout_ns: int,
     pace_ns: int,
     stays: bool,
 ) -> None:
-    clock = RealClock()
-    api = LocalApi(Store(derive(seed, "store")), clock)
+    api = cluster.api
     workload = [each for each in manifests if isinstance(each.object, Pod)]
     surroundings = [each for each in manifests if not isinstance(each.object, Pod)]
     await apply_manifests(api, surroundings)
-    scheduler = Scheduler(
-        api, clock, configuration=configuration, out_of_tree_registry=plugins, seed=seed
-    )
-    pods = Informer(api, Pod, clock, derive(seed, "up"))
+    pods = Informer(api, Pod, clock, derive(0, "up"))
     progress = _Progress(pods, frozenset(scheduler.profiles), clock)
     interrupted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, interrupted.set)
-    async with running(FakeKubelet(api, clock), pods, scheduler):
+    async with running(*cluster.parts, pods, scheduler):
         await pods.wait_for_sync()
         for number, pod in enumerate(workload, start=1):
             await apply_manifests(api, [pod])

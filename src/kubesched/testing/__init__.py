@@ -17,7 +17,9 @@ from kubesched.testing.builders import (
     make_toleration,
 )
 from kubesched.testing.check_plugin import check_plugin
-from kubesched.testing.clusters import Cluster, random_cluster, random_node, random_pod
+from kubesched.testing.cluster import Cluster, cluster_in_thread
+from kubesched.testing.clusters import Cluster as ClusterObjects
+from kubesched.testing.clusters import random_cluster, random_node, random_pod
 from kubesched.testing.fake_handle import (
     FakeHandle,
     FakePodInPreBind,
@@ -57,6 +59,7 @@ __all__ = [
     "ZONE",
     "ApiCall",
     "Cluster",
+    "ClusterObjects",
     "FakeApi",
     "FakeHandle",
     "FakeLister",
@@ -66,6 +69,7 @@ __all__ = [
     "FakeWaitingPod",
     "RecordedEvent",
     "check_plugin",
+    "cluster_in_thread",
     "make_affinity",
     "make_container",
     "make_csi_driver",

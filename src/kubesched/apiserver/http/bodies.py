@@ -12,10 +12,12 @@ import yaml
 from kubesched.apiserver import refusals
 from kubesched.apiserver.http.exchange import Request
 from kubesched.apiserver.http.media_types import body_language
+from kubesched.apiserver.http.protobuf import read_protobuf
+from kubesched.apiserver.http.protobuf.encoding import MalformedError
 from kubesched.apiserver.resources import Resource
 from kubesched.apiserver.schema.unknown_fields import duplicate_fields, unknown_fields
 
-__all__ = ["field_problems", "read_document", "read_json", "read_options"]
+__all__ = ["field_problems", "read_body", "read_document", "read_json", "read_options"]
 
 _SHOWN_BYTES = 30
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
@@ -28,11 +30,9 @@ def read_document(request: Request, resource: Resource) -> tuple[dict[str, Any],
         ApiError: 400, 415.
     """
     body = request.body
-    if body_language(request.header("content-type")) == "yaml":
-        document = _read_yaml(body, resource.kind)
-        body = json.dumps(document, default=str).encode()
-    else:
-        document = read_json(body, resource.kind)
+    document = read_body(request, resource.kind)
+    if body_language(request.header("content-type")) != "json":
+        body = b""  # no other language can say a thing twice
     if not isinstance(document, dict):
         raise refusals.bad_request(
             f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get "
@@ -65,6 +65,22 @@ def field_problems(
     return problems
 
 
+def read_body(request: Request, kind: str) -> Any:
+    """The content of a body, in whichever language it is. Raises ApiError 400, 415."""
+    language = body_language(request.header("content-type"))
+    if language == "yaml":
+        return _read_yaml(request.body, kind)
+    if language == "json":
+        return read_json(request.body, kind)
+    try:
+        return read_protobuf(request.body)
+    except MalformedError as exc:
+        raise refusals.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): {exc} "
+            f"({_summary(request.body)})"
+        ) from exc
+
+
 def read_json(body: bytes, kind: str) -> Any:
     """Raises ApiError 400."""
     try:
@@ -80,10 +96,7 @@ def read_options(request: Request) -> dict[str, Any]:
     """The options in the body of a deletion; empty without a body. Raises ApiError 400, 415."""
     if not request.body:
         return {}
-    if body_language(request.header("content-type")) == "yaml":
-        options = _read_yaml(request.body, "DeleteOptions")
-    else:
-        options = read_json(request.body, "DeleteOptions")
+    options = read_body(request, "DeleteOptions")
     if not isinstance(options, dict):
         raise refusals.bad_request("expected DeleteOptions")
     return options

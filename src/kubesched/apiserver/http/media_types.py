@@ -1,7 +1,7 @@
 """Which forms a client can read, and which it has written.
 
-Only JSON and YAML are spoken here. The texts of refusals name the reference's other encoding
-too, because clients compare them.
+Answers are JSON or YAML; bodies may also be in Kubernetes' binary form, which some clients
+write without being able to do otherwise.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from kubesched.api.access import ApiError, PatchType
 from kubesched.apiserver import refusals
+from kubesched.apiserver.http.protobuf import PROTOBUF
 
 __all__ = ["Form", "accepted_form", "body_language", "patch_type"]
 
@@ -69,12 +70,14 @@ def accepted_form(accept: str) -> Form:
 
 
 def body_language(content_type: str) -> str:
-    """`json` or `yaml`. Raises ApiError 415."""
+    """`json`, `yaml` or `protobuf`. Raises ApiError 415."""
     media = content_type.partition(";")[0].strip()
     if not media or media == "application/json":
         return "json"
     if media == "application/yaml":
         return "yaml"
+    if media == PROTOBUF:
+        return "protobuf"
     accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     raise refusals.unsupported_media_type(_UNKNOWN_BODY + accepted)
 

@@ -1,4 +1,4 @@
-"""OpenAPI v3 documents: one per group and version, as clients fetch them.
+"""OpenAPI documents: one per group and version in version 3, and a single one in version 2.
 
 Enough for clients that look up the shape of a kind, ask which parameters a request takes, or
 explain a field. A custom resource appears with its paths and without a shape.
@@ -11,6 +11,7 @@ from typing import Any
 
 from kubesched.apiserver.catalog import Catalog
 from kubesched.apiserver.http.discovery import Discovery
+from kubesched.apiserver.http.protobuf import openapi_v2
 from kubesched.apiserver.http.rendering import encode
 from kubesched.apiserver.http.reviews import REVIEWS
 from kubesched.apiserver.schema import definition_of, referenced
@@ -55,6 +56,14 @@ class OpenApi:
             digest = hashlib.sha256(encode(self.document(group, version))).hexdigest().upper()
             paths[name] = {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"}
         return {"paths": paths}
+
+    def version_2(self) -> bytes:
+        """Every definition, as older clients want it."""
+        known = (
+            definition_of(resource.group, resource.version, resource.kind)
+            for resource in self._catalog.all()
+        )
+        return openapi_v2([name for name in known if name is not None])
 
     def document(self, group: str, version: str) -> Json:
         """The document of a version; the caller knows that there is one."""

@@ -11,7 +11,13 @@ import msgspec
 from kubesched.apiserver import custom_resources, refusals
 from kubesched.apiserver.custom_resources import CUSTOM_RESOURCE_DEFINITION
 from kubesched.apiserver.eviction import check_eviction
-from kubesched.apiserver.http.bodies import field_problems, read_document, read_json, read_options
+from kubesched.apiserver.http.bodies import (
+    field_problems,
+    read_body,
+    read_document,
+    read_json,
+    read_options,
+)
 from kubesched.apiserver.http.discovery import SCALABLE
 from kubesched.apiserver.http.exchange import Answer, Request, Stream
 from kubesched.apiserver.http.media_types import accepted_form, patch_type
@@ -249,7 +255,7 @@ class ResourceRequests:
             raise refusals.unknown_resource()
         if request.method != "POST":
             raise refusals.method_not_allowed()
-        body = read_json(request.body, "Binding")
+        body = read_body(request, "Binding")
         try:
             binding = msgspec.convert(body, _Binding)
         except msgspec.ValidationError as exc:
@@ -268,7 +274,7 @@ class ResourceRequests:
             raise refusals.unknown_resource()
         if request.method != "POST":
             raise refusals.method_not_allowed()
-        body = read_json(request.body, "Eviction")
+        body = read_body(request, "Eviction")
         options = body.get("deleteOptions") if isinstance(body, dict) else None
         check_eviction(self._store, target.namespace, target.name)
         self._remove(request, target, resource, options or {})
@@ -279,8 +285,10 @@ class ResourceRequests:
             raise refusals.unknown_resource()
         record = self._store.get(resource, target.namespace, target.name)
         if request.method in ("PUT", "PATCH"):
-            changed = read_json(request.body, "Scale")
-            if request.method == "PATCH":
+            if request.method == "PUT":
+                changed = read_body(request, "Scale")
+            else:
+                changed = read_json(request.body, "Scale")
                 kind = patch_type(request.header("content-type"), strategic=True)
                 changed = _patched_scale(scale_of(record), changed, kind)
             record = self._store.patch(

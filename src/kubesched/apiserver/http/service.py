@@ -12,7 +12,7 @@ from typing import Any
 from kubesched.api.access import ApiError
 from kubesched.apiserver import refusals
 from kubesched.apiserver.custom_resources import serve_stored
-from kubesched.apiserver.http.bodies import read_json
+from kubesched.apiserver.http.bodies import read_body
 from kubesched.apiserver.http.discovery import AGGREGATED, VERSION, Discovery
 from kubesched.apiserver.http.exchange import TEXT, Answer, Request, Stream
 from kubesched.apiserver.http.openapi import OpenApi
@@ -33,6 +33,7 @@ _OPEN = _HEALTH | {"/version"}
 _PAGE_NOT_FOUND = b"404 page not found\n"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OPENAPI = "/openapi/v3"
+_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _AGGREGATED_PARTS = {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"}
 
 
@@ -63,6 +64,7 @@ class ApiService:
             "/apis": self._groups,
             "/": self._paths,
             _OPENAPI: lambda _: _json(self._openapi.index()),
+            "/openapi/v2": lambda _: Answer(200, self._openapi.version_2(), _OPENAPI_V2),
         }
 
     def answer(self, request: Request) -> Answer | Stream:
@@ -138,7 +140,7 @@ class ApiService:
             raise refusals.unknown_resource()
         if request.method != "POST":
             raise refusals.method_not_allowed()
-        body = read_json(request.body, kind)
+        body = read_body(request, kind)
         if not isinstance(body, dict):
             raise refusals.bad_request(f"the body is no {kind}")
         review = answer_review(target.group, target.plural, body, self._users, user)

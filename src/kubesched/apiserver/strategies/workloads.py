@@ -30,7 +30,11 @@ class _WorkloadStrategy(StatusStrategy):
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
             return new
+        # Typed clients write empty structures where a user wrote nothing.
         filled = {**self.spec_defaults, **spec}
+        for field, value in self.spec_defaults.items():
+            if filled[field] == {}:
+                filled[field] = value
         if (template := spec.get("template")) is not None:
             pod = default_pod_spec(template.get("spec", {}), template=True)
             filled["template"] = {**template, "spec": pod}

@@ -1,0 +1,110 @@
+"""A whole cluster but for its scheduler: storage, API, kubelets, and a server if wanted.
+
+Whoever runs it adds a scheduler that talks to `api`, as it would to any cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from types import TracebackType
+from typing import NamedTuple
+
+from kubesched.apiserver.http.kubeconfig import kubeconfig
+from kubesched.apiserver.http.limits import Limits
+from kubesched.apiserver.http.server import ApiServer
+from kubesched.apiserver.http.service import ApiService
+from kubesched.apiserver.http.users import ADMIN, Users
+from kubesched.apiserver.kubelet import FakeKubelet
+from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.node_agent import NodeAgent
+from kubesched.apiserver.store import Store
+from kubesched.util.clock import Clock
+from kubesched.util.components import Component
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["EmbeddedCluster", "Listen"]
+
+
+class Listen(NamedTuple):
+    """Where to serve. Port 0 takes a free one; without TLS there are no tokens either."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: bool = True
+
+
+class EmbeddedCluster:
+    """A cluster in this process. Enter it to serve; run its `parts` to make it live."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        listen: Listen | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.store = Store(rng, now_ns=clock.now_ns())
+        self.api = LocalApi(self.store, clock)
+        self.parts: tuple[Component, ...] = (
+            FakeKubelet(self.api, clock),
+            NodeAgent(self.api, clock),
+        )
+        self._server: ApiServer | None = None
+        self._certificate = b""
+        self._token = ""
+        self._listen = listen
+        if listen is not None:
+            self._serve(listen, clock, limits)
+
+    def _serve(self, listen: Listen, clock: Clock, limits: Limits | None) -> None:
+        users = context = None
+        if listen.tls:
+            # Not from the seed: a token must not be guessed by somebody who knows it.
+            self._token = secrets.token_urlsafe(24)
+            users = Users({self._token: ADMIN})
+            # Imported here: it takes longer than all the rest of the cluster.
+            from kubesched.apiserver.http.certificates import make_certificate
+
+            certificate = make_certificate([listen.host], clock.now_ns())
+            self._certificate, context = certificate.certificate, certificate.context()
+        service = ApiService(self.store, clock, users=users)
+        self._server = ApiServer(
+            service, host=listen.host, port=listen.port, tls=context, limits=limits
+        )
+
+    @property
+    def url(self) -> str:
+        """Where the cluster is served; empty if it is not."""
+        return "" if self._server is None else self._server.url
+
+    @property
+    def token(self) -> str:
+        """The administrator's token; empty if none is asked for."""
+        return self._token
+
+    def kubeconfig(self) -> str:
+        """The text of a kubeconfig for the administrator, once the cluster is entered."""
+        return kubeconfig(self.url, token=self._token, authority=self._certificate)
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        if self._server is not None:
+            try:
+                await self._server.start()
+            except OSError as exc:
+                assert self._listen is not None
+                where = f"{self._listen.host} port {self._listen.port}"
+                why = os.strerror(exc.errno) if exc.errno else str(exc)
+                raise KubeschedError(f"cannot listen on {where}: {why}") from exc
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._server is not None:
+            await self._server.stop()

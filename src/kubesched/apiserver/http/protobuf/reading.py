@@ -1,0 +1,207 @@
+"""Objects in Kubernetes' binary form, read into JSON.
+
+The numbers of fields are those of the published message definitions. A field that is not
+known here is skipped, as protocol buffers have it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from kubesched.api.time import format_time
+from kubesched.apiserver.http.protobuf.encoding import MalformedError, fields
+from kubesched.apiserver.schema import definition_of
+from kubesched.util.clock import SECOND
+
+__all__ = ["PROTOBUF", "read_protobuf"]
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+Json = dict[str, Any]
+
+_MAGIC = b"k8s\0"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_UNKNOWN = "io.k8s.apimachinery.pkg.runtime.Unknown"
+_DELETE_OPTIONS = _META + "DeleteOptions"
+# Zero values are always written. They say something only in fields that may be left out.
+_ZERO_COUNTS = frozenset(
+    (
+        "activeDeadlineSeconds",
+        "allowPrivilegeEscalation",
+        "allowVolumeExpansion",
+        "automountServiceAccountToken",
+        "backoffLimit",
+        "blockOwnerDeletion",
+        "completions",
+        "controller",
+        "deletionGracePeriodSeconds",
+        "enableServiceLinks",
+        "fsGroup",
+        "gracePeriodSeconds",
+        "hostUsers",
+        "immutable",
+        "leaseDurationSeconds",
+        "maxSkew",
+        "optional",
+        "parallelism",
+        "priority",
+        "privileged",
+        "progressDeadlineSeconds",
+        "readOnlyRootFilesystem",
+        "replicas",
+        "revisionHistoryLimit",
+        "runAsGroup",
+        "runAsNonRoot",
+        "runAsUser",
+        "shareProcessNamespace",
+        "storageClassName",
+        "suspend",
+        "terminationGracePeriodSeconds",
+        "tolerationSeconds",
+        "ttlSecondsAfterFinished",
+        "value",
+    )
+)
+
+
+@cache
+def _messages() -> Mapping[str, Mapping[str, tuple[str, str, str]]]:
+    """By the name of a message: number to name, form and type of a field."""
+    data = (resources.files("kubesched.apiserver.http.protobuf") / "messages.json.gz").read_bytes()
+    kind = dict[str, dict[str, tuple[str, str, str]]]
+    return msgspec.json.decode(gzip.decompress(data), type=kind)
+
+
+def read_protobuf(body: bytes) -> Json:
+    """The object in a body, with its kind and version.
+
+    Raises:
+        MalformedError: it cannot be read, or its kind has no known binary form.
+    """
+    if not body.startswith(_MAGIC):
+        raise MalformedError("provided data does not appear to be a protobuf message")
+    envelope: dict[int, bytes] = {
+        number: value for number, value in fields(body[len(_MAGIC) :]) if isinstance(value, bytes)
+    }
+    head = dict(fields(envelope.get(1, b"")))
+    api_version, kind = (
+        value.decode(errors="replace") if isinstance(value := head.get(number, b""), bytes) else ""
+        for number in (1, 2)
+    )
+    group, _, version = api_version.rpartition("/")
+    name = _DELETE_OPTIONS if kind == "DeleteOptions" else definition_of(group, version, kind)
+    if name is None or name not in _messages():
+        raise MalformedError(f"no binary form of {kind} in {api_version} is known")
+    return {"kind": kind, "apiVersion": api_version, **_message(envelope.get(2, b""), name)}
+
+
+def _message(message: bytes, name: str) -> Json:
+    known = _messages().get(name, {})
+    document: Json = {}
+    for number, raw in fields(message):
+        field = known.get(str(number))
+        if field is None:
+            continue
+        label, form, kind = field
+        if form == "map":
+            key, value = _entry(raw, kind)
+            document.setdefault(label, {})[key] = value
+            continue
+        value = _value(raw, kind)
+        if form == "list":
+            document.setdefault(label, []).append(value)
+        elif form == "inline":
+            document.update(value)
+        elif value is not None and (value not in ("", 0) or label in _ZERO_COUNTS):
+            document[label] = value
+    return document
+
+
+def _entry(raw: int | bytes, kind: str) -> tuple[str, Any]:
+    if not isinstance(raw, bytes):
+        raise MalformedError("expected an entry of a map")
+    parts = dict(fields(raw))
+    key = parts.get(1, b"")
+    if not isinstance(key, bytes):
+        raise MalformedError("expected the key of a map")
+    empty: int | bytes = 0 if kind in ("i", "b") else b""
+    return key.decode(errors="replace"), _value(parts.get(2, empty), kind)
+
+
+def _value(raw: int | bytes, kind: str) -> Any:
+    if isinstance(raw, int):
+        if kind not in ("i", "b"):
+            raise MalformedError("a number where there should be none")
+        return bool(raw) if kind == "b" else raw
+    if kind == "s":
+        return raw.decode(errors="replace")
+    if kind == "y":
+        return base64.b64encode(raw).decode()
+    if kind == "d" and len(raw) == 8:
+        return struct.unpack("<d", raw)[0]
+    if (special := _SPECIAL.get(kind)) is not None:
+        return special(raw)
+    if kind in ("i", "b", "d", "f"):
+        raise MalformedError("bytes where there should be a number")
+    return _message(raw, kind)
+
+
+def _numbers(raw: bytes) -> dict[int, int]:
+    return {number: value for number, value in fields(raw) if isinstance(value, int)}
+
+
+def _text(raw: bytes, number: int = 1) -> str:
+    value = dict(fields(raw)).get(number, b"")
+    return value.decode(errors="replace") if isinstance(value, bytes) else ""
+
+
+def _time(raw: bytes) -> str | None:
+    seconds = _numbers(raw).get(1, 0)
+    return format_time(seconds * SECOND) if seconds else None
+
+
+def _micro_time(raw: bytes) -> str | None:
+    numbers = _numbers(raw)
+    seconds, nanoseconds = numbers.get(1, 0), numbers.get(2, 0)
+    if not seconds:
+        return None
+    return f"{format_time(seconds * SECOND)[:-1]}.{nanoseconds // 1000:06d}Z"
+
+
+def _int_or_string(raw: bytes) -> int | str:
+    numbers = _numbers(raw)
+    return _text(raw, 3) if numbers.get(1) else numbers.get(2, 0)
+
+
+def _raw_json(raw: bytes) -> Any:
+    content = dict(fields(raw)).get(1, b"")
+    if not isinstance(content, bytes) or not content:
+        return None
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError as exc:
+        raise MalformedError(f"embedded JSON cannot be read: {exc}") from exc
+
+
+def _items(raw: bytes) -> list[str]:
+    return [value.decode(errors="replace") for _, value in fields(raw) if isinstance(value, bytes)]
+
+
+_SPECIAL: dict[str, Callable[[bytes], Any]] = {
+    _META + "Time": _time,
+    _META + "MicroTime": _micro_time,
+    _META + "FieldsV1": _raw_json,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": _text,
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": _raw_json,
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    "io.k8s.api.authentication.v1.ExtraValue": _items,
+    "io.k8s.api.authorization.v1.ExtraValue": _items,
+}

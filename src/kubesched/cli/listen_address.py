@@ -1,0 +1,25 @@
+"""An address to listen on, as an option of a command."""
+
+from __future__ import annotations
+
+import click
+
+from kubesched.apiserver.embedded import Listen
+
+__all__ = ["ListenAddress"]
+
+
+class ListenAddress(click.ParamType[Listen]):
+    """`HOST:PORT`, `[ADDRESS]:PORT` for IPv6, or a port alone on the loopback interface."""
+
+    name = "address"
+
+    def convert(
+        self, value: str | Listen, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Listen:
+        if isinstance(value, Listen):
+            return value
+        host, colon, port = value.rpartition(":")
+        if not port.isdecimal() or int(port) > 65_535 or (colon and not host):
+            self.fail(f"{value!r} is not HOST:PORT", param, ctx)
+        return Listen(host.strip("[]") or "127.0.0.1", int(port))

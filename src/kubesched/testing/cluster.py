@@ -1,0 +1,217 @@
+"""A whole cluster for a test: API server, scheduler, kubelets, and nothing left afterwards.
+
+Pods that a test creates are really scheduled and really (as far as anybody can see) run. The
+cluster is there in process, through `api`, and for clients of all kinds on a free port of the
+loopback interface, with the kubeconfig in `kubeconfig_path`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubesched.api import ApiError, Node
+from kubesched.apiserver.embedded import EmbeddedCluster, Listen
+from kubesched.apiserver.local import LocalApi
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework import Plugin
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.testing.builders import make_node
+from kubesched.util.clock import RealClock
+from kubesched.util.components import running
+from kubesched.util.randomness import derive
+
+__all__ = ["Cluster", "cluster_in_thread"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_GONE = 410
+
+
+class Cluster:
+    """A running cluster, while its block runs.
+
+    `nodes` are made by `make_node` if they are a number. With `serve=False` there is no server,
+    only `api`. `plugins` can be enabled by the configuration.
+    """
+
+    def __init__(
+        self,
+        nodes: int | Iterable[Node] = 3,
+        *,
+        serve: bool = True,
+        configuration: KubeSchedulerConfiguration | None = None,
+        plugins: Iterable[type[Plugin]] = (),
+        seed: int = 0,
+    ) -> None:
+        if isinstance(nodes, int):
+            nodes = [make_node(f"node-{number}") for number in range(nodes)]
+        self._nodes = tuple(nodes)
+        self._clock = RealClock()
+        self._embedded = EmbeddedCluster(
+            self._clock, derive(seed, "store"), listen=Listen() if serve else None
+        )
+        self._scheduler_options: dict[str, Any] = {
+            "configuration": configuration,
+            "out_of_tree_registry": {plugin.name: plugin for plugin in plugins},
+            "seed": seed,
+        }
+        self._stopping = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._kubeconfig_path: Path | None = None
+
+    @property
+    def api(self) -> LocalApi:
+        """The cluster without a network in between."""
+        return self._embedded.api
+
+    @property
+    def url(self) -> str:
+        return self._embedded.url
+
+    @property
+    def token(self) -> str:
+        """The administrator's bearer token."""
+        return self._embedded.token
+
+    @property
+    def kubeconfig_path(self) -> Path:
+        """A kubeconfig of the administrator; the file goes with the cluster."""
+        assert self._kubeconfig_path is not None, "the cluster is not being served"
+        return self._kubeconfig_path
+
+    async def wait_for(
+        self,
+        kind: type[T],
+        name: str,
+        condition: Callable[[T], bool],
+        *,
+        namespace: str | None = "default",
+        timeout_s: float = 10.0,
+    ) -> T:
+        """Wait until an object exists and fulfils a condition.
+
+        Raises:
+            TimeoutError: it did not in time.
+        """
+        if not self.api.store.catalog.by_type(kind).namespaced:
+            namespace = None
+        async with asyncio.timeout(timeout_s):
+            while True:
+                with contextlib.suppress(_Outdated):
+                    return await self._awaited(kind, name, condition, namespace)
+
+    async def _awaited(
+        self, kind: type[T], name: str, condition: Callable[[T], bool], namespace: str | None
+    ) -> T:
+        try:
+            watch = self.api.watch(
+                kind, namespace, resource_version="0", field_selector=f"metadata.name={name}"
+            )
+            async for event in watch:
+                found = event.object
+                if found is not None and event.type != "DELETED" and condition(found):
+                    return found
+        except ApiError as error:
+            if error.code != _GONE:
+                raise
+        raise _Outdated
+
+    async def __aenter__(self) -> Cluster:
+        # One task of its own enters and leaves everything: fixtures may end in another task
+        # than the one they began in.
+        self._task = asyncio.create_task(self._live(), name="Cluster")
+        ready = asyncio.create_task(self._ready.wait(), name="Cluster.ready")
+        try:
+            await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._task.done():
+            await self._task
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        self._stopping.set()
+        await self._task
+
+    async def _live(self) -> None:
+        for node in self._nodes:
+            await self.api.create(msgspec.structs.replace(node, metadata=_unborn(node)))
+        scheduler = Scheduler(self.api, self._clock, **self._scheduler_options)
+        parts = (*self._embedded.parts, scheduler)
+        async with self._embedded, running(*parts):
+            with self._written_kubeconfig():
+                self._ready.set()
+                await self._stopping.wait()
+
+    @contextlib.contextmanager
+    def _written_kubeconfig(self) -> Iterator[None]:
+        if not self.url:
+            yield
+            return
+        with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
+            self._kubeconfig_path = Path(folder) / "kubeconfig"
+            self._kubeconfig_path.touch(mode=0o600)
+            self._kubeconfig_path.write_text(self._embedded.kubeconfig())
+            yield
+
+
+class _Outdated(Exception):  # noqa: N818  a turn of a loop, not an error
+    """A watch ended before what it was waiting for."""
+
+
+def _unborn(node: Node) -> Any:
+    """Metadata of a node that is still to be created."""
+    return msgspec.structs.replace(node.metadata, uid="", resource_version="")
+
+
+@contextlib.contextmanager
+def cluster_in_thread(nodes: int | Iterable[Node] = 3, **options: Any) -> Iterator[Cluster]:
+    """A cluster that runs in a thread, for tests and clients that know nothing of asyncio.
+
+    Only what goes over the network may be used from outside: `url`, `token`, `kubeconfig_path`.
+    """
+    begun: list[Cluster] = []
+    failures: list[BaseException] = []
+    ready, stop = threading.Event(), threading.Event()
+
+    async def live() -> None:
+        async with Cluster(nodes, **options) as cluster:
+            begun.append(cluster)
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    def run() -> None:
+        try:
+            asyncio.run(live())
+        except BaseException as exc:  # it belongs to the caller's thread
+            failures.append(exc)
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run, name="Cluster")
+    thread.start()
+    ready.wait()
+    try:
+        if begun:
+            yield begun[0]
+    finally:
+        stop.set()
+        thread.join()
+    if failures:
+        raise failures[0]
