@@ -1,0 +1,111 @@
+"""The manifests of deploy/: they parse, fit together, and allow what the scheduler does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubesched.api.kinds import kind_of
+from kubesched.apiserver import LocalApi, Store
+from kubesched.config.load import load_configuration
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import ManualClock
+
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+
+
+def documents() -> list[dict[str, Any]]:
+    return [
+        document
+        for path in sorted(DEPLOY.glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+    ]
+
+
+def one(kind: str, name: str = "kubesched") -> dict[str, Any]:
+    (found,) = [
+        document
+        for document in documents()
+        if document["kind"] == kind and document.get("metadata", {}).get("name") == name
+    ]
+    return found
+
+
+def allowed() -> set[tuple[str, str, str]]:
+    """Group, resource and verb of everything that the cluster role allows."""
+    return {
+        (group, resource, verb)
+        for rule in one("ClusterRole")["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_configuration_is_one() -> None:
+    text = one("ConfigMap")["data"]["config.yaml"]
+    configuration = load_configuration(text.encode())
+    assert [profile.scheduler_name for profile in configuration.profiles] == ["kubesched"]
+    names = one("Role", "kubesched-leader-election")["rules"][1]["resourceNames"]
+    assert configuration.leader_election.resource_name in names
+    assert configuration.leader_election.resource_namespace == "kube-system"
+
+
+def test_whatever_is_watched_may_be_listed_and_watched() -> None:
+    clock = ManualClock()
+    scheduler = Scheduler(LocalApi(Store(), clock), clock)
+    rights = allowed()
+    for informer in scheduler.informers.components():
+        kind = kind_of(informer.kind)
+        for verb in ("get", "list", "watch"):
+            assert (kind.group, kind.plural, verb) in rights
+
+
+WRITES = [
+    ("", "pods/binding", "create"),
+    ("", "pods/status", "patch"),
+    ("", "pods", "delete"),
+    ("", "events", "create"),
+    ("events.k8s.io", "events", "create"),
+    ("events.k8s.io", "events", "patch"),
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+]
+
+
+@pytest.mark.parametrize("right", WRITES, ids=" ".join)
+def test_what_the_scheduler_writes_is_allowed(right: tuple[str, str, str]) -> None:
+    assert right in allowed()
+
+
+def test_the_role_is_that_of_the_chapter(shared: Path) -> None:
+    """Every group and resource that the reference's roles name, and no other."""
+    chapter = (shared / "spec" / "02-server.md").read_text()
+    table = chapter.partition("ClusterRole `system:kube-scheduler`:")[2].partition("For scraping")[
+        0
+    ]
+    for group, resource, _ in allowed():
+        assert resource in table, resource
+        assert group in table, group
+
+
+def test_the_deployment_has_two_replicas_with_probes_and_the_account() -> None:
+    deployment = one("Deployment")["spec"]
+    assert deployment["replicas"] == 2
+    pod = deployment["template"]["spec"]
+    assert pod["serviceAccountName"] == one("ServiceAccount")["metadata"]["name"]
+    (container,) = pod["containers"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    assert container["ports"][0]["containerPort"] == 10259
+    mounted = {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} <= mounted
+
+
+def test_kustomization_names_files_that_exist() -> None:
+    kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    for resource in kustomization["resources"]:
+        assert (DEPLOY / resource).is_file()
