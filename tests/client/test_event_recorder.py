@@ -415,6 +415,37 @@ class TestSending:
 
         assert run(main) == 100
 
+    def test_events_wait_while_there_is_more_important_work_though_not_for_ever(self) -> None:
+        async def main() -> list[float]:
+            busy_s = 3.0
+            sink = FakeEventSink()
+            clock = current_clock()
+            began_ns = clock.monotonic_ns()
+
+            def seconds() -> float:
+                return (clock.monotonic_ns() - began_ns) / SECOND
+
+            broadcaster = EventBroadcaster(
+                sink.access, clock, random.Random(1), is_busy=lambda: seconds() < busy_s
+            )
+            recorder = broadcaster.recorder("default-scheduler", "vm")
+            sent = []
+            async with running(broadcaster):
+                for name in ("a", "b"):
+                    recorder.event(make_pod(name), "Normal", "Scheduled", "Binding", "done")
+                await broadcaster.drain()
+                sent.append(seconds())
+                busy_s = 1000.0
+                recorder.event(make_pod("c"), "Normal", "Scheduled", "Binding", "done")
+                await broadcaster.drain()
+                sent.append(seconds())
+                assert len(sink.events) == 3
+            return sent
+
+        first, second = run(main)
+        assert 3 <= first < 3.1
+        assert 13 <= second < 13.2
+
     def test_events_that_find_no_room_are_counted(self) -> None:
         async def main() -> int:
             broadcaster = EventBroadcaster(

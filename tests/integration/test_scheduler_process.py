@@ -40,13 +40,25 @@ leaderElection: {{leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}}
 class Cluster:
     """A cluster with nodes, and a way to start schedulers for it."""
 
-    def __init__(self, folder: Path, url: str, store: Store) -> None:
-        self._folder = folder
-        self.api = LocalApi(store, RealClock())
-        self.bindings: Counter[str] = Counter()
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(KUBECONFIG.format(url=url))
+    server: ApiServer
+
+    def __init__(self, folder: Path) -> None:
+        self._store = Store(random.Random(0))
+        self.api = LocalApi(self._store, RealClock())
+        self._kubeconfig = folder / "kubeconfig"
         self._config = folder / "config.yaml"
+        self.configure(self._kubeconfig)
+
+    async def serve(self, port: int = 0) -> None:
+        self.server = ApiServer(ApiService(self._store, RealClock()), port=port)
+        await self.server.start()
+        self._kubeconfig.write_text(KUBECONFIG.format(url=self.server.url))
+
+    @property
+    def port(self) -> int:
+        return int(self.server.url.rpartition(":")[2])
+
+    def configure(self, kubeconfig: Path) -> None:
         self._config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig))
 
     @contextlib.asynccontextmanager
@@ -99,17 +111,15 @@ class Cluster:
 
 def tell(folder: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
     async def main() -> None:
-        store = Store(random.Random(0))
-        server = ApiServer(ApiService(store, RealClock()))
-        await server.start()
+        cluster = Cluster(folder)
+        await cluster.serve()
         try:
-            cluster = Cluster(folder, server.url, store)
             for number in range(5):
                 await cluster.create(make_node(f"n{number}", cpu="8", memory="8Gi"))
             async with asyncio.timeout(60):
                 await story(cluster)
         finally:
-            await server.stop()
+            await cluster.server.stop()
 
     asyncio.run(main())
 
@@ -197,6 +207,22 @@ async def _keep_lease(cluster: Cluster) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_an_api_server_that_goes_away_and_comes_back_is_followed_again(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create_pods(["before"])
+        async with cluster.scheduler("--leader-elect=false") as process:
+            await cluster.until_bound(1)
+            await cluster.server.stop()
+            await cluster.create_pods(f"p{number}" for number in range(10))
+            await asyncio.sleep(1)
+            assert process.returncode is None
+            await cluster.serve(cluster.port)
+            pods = await cluster.until_bound(11)
+            assert len({pod.metadata.uid for pod in pods}) == 11
+
+    tell(tmp_path, story)
+
+
 def test_without_leader_election_a_signal_is_a_failure(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.create_pods(["p"])
@@ -215,7 +241,7 @@ def test_a_kubeconfig_that_is_wrong_is_one_line(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         wrong = tmp_path / "wrong"
         wrong.write_text("kind: Config\ncurrent-context: x\n")
-        cluster._config.write_text(CONFIGURATION.format(kubeconfig=wrong))
+        cluster.configure(wrong)
         async with cluster.scheduler() as process:
             code, said = await ended(process)
         assert code == 1

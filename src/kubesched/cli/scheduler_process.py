@@ -26,6 +26,7 @@ from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.http_api import HttpApi
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.config.completion import completed_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION, effective_version
 from kubesched.config.write import versioned
@@ -128,7 +129,7 @@ class SchedulerProcess:
             self._elector = self._build_elector(leader_events)
         # The port is taken before anything is built, so that a second process ends here.
         server_parts = await self._build_server()
-        scheduler = self._build_scheduler(main, await self._broadcaster(events))
+        scheduler = self._build_scheduler(main, await self._broadcaster(events, main))
         self._pods = scheduler.informers.lister(Pod)
         log.info("Starting Kubernetes Scheduler", version=KUBERNETES_VERSION)
         async with running(leader_events, *server_parts):
@@ -232,10 +233,10 @@ class SchedulerProcess:
             record=record,
         )
 
-    async def _broadcaster(self, events: HttpApi) -> Broadcaster:
+    async def _broadcaster(self, events: HttpApi, main: HttpApi) -> Broadcaster:
         random = derive(self._seed, "events")
         if await events.serves("events.k8s.io/v1"):
-            return EventBroadcaster(events, self._clock, random)
+            return EventBroadcaster(events, self._clock, random, is_busy=lambda: main.is_writing)
         return CoreEventBroadcaster(events, self._clock, random)
 
     def _build_scheduler(self, api: HttpApi, broadcaster: Broadcaster) -> Scheduler:
@@ -286,7 +287,11 @@ class SchedulerProcess:
         version = effective_version(
             config.options.emulated_version, config.options.min_compatibility_version
         )
-        shown = versioned(self._inputs.configuration)
+        configuration = self._inputs.configuration
+        if log.enabled(2):
+            # As in the reference, which completes the profiles only to write them.
+            configuration = completed_configuration(configuration)
+        shown = versioned(configuration)
         elected = [HealthCheck("leaderElection", lambda: None)] if self._elector else []
         return Pages(
             configuration=lambda: shown,

@@ -1,9 +1,10 @@
 """Records events.k8s.io/v1 events, and sends them in the background (spec 02 §8).
 
 Recording never waits: it counts, or puts the event in a queue. The broadcaster, a component,
-sends what is queued, several at a time; it tries again when the server cannot be reached and
-gives up when the server says no. Events are best effort: when the server stays away for long they
-are dropped and counted, and after `stop()` those still queued have a few seconds.
+sends what is queued, several at a time and behind more important requests; it tries again when
+the server cannot be reached and gives up when the server says no. Events are best effort: when
+the server stays away for long they are dropped and counted, and after `stop()` those still queued
+have a few seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kubesched.api.events import Event
 from kubesched.client.backoff import jitter
 from kubesched.client.event_naming import EventNames, reference_to
 from kubesched.client.event_series import EventKey, EventSeriesCache, Sending
-from kubesched.util.clock import MINUTE, SECOND, Clock
+from kubesched.util.clock import MILLISECOND, MINUTE, SECOND, Clock
 from kubesched.util.components import Component
 from kubesched.util.go_format import sprintf_without_arguments
 from kubesched.util.logging import get_logger
@@ -34,7 +35,10 @@ log = get_logger(__name__)
 # is there for a server that stays away.
 _QUEUE_CAPACITY = 100_000
 _FLUSH_NS = 5 * SECOND
-_SENDERS = 16
+_SENDERS = 8
+# So long an event waits for more important requests to be done.
+_PATIENCE_NS = 10 * SECOND
+_LOOK_AGAIN_NS = 20 * MILLISECOND
 _TRIES = 12
 _RETRY_AFTER_NS = 10 * SECOND
 _REFRESH_PERIOD_NS = 30 * MINUTE
@@ -120,10 +124,14 @@ class EventBroadcaster:
         random: random.Random,
         *,
         capacity: int = _QUEUE_CAPACITY,
+        is_busy: Callable[[], bool] | None = None,
     ) -> None:
+        """While `is_busy` says so, events wait, though not for ever."""
         self._api, self._clock, self._random = api, clock, random
+        self._is_busy = is_busy
+        self._turn = asyncio.Lock()
         self._cache = EventSeriesCache()
-        self._queue: asyncio.Queue[Sending] = asyncio.Queue(capacity)
+        self._queue: asyncio.Queue[tuple[Sending, int]] = asyncio.Queue(capacity)
         self._names = EventNames(random)
         self._stopping = asyncio.Event()
         self.dropped = 0
@@ -144,7 +152,7 @@ class EventBroadcaster:
             name = self._names.name(key.regarding.name, now_ns)
             sending = self._cache.add(key, name, sprintf_without_arguments(note), now_ns)
         if sending is not None and not self._queue.full():
-            self._queue.put_nowait(sending)
+            self._queue.put_nowait((sending, now_ns))
 
     async def drain(self) -> None:
         """Wait until everything recorded so far was sent or given up; `run` must be running."""
@@ -180,14 +188,26 @@ class EventBroadcaster:
 
     async def _send_queued(self) -> None:
         while True:
-            sending = await self._queue.get()
+            sending, queued_ns = await self._queue.get()
             try:
+                await self._wait_for_turn(queued_ns)
                 await self._send_with_retries(sending)
             except Exception as error:
                 # A single event is not worth the senders.
                 log.exception("Unable to write event", error, event=sending.recorded.name)
             finally:
                 self._queue.task_done()
+
+    async def _wait_for_turn(self, queued_ns: int) -> None:
+        if self._is_busy is None:
+            return
+        async with self._turn:  # only the first in line keeps looking
+            while (
+                self._is_busy()
+                and not self._stopping.is_set()
+                and self._clock.now_ns() - queued_ns < _PATIENCE_NS
+            ):
+                await self._clock.sleep(_LOOK_AGAIN_NS)
 
     async def _refresh(self) -> None:
         for sending in self._cache.all_series():

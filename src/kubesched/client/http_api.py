@@ -84,6 +84,12 @@ class HttpApi:
         self._timeout_ns = timeout_ns
         self._metrics = metrics
         self._before_write = before_write
+        self._writing = 0
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a request that changes something is waiting or under way."""
+        return self._writing > 0
 
     async def close(self) -> None:
         await self._transport.close()
@@ -231,18 +237,12 @@ class HttpApi:
             method, place, body, content_type if body else "", timeout_ns or self._timeout_ns
         )
         started_ns = self._clock.monotonic_ns()
-        for attempt in count():
-            await self._throttle(request)
-            if self._before_write is not None and method != "GET":
-                self._before_write()
-            answer = await self._send(request, attempt)
-            if isinstance(answer, TransportError):
-                wait_ns = retry_lost_ns(answer, attempt) if method == "GET" else None
-            else:
-                wait_ns = retry_after_ns(answer, attempt)
-            if wait_ns is None:
-                break
-            await self._clock.sleep(wait_ns)
+        is_write = method != "GET"
+        self._writing += is_write
+        try:
+            answer = await self._send_with_retries(request, is_write)
+        finally:
+            self._writing -= is_write
         if self._metrics is not None:
             family = self._metrics.request_duration_seconds.labels(method, self._transport.host)
             family.observe_ns(self._clock.monotonic_ns() - started_ns)
@@ -250,6 +250,21 @@ class HttpApi:
             raise unreachable(answer) from answer
         if not 200 <= answer.status < 300:
             raise refusal(answer)
+        return answer
+
+    async def _send_with_retries(self, request: Request, is_write: bool) -> Answer | TransportError:
+        for attempt in count():
+            await self._throttle(request)
+            if is_write and self._before_write is not None:
+                self._before_write()
+            answer = await self._send(request, attempt)
+            if isinstance(answer, TransportError):
+                wait_ns = None if is_write else retry_lost_ns(answer, attempt)
+            else:
+                wait_ns = retry_after_ns(answer, attempt)
+            if wait_ns is None:
+                break
+            await self._clock.sleep(wait_ns)
         return answer
 
     async def _send(self, request: Request, attempt: int) -> Answer | TransportError:
