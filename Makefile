@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 GOLDENS ?=
+WORKLOADS := $(or $(KUBESCHED_SHARED),../shared)/scheduler_perf
+QUICK  := performance,short
 
-.PHONY: help run test lint types format bench conformance clean
+.PHONY: help run test lint types format bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,10 +38,16 @@ format: $(READY)  ## Bring the code into shape
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## Benchmarks, as JSON lines
-	@$(BIN)/python -m benchmarks.engine --nodes 5000 --pods 5000 --kind basic
-	@$(BIN)/python -m benchmarks.engine --nodes 5000 --pods 5000 --kind basic --path loop
+bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes
+	@$(BIN)/python -m benchmarks.engine --nodes 1000,5000,50000 --kind all
+	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.queue
+	@$(BIN)/python -m benchmarks.memory
+	@$(BIN)/python -m benchmarks.drain
+	@$(if $(wildcard $(WORKLOADS)),$(BIN)/python -m benchmarks.scheduler_perf --labels $(QUICK),echo "no workloads at $(WORKLOADS): left out" >&2)
+
+million: $(READY)  ## A million pods on a million nodes: minutes, and 4 GiB
+	@$(BIN)/python -m benchmarks.million
 
 conformance: $(READY)  ## Compare with what the reference decided [GOLDENS=DIR]
 	@$(BIN)/python -m tests.conformance $(if $(GOLDENS),--goldens $(GOLDENS))
