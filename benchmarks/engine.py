@@ -5,14 +5,14 @@
 `--path engine` (the default) times schedule_pod and assume for one pod after another, which is
 what the reference's figure in the design counts. `--path loop` is `benchmarks.loop`, the whole
 scheduler on the embedded store. All nodes are scored. Prints one JSON line for each combination
-of nodes and kinds; `--plot` draws them.
+of kinds, shapes, pods and nodes; `--plot` draws them.
 """
 
 from __future__ import annotations
 
 import click
 
-from benchmarks.engine_options import Run, report, workload_options
+from benchmarks.engine_options import Case, Run, report, workload_options
 from benchmarks.loop import time_loop
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.workloads import make_node, make_pod
@@ -47,12 +47,14 @@ class Engine:
         return result.node_name
 
 
-def time_engine(nodes: int, pods: int, kind: str) -> Spent:
+def time_engine(case: Case) -> Spent:
     """What placing the pods takes, one after another, on an otherwise empty cluster."""
     engine = Engine()
-    for number in range(nodes):
+    for number in range(case.nodes):
         engine.cache.add_node(make_node(number))
-    waiting = [PodInfo(make_pod(number, kind)) for number in range(pods + _WARM_UP)]
+    waiting = [
+        PodInfo(make_pod(number, case.kind, case.shapes)) for number in range(case.pods + _WARM_UP)
+    ]
     for pod_info in waiting[:_WARM_UP]:
         engine.place(pod_info)
     watch = Stopwatch()

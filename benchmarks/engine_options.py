@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,18 +12,26 @@ import click
 
 from benchmarks.charts import Bar, bar_chart, line_chart
 from benchmarks.measuring import Spent, median_of, rates, write_line
-from benchmarks.workloads import KINDS
+from benchmarks.workloads import KINDS, SHAPES
 
-__all__ = ["Run", "report", "workload_options"]
+__all__ = ["Case", "Run", "report", "workload_options"]
 
-Measure = Callable[[int, int, str], Spent]
-"""Nodes, pods and kind of pods, to what placing them took."""
+
+class Case(NamedTuple):
+    """What is placed on what."""
+
+    nodes: int
+    pods: int
+    kind: str
+    shapes: int = SHAPES
+    """How many different ones there are among pods of kind hetero."""
+
+
+Measure = Callable[[Case], Spent]
 
 
 class Run(NamedTuple):
-    nodes: tuple[int, ...]
-    pods: int
-    kinds: tuple[str, ...]
+    cases: tuple[Case, ...]
     repeat: int
     plot: Path | None
 
@@ -32,13 +41,20 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)  # options that it has already are kept
     def collected(
-        nodes: str, pods: int, kind: str, repeat: int, plot: Path | None, **rest: Any
+        nodes: str,
+        pods: str,
+        kind: str,
+        shapes: str,
+        repeat: int,
+        plot: Path | None,
+        **rest: Any,
     ) -> None:
-        counts = tuple(int(count) for count in nodes.split(","))
         kinds = KINDS if kind == "all" else tuple(kind.split(","))
         if unknown := set(kinds) - set(KINDS):
             raise click.BadParameter(f"{', '.join(sorted(unknown))}: not among {', '.join(KINDS)}")
-        command(Run(counts, pods, kinds, repeat, plot), **rest)
+        cases = itertools.product(kinds, _numbers(shapes), _numbers(pods), _numbers(nodes))
+        chosen = tuple(Case(nodes, pods, kind, shapes) for kind, shapes, pods, nodes in cases)
+        command(Run(chosen, repeat, plot), **rest)
 
     for option in (
         click.option(
@@ -51,36 +67,49 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help=f"One of {', '.join(KINDS)}; several by comma, or all.",
         ),
-        click.option("--pods", default=5000, show_default=True),
+        click.option(
+            "--shapes",
+            default=str(SHAPES),
+            show_default=True,
+            help="Different pods of kind hetero. Several by comma.",
+        ),
+        click.option("--pods", default="5000", show_default=True, help="Several by comma."),
         click.option("--nodes", default="5000", show_default=True, help="Several by comma."),
     ):
         collected = option(collected)
     return collected
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
 def report(name: str, measure: Measure, run: Run) -> None:
-    """Measure each combination, print a line for it, and draw them all."""
+    """Measure each case, print a line for it, and draw them all."""
     lines = []
-    for kind in run.kinds:
-        for nodes in run.nodes:
-            spent = median_of(
-                run.repeat,
-                lambda nodes=nodes, kind=kind: measure(nodes, run.pods, kind),  # type: ignore[misc]
-                lambda spent: spent.wall_s,
-            )
-            line = {"benchmark": name, "kind": kind, "nodes": nodes, "pods": run.pods}
-            line |= rates(run.pods, spent) | {"runs": run.repeat}
-            write_line(line)
-            lines.append(line)
+    for case in run.cases:
+        measured = functools.partial(measure, case)
+        spent = median_of(run.repeat, measured, lambda spent: spent.cpu_s)
+        line = {"benchmark": name, "kind": case.kind, "nodes": case.nodes, "pods": case.pods}
+        if case.kind == "hetero":
+            line["shapes"] = case.shapes
+        line |= rates(case.pods, spent) | {"runs": run.repeat}
+        write_line(line)
+        lines.append(line)
     if run.plot is not None:
         run.plot.write_text(_chart(name, lines))
 
 
 def _chart(name: str, lines: list[dict[str, Any]]) -> str:
+    """Rates over whatever was varied, in processor time; bars if nothing was."""
+    for axis in ("nodes", "pods", "shapes"):
+        if len({line.get(axis) for line in lines}) > 1:
+            break
     series: dict[str, list[tuple[float, float]]] = {}
     for line in lines:
-        series.setdefault(line["kind"], []).append((line["nodes"], line["pods_per_s"]))
+        series.setdefault(line["kind"], []).append((line.get(axis, 0), line["pods_per_cpu_s"]))
     if all(len(points) == 1 for points in series.values()):
         bars = [Bar(kind, points[0][1]) for kind, points in series.items()]
-        return bar_chart(f"{name}: pods/s on {lines[0]['nodes']:,} nodes", bars)
-    return line_chart(f"{name}: pods/s by nodes", "nodes", "pods/s", series, log_x=True)
+        return bar_chart(f"{name}: pods per CPU second, {lines[0]['nodes']:,} nodes", bars)
+    title = f"{name}: pods per CPU second, by {axis}"
+    return line_chart(title, axis, "pods per CPU second", series, log_x=True)

@@ -13,7 +13,7 @@ import asyncio
 
 import click
 
-from benchmarks.engine_options import Run, report, workload_options
+from benchmarks.engine_options import Case, Run, report, workload_options
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.workloads import make_node, make_pod
 from kubesched.api import Pod
@@ -26,25 +26,25 @@ from kubesched.util.randomness import derive
 __all__ = ["time_loop"]
 
 
-def time_loop(nodes: int, pods: int, kind: str) -> Spent:
+def time_loop(case: Case) -> Spent:
     """What it takes from the first created pod to the last bound one."""
-    return asyncio.run(_time_loop(nodes, pods, kind))
+    return asyncio.run(_time_loop(case))
 
 
-async def _time_loop(nodes: int, pods: int, kind: str) -> Spent:
+async def _time_loop(case: Case) -> Spent:
     clock = RealClock()
     api = LocalApi(Store(derive(0, "store")), clock)
-    for number in range(nodes):
+    for number in range(case.nodes):
         await api.create(make_node(number))
     scheduler = Scheduler(api, clock)
     running = asyncio.create_task(scheduler.run(), name="scheduler")
     await scheduler.informers.wait_for_sync()
-    waiting = [make_pod(number, kind) for number in range(pods)]
+    waiting = [make_pod(number, case.kind, case.shapes) for number in range(case.pods)]
     before = await api.list(Pod)
     watch = Stopwatch()
     for pod in waiting:
         await api.create(pod)
-    await _all_bound(api, before.resource_version, pods)
+    await _all_bound(api, before.resource_version, case.pods)
     spent = watch.spent()
     scheduler.stop()
     await running

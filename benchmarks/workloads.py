@@ -8,11 +8,11 @@ from typing import Any
 from kubesched.api import Node, Pod
 from kubesched.api.codec import from_builtins
 
-__all__ = ["KINDS", "make_node", "make_pod"]
+__all__ = ["KINDS", "SHAPES", "make_node", "make_pod"]
 
 KINDS = ("basic", "spread", "affinity", "hetero", "mixed")
 _MIX = ("basic", "spread", "affinity", "hetero")
-_SHAPES = 500
+SHAPES = 500
 _ZONES = 10
 
 
@@ -40,8 +40,8 @@ def make_node(number: int) -> Node:
     )
 
 
-def make_pod(number: int, kind: str) -> Pod:
-    """A pod of 100m and 500Mi, with what its kind adds."""
+def make_pod(number: int, kind: str, shapes: int = SHAPES) -> Pod:
+    """A pod of 100m and 500Mi, with what its kind adds; hetero has this many different ones."""
     if kind == "mixed":
         kind = _MIX[number % len(_MIX)]
     requests = {"cpu": "100m", "memory": "500Mi"}
@@ -69,7 +69,7 @@ def make_pod(number: int, kind: str) -> Pod:
             }
         }
     elif kind == "hetero":
-        shape = random.Random(number).randrange(_SHAPES)
+        shape = random.Random(number).randrange(shapes)
         labels["shape"] = str(shape)
         requests = {"cpu": f"{50 + shape % 25 * 10}m", "memory": f"{100 + shape // 25 * 20}Mi"}
     spec["containers"] = [

@@ -47,6 +47,17 @@ def test_loop_runs_every_kind() -> None:
     assert [line["kind"] for line in lines] == ["basic", "spread", "affinity", "hetero", "mixed"]
 
 
+def test_pods_and_shapes_may_vary_too(tmp_path: Path) -> None:
+    chart = tmp_path / "chart.svg"
+    lines = run(
+        engine.main,
+        *("--nodes", "3", "--pods", "4,8", "--kind", "hetero", "--shapes", "2,5"),
+        *("--plot", str(chart)),
+    )
+    assert [(line["shapes"], line["pods"]) for line in lines] == [(2, 4), (2, 8), (5, 4), (5, 8)]
+    assert chart.read_text().startswith("<svg")
+
+
 def test_an_unknown_kind_is_refused_by_name() -> None:
     result = CliRunner().invoke(engine.main, ["--kind", "basic,fancy"])
     assert result.exit_code == 2
