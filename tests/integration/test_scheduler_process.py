@@ -124,6 +124,17 @@ def tell(folder: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+async def said_until(process: asyncio.subprocess.Process, text: str) -> str:
+    """Read what the process says until it says this."""
+    assert process.stderr is not None
+    said = ""
+    while text not in said:
+        line = await process.stderr.readline()
+        assert line, said
+        said += line.decode()
+    return said
+
+
 async def ended(process: asyncio.subprocess.Process) -> tuple[int, str]:
     _, said = await process.communicate()
     assert process.returncode is not None
@@ -136,8 +147,11 @@ def test_it_leads_places_pods_writes_events_and_ends_in_order(tmp_path: Path) ->
         await cluster.create(make_pod("big", requests={"cpu": "100"}, images=["i"]))
         async with cluster.scheduler() as process:
             await cluster.until_bound(20)
+            process.send_signal(signal.SIGUSR2)
+            said = await said_until(process, '"Dump of scheduling queue"')
             process.send_signal(signal.SIGTERM)
-            code, said = await ended(process)
+            code, rest = await ended(process)
+            said += rest
         assert code == 0, said
         assert '"Starting Kubernetes Scheduler"' in said
         assert '"Requested to terminate, exiting"' in said

@@ -11,6 +11,7 @@ until the informer confirms it, it is forgotten, or it is removed: there is no e
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kubesched.api import Node, Pod
@@ -67,6 +68,11 @@ class Cache:
     def node_count(self) -> int:
         """Nodes, ghosts included."""
         return len(self._nodes)
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """Nodes by name, to look at; ghosts included."""
+        return self._nodes
 
     @property
     def assumed_count(self) -> int:

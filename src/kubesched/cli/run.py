@@ -292,6 +292,7 @@ async def _run_until_signalled(inputs: ProcessInputs) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.log_state)
     return await process.run()
 
 

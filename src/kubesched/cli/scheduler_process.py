@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import platform
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ from kubesched.metrics.client_metrics import ClientMetrics, LeaderElectionMetric
 from kubesched.metrics.process_metrics import BuildMetrics
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.registry import PluginRegistry
+from kubesched.scheduler.cache_debugger import log_state
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server.config import CompletedConfig
 from kubesched.server.endpoints.health import HealthCheck, SwitchCheck
@@ -96,6 +97,7 @@ class SchedulerProcess:
         )
         self._hostname = hostname
         self._elector: LeaderElector | None = None
+        self._scheduler: Scheduler | None = None
         self._stopping = asyncio.Event()
         self._may_place = asyncio.Event()
         self._leads = False
@@ -108,6 +110,11 @@ class SchedulerProcess:
         """End in an orderly way: what is under way is finished, the lease is released."""
         self._shutdown.is_fine = False
         self._stopping.set()
+
+    def log_state(self) -> None:
+        """Write cache and queue to the log, and where they differ from the informers."""
+        if self._scheduler is not None and not self._stopping.is_set():
+            log_state(self._scheduler)
 
     async def run(self) -> int:
         """Set up and run; return the exit code.
@@ -129,8 +136,9 @@ class SchedulerProcess:
             self._elector = self._build_elector(leader_events)
         # The port is taken before anything is built, so that a second process ends here.
         server_parts = await self._build_server()
-        scheduler = self._build_scheduler(main, await self._broadcaster(events, main))
-        self._pods = scheduler.informers.lister(Pod)
+        scheduler = self._scheduler = self._build_scheduler(
+            main, await self._broadcaster(events, main)
+        )
         log.info("Starting Kubernetes Scheduler", version=KUBERNETES_VERSION)
         async with running(leader_events, *server_parts):
             code = await self._lead(scheduler)
@@ -303,12 +311,15 @@ class SchedulerProcess:
             ),
             healthz=elected,
             readyz=(*elected, self._shutdown.as_check(), self._handler_sync.as_check()),
-            pods=lambda: self._pods.list(),
+            pods=self._known_pods,
             is_leading=lambda: self._leads,
             profiling=config.configuration.enable_profiling,
             statusz=gates.enabled("ComponentStatusz"),
             flagz=gates.enabled("ComponentFlagz"),
         )
+
+    def _known_pods(self) -> Iterable[Pod]:
+        return () if self._scheduler is None else self._scheduler.informers.lister(Pod).list()
 
     def _add_build_metrics(self, metrics: ServingMetrics) -> None:
         config = self._config

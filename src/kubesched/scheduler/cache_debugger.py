@@ -1,0 +1,90 @@
+"""What a scheduler believes, for a person who doubts it (spec 02 §1.4).
+
+On SIGUSR2 the cache is compared with what the informers have, and cache and queue are written to
+the log. Plain functions: they look and answer, and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from kubesched.api import Node, Pod
+from kubesched.api.resources import Resources
+from kubesched.framework import NodeInfo
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.logging import get_logger
+
+__all__ = ["Mismatch", "compare", "describe_node", "describe_pods", "log_state"]
+
+log = get_logger(__name__)
+
+
+class Mismatch(NamedTuple):
+    """Names or uids that one side has and the other does not."""
+
+    missed: list[str]  # the informer has it, the cache does not
+    redundant: list[str]
+
+
+def log_state(scheduler: Scheduler) -> None:
+    """Compare, and dump cache and queue."""
+    nodes, pods = compare(scheduler)
+    if nodes.missed or nodes.redundant:
+        log.info("Cache mismatch", missedNodes=nodes.missed, redundantNodes=nodes.redundant)
+    if pods.missed or pods.redundant:
+        log.info("Cache mismatch", missedPods=pods.missed, redundantPods=pods.redundant)
+    described = (describe_node(scheduler, info) for info in scheduler.cache.nodes.values())
+    log.info("Dump of cached NodeInfo", nodes="\n\n".join(described))
+    pending, summary = scheduler.queue.pending_pods()
+    log.info("Dump of scheduling queue", summary=summary, pods=describe_pods(pending))
+
+
+def compare(scheduler: Scheduler) -> tuple[Mismatch, Mismatch]:
+    """Nodes by name, and pods by uid: those on nodes and those that wait count as known."""
+    informers, cache = scheduler.informers, scheduler.cache
+    listed_nodes = [node.metadata.name for node in informers.lister(Node).list()]
+    cached_nodes = [info.name for info in cache.nodes.values() if info.node is not None]
+    listed_pods = [pod.metadata.uid for pod in informers.lister(Pod).list()]
+    cached_pods = [pod.pod.metadata.uid for info in cache.nodes.values() for pod in info.pods]
+    waiting = [*scheduler.queue.pending_pods()[0], *scheduler.queue.in_flight_pods]
+    known = [*cached_pods, *(pod.metadata.uid for pod in waiting)]
+    return _mismatch(listed_nodes, cached_nodes), _mismatch(listed_pods, known)
+
+
+def describe_node(scheduler: Scheduler, info: NodeInfo) -> str:
+    lines = [
+        f"Node name: {info.name}",
+        f"Deleted: {str(info.node is None).lower()}",
+        f"Requested Resources: {_amounts(info.requested, 0)}",
+        f"Allocatable Resources: {_amounts(info.allocatable, info.allowed_pod_number)}",
+        f"Scheduled Pods(number: {len(info.pods)}):",
+        describe_pods(pod.pod for pod in info.pods),
+    ]
+    nominated = [pod.pod for pod in scheduler.queue.nominator.nominated_pods(info.name)]
+    if nominated:
+        lines += [f"Nominated Pods(number: {len(nominated)}):", describe_pods(nominated)]
+    return "\n".join(line for line in lines if line)
+
+
+def describe_pods(pods: Iterable[Pod]) -> str:
+    return "\n".join(
+        f"name: {pod.metadata.name}, namespace: {pod.metadata.namespace}, "
+        f"uid: {pod.metadata.uid}, phase: {pod.status.phase}, "
+        f"nominated node: {pod.status.nominated_node_name}"
+        for pod in pods
+    )
+
+
+def _mismatch(listed: Collection[str], known: Collection[str]) -> Mismatch:
+    here, there = set(listed), set(known)
+    return Mismatch(sorted(here - there), sorted(there - here))
+
+
+def _amounts(resources: Resources, pods: int) -> str:
+    scalars = " ".join(f"{name}:{amount}" for name, amount in sorted(resources.scalar.items()))
+    return (
+        f"{{MilliCPU:{resources.milli_cpu} Memory:{resources.memory} "
+        f"EphemeralStorage:{resources.ephemeral_storage} AllowedPodNumber:{pods} "
+        f"ScalarResources:map[{scalars}]}}"
+    )
