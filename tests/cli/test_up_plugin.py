@@ -75,3 +75,32 @@ def test_a_configuration_needs_the_plugin_that_it_enables(tmp_path: Path) -> Non
         "kubesched: initializing profiles: creating profile for scheduler name "
         'default-scheduler: PreFilterPlugin "SpareNodes" does not exist\n'
     )
+
+
+LYING = """\
+from kubesched.framework import Plugin
+
+
+class Lying(Plugin):
+    name = "Lying"
+    node_local = True
+
+    def score(self, state, pod, node):
+        everywhere = sum(len(each.pods) for each in self.handle.snapshot.nodes)
+        return max(0, 100 - everywhere) if node.name < "node-10" else 100
+"""
+
+
+def test_a_plugin_that_is_not_node_local_but_says_so_stops_a_verified_run(tmp_path: Path) -> None:
+    plugin = tmp_path / "lying.py"
+    plugin.write_text(LYING)
+    done = subprocess.run(
+        [sys.executable, "-m", "kubesched.cli.main", "up", "--verify-engine", f"--plugin={plugin}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the engine and a full evaluation differ in totals" in done.stderr
+    assert "Traceback" not in done.stderr

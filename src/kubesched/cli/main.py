@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterator
 
 import click
 
@@ -48,6 +49,22 @@ def main() -> None:
     except KubeschedError as exc:
         _report(exc)
         sys.exit(2 if isinstance(exc, ConfigError) else 1)
+    except BaseExceptionGroup as group:
+        # What a part of the running cluster died of; a bug keeps its traceback.
+        expected, bugs = group.split(KubeschedError)
+        if expected is None or bugs is not None:
+            raise
+        for error in _leaves(expected):
+            _report(error)
+        sys.exit(1)
+
+
+def _leaves(group: BaseExceptionGroup[KubeschedError]) -> Iterator[KubeschedError]:
+    for exc in group.exceptions:
+        if isinstance(exc, BaseExceptionGroup):
+            yield from _leaves(exc)
+        else:
+            yield exc
 
 
 def _report(error: KubeschedError) -> None:

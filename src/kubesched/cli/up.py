@@ -83,6 +83,11 @@ _SAMPLES = ("nodes.yaml", "workload.yaml")
 )
 @click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
 @click.option(
+    "--verify-engine",
+    is_flag=True,
+    help="Check every decision against a full evaluation; stop on the first difference.",
+)
+@click.option(
     "--exit", "exit_when_done", is_flag=True, help="End after the summary, on a terminal too."
 )
 @click.option(
@@ -107,6 +112,7 @@ def up(
     listen: Listen | None,
     kubeconfig: Path | None,
     seed: int,
+    verify_engine: bool,
     exit_when_done: bool,
     output: str,
     timeout: int,
@@ -129,7 +135,12 @@ def up(
     clock = RealClock()
     cluster = EmbeddedCluster(clock, derive(seed, "store"), listen=listen)
     scheduler = Scheduler(
-        cluster.api, clock, configuration=configuration, out_of_tree_registry=registry, seed=seed
+        cluster.api,
+        clock,
+        configuration=configuration,
+        out_of_tree_registry=registry,
+        verify_engine=verify_engine,
+        seed=seed,
     )
     work = _run(cluster, scheduler, manifests, clock, output, timeout * SECOND, pace_ns, stays)
     asyncio.run(_serve(cluster, kubeconfig, work))

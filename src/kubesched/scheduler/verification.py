@@ -19,6 +19,8 @@ from kubesched.scheduler.algorithm import (
 
 __all__ = ["VerifyingAlgorithm"]
 
+_SHOWN = 5
+
 
 class VerifyingAlgorithm(SchedulingAlgorithm):
     """Decides as `SchedulingAlgorithm` does, and checks that nothing kept was wrong."""
@@ -63,9 +65,19 @@ class VerifyingAlgorithm(SchedulingAlgorithm):
             f"differ in {', '.join(differing)}"
         )
         for key in differing:
-            mismatch.add_note(f"{key}: engine {got.get(key, node)!r}, full {full.get(key)!r}")
+            mismatch.add_note(_difference(key, got.get(key, node), full.get(key)))
         mismatch.add_note("a plugin that is not node-local but says so is the usual cause")
         raise mismatch
+
+
+def _difference(key: str, got: Any, full: Any) -> str:
+    """One line; of two mappings only what differs, and no more than a few entries of it."""
+    if isinstance(got, dict) and isinstance(full, dict):
+        names = [name for name in {**got, **full} if got.get(name) != full.get(name)]
+        shown = ", ".join(f"{n} {got.get(n)!r} / {full.get(n)!r}" for n in names[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return f"{key}, engine / full: {shown}{more}"
+    return f"{key}: engine {got!r}, full {full!r}"
 
 
 def _choices(result: ScheduleResult) -> dict[str, Any]:
