@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from kubesched.api import Event, Lease, Node, Pod
+from kubesched.api import Event, Lease, LeaseSpec, Node, ObjectMeta, Pod
 from kubesched.api.events import Event as EventsEvent
 from kubesched.apiserver import LocalApi, Store
 from kubesched.apiserver.http.server import ApiServer
@@ -47,7 +47,7 @@ class Cluster:
         self.api = LocalApi(self._store, RealClock())
         self._kubeconfig = folder / "kubeconfig"
         self._config = folder / "config.yaml"
-        self.configure(self._kubeconfig)
+        self.configure()
 
     async def serve(self, port: int = 0) -> None:
         self.server = ApiServer(ApiService(self._store, RealClock()), port=port)
@@ -58,8 +58,9 @@ class Cluster:
     def port(self) -> int:
         return int(self.server.url.rpartition(":")[2])
 
-    def configure(self, kubeconfig: Path) -> None:
-        self._config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig))
+    def configure(self, kubeconfig: Path | None = None, more: str = "") -> None:
+        text = CONFIGURATION.format(kubeconfig=kubeconfig or self._kubeconfig)
+        self._config.write_text(text + more)
 
     @contextlib.asynccontextmanager
     async def scheduler(self, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -219,6 +220,23 @@ async def _keep_lease(cluster: Cluster) -> None:
             patch_type="merge",
         )
         await asyncio.sleep(0.01)
+
+
+def test_a_standby_may_leave_its_caches_empty_until_it_leads(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.configure(more="delayCacheUntilActive: true\n")
+        await cluster.create_pods(["p"])
+        held = LeaseSpec(holder_identity="other", lease_duration_seconds=2)
+        metadata = ObjectMeta(name="kube-scheduler", namespace="kube-system")
+        await cluster.api.create(Lease(metadata=metadata, spec=held))
+        async with cluster.scheduler("-v=4") as process:
+            await said_until(process, "Lease is held by and has not yet expired")
+            assert cluster.server.watches == 0
+            await said_until(process, '"Sync completed"')
+            assert cluster.server.watches > 0
+            await cluster.until_bound(1)
+
+    tell(tmp_path, story)
 
 
 def test_an_api_server_that_goes_away_and_comes_back_is_followed_again(tmp_path: Path) -> None:

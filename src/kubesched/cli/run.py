@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,10 @@ def _run_process(inputs: ProcessInputs) -> Outcome:
         return Outcome(exit_code=asyncio.run(_run_until_signalled(inputs)))
     except KubeschedError as exc:
         return _failed(HowToReport.IN_LOG, exc)
+    except Exception as exc:
+        # A bug, which the reference ends with the exit code of a panic.
+        traceback.print_exception(exc)
+        return Outcome(exit_code=2)
 
 
 async def _run_until_signalled(inputs: ProcessInputs) -> int:
