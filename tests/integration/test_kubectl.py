@@ -207,6 +207,27 @@ def test_scale_changes_the_number_of_replicas(kubectl: Kubectl) -> None:
     assert kubectl.json("get", "deployment", "web")["spec"]["replicas"] == 3
 
 
+def test_a_deployment_rolls_out_and_back(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    kubectl("set", "image", "deployment/web", "nginx=nginx:2")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    kubectl("rollout", "undo", "deployment/web")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    (replica_set,) = [
+        each for each in kubectl.json("get", "replicasets")["items"] if each["spec"]["replicas"]
+    ]
+    assert replica_set["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx"
+    kubectl("delete", "deployment", "web")
+    kubectl("wait", "--for=delete", "pods", "--all", "--timeout=30s")
+
+
+def test_a_job_completes(kubectl: Kubectl) -> None:
+    kubectl("create", "job", "once", "--image=pause")
+    kubectl("wait", "--for=condition=complete", "job/once", "--timeout=30s")
+    assert kubectl.json("get", "job", "once")["status"]["succeeded"] == 1
+
+
 def test_explain_knows_the_fields(kubectl: Kubectl) -> None:
     output = kubectl("explain", "pod.spec.topologySpreadConstraints.maxSkew")
     assert "<integer>" in output

@@ -1,4 +1,4 @@
-"""A whole cluster but for its scheduler: storage, API, kubelets, and a server if wanted.
+"""A whole cluster but for its scheduler: storage, kubelets, controllers, a server if wanted.
 
 Whoever runs it adds a scheduler that talks to `api`, as it would to any cluster.
 """
@@ -11,6 +11,7 @@ import secrets
 from types import TracebackType
 from typing import NamedTuple
 
+from kubesched.apiserver.controllers import Controllers
 from kubesched.apiserver.http.kubeconfig import kubeconfig
 from kubesched.apiserver.http.limits import Limits
 from kubesched.apiserver.http.server import ApiServer
@@ -51,6 +52,7 @@ class EmbeddedCluster:
         self.parts: tuple[Component, ...] = (
             FakeKubelet(self.api, clock),
             NodeAgent(self.api, clock),
+            Controllers(self.api, clock),
         )
         self._server: ApiServer | None = None
         self._certificate = b""

@@ -130,6 +130,28 @@ class LocalApi:
         )
         return cast("T", _answer(fault, record.typed))
 
+    async def create_document(
+        self, kind: type[T], namespace: str | None, document: Mapping[str, Any]
+    ) -> T:
+        """Create an object from JSON, with fields that its type does not declare."""
+        metadata = document.get("metadata", {})
+        name = metadata.get("name") or metadata.get("generateName", "")
+        fault = await self._before("create", kind, namespace, name) if self._faults else None
+        record = self.store.create(
+            self._resource(kind), namespace, dict(document), self._clock.now_ns()
+        )
+        return cast("T", _answer(fault, record.typed))
+
+    def document(
+        self, kind: type[msgspec.Struct], name: str, namespace: str | None = None
+    ) -> Mapping[str, Any]:
+        """An object as JSON, with fields that its type does not declare. Do not change it.
+
+        Raises:
+            ApiError: 404.
+        """
+        return self.store.get(self._resource(kind), namespace, name).data
+
     async def update(self, changed: T, *, subresource: str = "") -> T:
         """Replace an object; fields that its type does not declare stay as they are stored."""
         metadata = _metadata(changed)

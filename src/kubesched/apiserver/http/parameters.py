@@ -10,9 +10,10 @@ from kubesched.apiserver import refusals
 from kubesched.apiserver.http.exchange import Request
 from kubesched.apiserver.validation.problems import forbidden, not_supported
 
-__all__ = ["ListOptions", "deletion_grace", "is_dry_run", "list_options"]
+__all__ = ["ListOptions", "deletion_grace", "is_dry_run", "list_options", "propagation"]
 
 _LIST_OPTIONS = "ListOptions.meta.k8s.io"
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _MATCHES = ("Exact", "NotOlderThan")
 
 
@@ -118,3 +119,14 @@ def deletion_grace(request: Request, options: dict[str, Any]) -> int | None:
     if given is not None and not isinstance(given, int):
         raise refusals.bad_request("gracePeriodSeconds must be a number")
     return given
+
+
+def propagation(request: Request, options: dict[str, Any]) -> str:
+    """What is to become of what a deleted object owns. Raises ApiError 422."""
+    value = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
+    if not value and options.get("orphanDependents"):
+        return "Orphan"
+    if value and value not in _PROPAGATIONS:
+        kind = "DeleteOptions.meta.k8s.io"
+        raise refusals.unsupported_option(kind, "propagationPolicy", str(value), _PROPAGATIONS)
+    return value or "Background"

@@ -26,11 +26,13 @@ from kubesched.apiserver.http.parameters import (
     deletion_grace,
     is_dry_run,
     list_options,
+    propagation,
 )
 from kubesched.apiserver.http.paths import Target
 from kubesched.apiserver.http.rendering import Rendering, encode
 from kubesched.apiserver.http.scale import replicas_patch, scale_of
 from kubesched.apiserver.identity import stamp
+from kubesched.apiserver.orphaning import orphan_dependents
 from kubesched.apiserver.patches import PatchError, apply_patch
 from kubesched.apiserver.preconditions import parse_revision
 from kubesched.apiserver.records import Record
@@ -219,6 +221,10 @@ class ResourceRequests:
         self, request: Request, target: Target, resource: Resource, options: Json
     ) -> Deletion:
         preconditions = options.get("preconditions") or {}
+        dry_run = is_dry_run(request, options)
+        if propagation(request, options) == "Orphan" and not dry_run:
+            owner = self._store.get(resource, target.namespace, target.name)
+            orphan_dependents(self._store, owner.data["metadata"]["uid"], self._now_ns())
         return self._store.delete(
             resource,
             target.namespace,
@@ -227,7 +233,7 @@ class ResourceRequests:
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
             grace_period_seconds=deletion_grace(request, options),
-            dry_run=is_dry_run(request, options),
+            dry_run=dry_run,
         )
 
     def _delete_collection(self, request: Request, target: Target, resource: Resource) -> Answer:

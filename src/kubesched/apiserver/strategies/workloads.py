@@ -11,6 +11,8 @@ from kubesched.apiserver.validation.objects import check_workload_controller
 from kubesched.apiserver.validation.problems import Problem
 
 __all__ = [
+    "CONTROLLER_UID",
+    "JOB_NAME",
     "DaemonSetStrategy",
     "DeploymentStrategy",
     "JobStrategy",
@@ -18,6 +20,9 @@ __all__ = [
     "ReplicationControllerStrategy",
     "StatefulSetStrategy",
 ]
+
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+JOB_NAME = "batch.kubernetes.io/job-name"
 
 _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
@@ -100,6 +105,22 @@ class JobStrategy(_WorkloadStrategy):
         "suspend": False,
         "podReplacementPolicy": "TerminatingOrFailed",
     }
+
+    def prepare_create(self, new: Json, stamp: str, /) -> Json:
+        """Select the job's own pods, by a label that nobody else's can have."""
+        new = super().prepare_create(new, stamp)
+        spec, metadata = new["spec"], new["metadata"]
+        if spec.get("manualSelector") or spec.get("selector"):
+            return new
+        uid = metadata["uid"]
+        template = spec.get("template", {})
+        inner = template.get("metadata", {})
+        labels = {**inner.get("labels", {}), CONTROLLER_UID: uid}
+        if name := metadata.get("name"):
+            labels[JOB_NAME] = name
+        template = {**template, "metadata": {**inner, "labels": labels}}
+        selector = {"matchLabels": {CONTROLLER_UID: uid}}
+        return {**new, "spec": {**spec, "selector": selector, "template": template}}
 
     def check_new(self, _new: Json, /) -> list[Problem]:
         return []  # its selector is made by the server
