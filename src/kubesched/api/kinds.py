@@ -137,7 +137,8 @@ _BY_PLURAL: Final = {(kind.group, kind.version, kind.plural): kind for kind in K
 
 def kind_of(type: type[msgspec.Struct]) -> Kind:  # noqa: A002  the word for what is passed
     """The kind of a top-level type. Raises KeyError for a type that is not one."""
-    return _BY_TYPE[type]  # type: ignore[index]
+    # Custom kinds, which are made as they are named, carry their own.
+    return _BY_TYPE.get(type) or getattr(type, "custom_kind", None) or _BY_TYPE[type]  # type: ignore
 
 
 def by_api_version_kind(api_version: str, kind: str) -> Kind | None:

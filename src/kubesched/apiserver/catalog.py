@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kubesched.api.kinds import Kind
 from kubesched.apiserver.refusals import unknown_resource
 from kubesched.apiserver.resources import Resource
 
@@ -44,9 +45,12 @@ class Catalog:
     def by_type(self, kind: type[msgspec.Struct]) -> Resource:
         """Raises ApiError 404 for a type that is not stored."""
         found = self._by_type.get(kind)
-        if found is None:
+        if found is not None:
+            return found
+        custom: Kind | None = getattr(kind, "custom_kind", None)
+        if custom is None:
             raise unknown_resource()
-        return found
+        return self.by_url(custom.group, custom.version, custom.plural)
 
     def by_manifest(self, api_version: str, kind: str) -> Resource | None:
         return self._by_kind.get((api_version, kind))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from kubesched.api.access import WatchEvent
+from kubesched.api.custom_kinds import CustomObject
 from kubesched.apiserver.resources import Resource
 from kubesched.apiserver.typed_views import derive
 from kubesched.apiserver.wire import wire_form
@@ -59,8 +60,7 @@ class Record:
                 typed = derive(*self._base, self.data)
                 self._base = None
             else:
-                assert self.resource.type is not None, "custom resources have no struct"
-                typed = msgspec.convert(self.data, self.resource.type)
+                typed = msgspec.convert(self.data, self.resource.type or CustomObject)
             self._typed = typed
         return typed
 

@@ -11,20 +11,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from kubesched.api import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    DeviceClass,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    ResourceClaim,
-    ResourceSlice,
-    StorageClass,
-    VolumeAttachment,
-)
+from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import QueueProfile, SchedulingQueue, register_hints
@@ -34,7 +21,7 @@ from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
 from kubesched.config.types import Extender, KubeSchedulerConfiguration, KubeSchedulerProfile
-from kubesched.framework import ActionType, EventResource, PodInfo, QueuedPodInfo
+from kubesched.framework import ActionType, PodInfo, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.registry import IN_TREE_PLUGINS
@@ -49,6 +36,7 @@ from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.verification import VerifyingAlgorithm
+from kubesched.scheduler.watched_kinds import watched_kind
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
 from kubesched.util.components import StopSwitch, running
 from kubesched.util.logging import get_logger
@@ -60,19 +48,6 @@ log = get_logger(__name__)
 
 _MICROSECOND = timedelta(microseconds=1)
 _POD_MAX_IN_UNSCHEDULABLE_PODS = POD_MAX_IN_UNSCHEDULABLE_PODS_NS // MICROSECOND * _MICROSECOND
-
-_WATCHED_KINDS: Mapping[str, type[Any]] = {
-    EventResource.PERSISTENT_VOLUME: PersistentVolume,
-    EventResource.PERSISTENT_VOLUME_CLAIM: PersistentVolumeClaim,
-    EventResource.CSI_NODE: CSINode,
-    EventResource.CSI_DRIVER: CSIDriver,
-    EventResource.CSI_STORAGE_CAPACITY: CSIStorageCapacity,
-    EventResource.STORAGE_CLASS: StorageClass,
-    EventResource.VOLUME_ATTACHMENT: VolumeAttachment,
-    EventResource.RESOURCE_CLAIM: ResourceClaim,
-    EventResource.RESOURCE_SLICE: ResourceSlice,
-    EventResource.DEVICE_CLASS: DeviceClass,
-}
 
 
 class Scheduler:
@@ -215,17 +190,18 @@ class Scheduler:
             handlers.add_node, handlers.update_node, handlers.delete_node
         )
         for resource, actions in self._registered_actions().items():
-            informer = self.informers.informer(_WATCHED_KINDS[resource])
-            informer.add_handler(*handlers.handlers_of(resource, actions))
+            kind = watched_kind(resource)
+            if kind is not None:
+                informer = self.informers.informer(kind)
+                informer.add_handler(*handlers.handlers_of(resource, actions))
 
     def _registered_actions(self) -> dict[str, ActionType]:
-        """What must be watched besides pods and nodes, because some plugin asked for it."""
+        """What happens to which objects must be heard of, because some plugin asked for it."""
         wanted: dict[str, ActionType] = {}
         for framework in self.profiles.values():
             for hint in register_hints(tuple(framework.plugins.by_name.values())):
                 resource = hint.event.resource
-                if resource in _WATCHED_KINDS:
-                    wanted[resource] = wanted.get(resource, ActionType.NONE) | hint.event.action
+                wanted[resource] = wanted.get(resource, ActionType.NONE) | hint.event.action
         return wanted
 
     # -- running -----------------------------------------------------------------------
