@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import platform
 import uuid
 from collections.abc import Coroutine, Iterable, Mapping
@@ -47,6 +48,7 @@ from kubesched.server.secure_server import (
 )
 from kubesched.util.clock import MICROSECOND, Clock
 from kubesched.util.components import Component, running
+from kubesched.util.log_output import LogFlusher
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
 
@@ -58,9 +60,7 @@ T = TypeVar("T")
 
 _GRACE_S = 15.0
 """How long bindings under way and queued events have after a signal."""
-_NOT_LEADING = ApiError(
-    Status(status="Failure", code=0, message="not sent: the lease may be in other hands")
-)
+_NOT_LEADING = Status(status="Failure", code=0, message="not sent: the lease may be in other hands")
 
 
 class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class SchedulerProcess:
             main, await self._broadcaster(events, main)
         )
         log.info("Starting Kubernetes Scheduler", version=KUBERNETES_VERSION)
-        async with running(leader_events, *server_parts):
+        async with running(*self._log_flushers(), leader_events, *server_parts):
             code = await self._lead(scheduler)
         if code == 0:
             log.info("Requested to terminate, exiting")
@@ -212,7 +212,14 @@ class SchedulerProcess:
 
     def _check_leadership(self) -> None:
         if self._elector is not None and not self._elector.may_act():
-            raise _NOT_LEADING
+            raise ApiError(_NOT_LEADING)
+
+    def _log_flushers(self) -> list[LogFlusher]:
+        frequency_ns = self._config.options.logging.flush_frequency_ns
+        return [
+            LogFlusher(handler, self._clock, frequency_ns)
+            for handler in logging.getLogger("kubesched").handlers
+        ]
 
     # What it is built from
 
