@@ -44,6 +44,7 @@ bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes
 	@$(BIN)/python -m benchmarks.queue
 	@$(BIN)/python -m benchmarks.memory
 	@$(BIN)/python -m benchmarks.drain
+	@$(BIN)/python -m benchmarks.apiserver
 	@$(if $(wildcard $(WORKLOADS)),$(BIN)/python -m benchmarks.scheduler_perf --labels $(QUICK),echo "no workloads at $(WORKLOADS): left out" >&2)
 
 million: $(READY)  ## A million pods on a million nodes: minutes, and 4 GiB

@@ -25,6 +25,8 @@ __all__ = ["ApiServer"]
 
 _TOO_MANY_WATCHES = "too many watches on this server, please try again later"
 _SHUTDOWN_SECONDS = 1.0
+_SHORTEST_PAUSE = 0.005
+"""Seconds between two writes to one watcher: what happens in between is sent together."""
 
 log = get_logger(__name__)
 
@@ -210,6 +212,7 @@ class _Pump:
                 initial_events = False
             if lines:
                 await self._write(lines)
+                await asyncio.sleep(_SHORTEST_PAUSE)
             elif watcher.idle:
                 watcher.collection.call_on_change(self._changed.set)
                 try:
