@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -236,6 +237,34 @@ def test_a_refused_initial_list_is_an_error(wire: dict[str, dict[str, Any]]) -> 
     for name in ("sendInitialEvents", "resourceVersionMatch", "allowWatchBookmarks"):
         assert asked[name] == query(recorded["path"])[name]
     assert "resourceVersion" not in asked
+
+
+def test_a_version_that_is_gone_is_told_after_the_events_before_it(
+    wire: dict[str, dict[str, Any]],
+) -> None:
+    added = wire["watch add, modify, delete"]["response"]["events"][0]
+    gone = {
+        "type": "ERROR",
+        "object": {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": "too old resource version: 1 (90)",
+            "reason": "Expired",
+            "code": 410,
+        },
+    }
+    together = FakeStream([b"".join(json.dumps(each).encode() + b"\n" for each in (added, gone))])
+    watch = api_over(RecordedTransport(together)).watch(Pod, resource_version="1")
+
+    async def follow() -> None:
+        assert (await anext(watch)).type == "ADDED"
+        with pytest.raises(ApiError, match="too old resource version") as expired:
+            await anext(watch)
+        assert (expired.value.code, expired.value.reason) == (410, "Expired")
+
+    asyncio.run(follow())
 
 
 def test_a_watch_may_be_refused_when_it_opens(wire: dict[str, dict[str, Any]]) -> None:

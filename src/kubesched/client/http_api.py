@@ -21,7 +21,7 @@ from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.coordination import Lease
 from kubesched.api.core import Binding
 from kubesched.api.kinds import Kind, kind_of
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.overlay import overlay
 from kubesched.api.pod import Pod
 from kubesched.api.reference import ObjectReference
@@ -159,6 +159,8 @@ class HttpApi:
             ends_ns = self._clock.monotonic_ns() + (seconds + _WATCH_GRACE_S) * SECOND
             while chunk := await self._next_chunk(streamed, ends_ns, decoder):
                 for event in decoder.feed(chunk):
+                    if isinstance(event.object, Status):
+                        raise ApiError(event.object)
                     yield event
 
     async def create(self, new: T) -> T:

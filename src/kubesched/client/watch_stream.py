@@ -51,8 +51,10 @@ class WatchDecoder(Generic[T]):
     def feed(self, chunk: bytes) -> list[WatchEvent[T]]:
         """Take in what arrived, and return the events that it completes.
 
+        An event of type ERROR has a Status as its object; it is the last one.
+
         Raises:
-            ApiError: the server reported one, or what it sent cannot be read.
+            ApiError: what the server sent cannot be read.
         """
         end = chunk.rfind(b"\n") + 1
         if not end:
@@ -92,7 +94,8 @@ class WatchDecoder(Generic[T]):
         try:
             raw = msgspec.json.decode(line, type=_RawEvent)
             if raw.type == "ERROR":
-                raise ApiError(codec.decode(bytes(raw.object), Status))
+                status: Any = codec.decode(bytes(raw.object), Status)
+                return WatchEvent("ERROR", status, "")
             if raw.type == "BOOKMARK":
                 return self._bookmark(codec.decode(bytes(raw.object), _Bookmark).metadata)
             changed = codec.decode(bytes(raw.object), self._kind)
