@@ -16,6 +16,7 @@ from kubesched.util.go_format import quote
 __all__ = [
     "access_denied",
     "already_exists",
+    "apply_conflict",
     "bad_patch",
     "bad_request",
     "conflict",
@@ -24,6 +25,7 @@ __all__ = [
     "internal_error",
     "invalid",
     "method_not_allowed",
+    "missing_field_manager",
     "namespace_terminating",
     "not_acceptable",
     "not_found",
@@ -209,3 +211,29 @@ def too_new(revision: int, current: int) -> ApiError:
     cause = StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")
     details = StatusDetails(causes=(cause,), retry_after_seconds=1)
     return _refusal(504, "Timeout", message, details)
+
+
+def apply_conflict(causes: Sequence[StatusCause]) -> ApiError:
+    """409 for an apply that would change what others own."""
+    if len(causes) == 1:
+        text = f"1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        by_owner: dict[str, list[str]] = {}
+        for cause in causes:
+            by_owner.setdefault(cause.message.removeprefix("conflict with "), []).append(
+                cause.field
+            )
+        listed = "\n".join(
+            f"conflicts with {owner}:\n" + "\n".join(f"- {field}" for field in fields)
+            for owner, fields in sorted(by_owner.items())
+        )
+        text = f"{len(causes)} conflicts: {listed}"
+    return _refusal(
+        409, "Conflict", f"Apply failed with {text}", StatusDetails(causes=tuple(causes))
+    )
+
+
+def missing_field_manager() -> ApiError:
+    text = "Required value: is required for apply patch"
+    problem = Problem("fieldManager", "FieldValueRequired", text)
+    return invalid("PatchOptions.meta.k8s.io", "", [problem])

@@ -112,6 +112,11 @@ class Store:
         """Raises ApiError 404."""
         return self._shown(resource, self._stored(resource, namespace, name))
 
+    def find_record(self, resource: Resource, namespace: str | None, name: str) -> Record | None:
+        """An object in its stored form, or None."""
+        key = _key(namespace, name) if resource.namespaced else name
+        return self.collection(resource).objects.get(key)
+
     def list(
         self,
         resource: Resource,
@@ -411,8 +416,7 @@ class Store:
     # Helpers
 
     def _stored(self, resource: Resource, namespace: str | None, name: str) -> Record:
-        key = _key(namespace, name) if resource.namespaced else name
-        record = self.collection(resource).objects.get(key)
+        record = self.find_record(resource, namespace, name)
         if record is None:
             raise refusals.not_found(resource.group_resource, name)
         return record

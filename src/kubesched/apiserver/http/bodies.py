@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from kubesched.apiserver import refusals
+from kubesched.apiserver.documents import cleaned
 from kubesched.apiserver.http.exchange import Request
 from kubesched.apiserver.http.media_types import body_language
 from kubesched.apiserver.http.protobuf import read_protobuf
@@ -17,7 +18,14 @@ from kubesched.apiserver.http.protobuf.encoding import MalformedError
 from kubesched.apiserver.resources import Resource
 from kubesched.apiserver.schema.unknown_fields import duplicate_fields, unknown_fields
 
-__all__ = ["field_problems", "read_body", "read_document", "read_json", "read_options"]
+__all__ = [
+    "field_problems",
+    "read_applied",
+    "read_body",
+    "read_document",
+    "read_json",
+    "read_options",
+]
 
 _SHOWN_BYTES = 30
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
@@ -42,6 +50,28 @@ def read_document(request: Request, resource: Resource) -> tuple[dict[str, Any],
             f'Kind string "json:\\"kind,omitempty\\"" }} ({_summary(request.body)})'
         )
     return document, field_problems(request, resource, document, body)
+
+
+def read_applied(request: Request, resource: Resource) -> tuple[dict[str, Any], Sequence[str]]:
+    """What is to be applied, without nulls, and what to warn its sender about.
+
+    Raises:
+        ApiError: 400.
+    """
+    document = _read_yaml(request.body, resource.kind)
+    if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
+        raise refusals.bad_request("error decoding YAML: expected an object")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise refusals.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): "
+            f"got {version or ''}, Kind={kind or ''}"
+        )
+    problems = field_problems(request, resource, document)
+    applied: dict[str, Any] = cleaned(document, None)
+    if applied.get("metadata", {}).get("managedFields"):
+        raise refusals.bad_request("metadata.managedFields must be nil")
+    return applied, problems
 
 
 def field_problems(

@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 
 from kubesched.apiserver import custom_resources, refusals
+from kubesched.apiserver.apply import Manager, apply_document, is_tracked, tracked_document
 from kubesched.apiserver.custom_resources import CUSTOM_RESOURCE_DEFINITION
 from kubesched.apiserver.eviction import check_eviction
 from kubesched.apiserver.http.bodies import (
     field_problems,
+    read_applied,
     read_body,
     read_document,
     read_json,
@@ -164,37 +166,45 @@ class ResourceRequests:
     def _create(self, request: Request, target: Target, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
-        dry_run = is_dry_run(request)
+        record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
+        return rendering.object(record, 201, problems)
+
+    def _make(
+        self, resource: Resource, namespace: str | None, document: Json, *, dry_run: bool
+    ) -> Record:
         now_ns = self._now_ns()
         is_definition = resource is CUSTOM_RESOURCE_DEFINITION
         if is_definition:
             document = custom_resources.established(document, stamp(now_ns))
-        record = self._store.create(resource, target.namespace, document, now_ns, dry_run=dry_run)
+        record = self._store.create(resource, namespace, document, now_ns, dry_run=dry_run)
         if is_definition and not dry_run:
             custom_resources.serve(self._store, record.data)
-        return rendering.object(record, 201, problems)
+        return record
 
     def _update(self, request: Request, target: Target, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         _check_identity(document, target)
-        record = self._store.update(
+        write = functools.partial(
+            self._store.update,
             resource,
             target.namespace,
             target.name,
             document,
             self._now_ns(),
             subresource=target.subresource,
-            dry_run=is_dry_run(request),
         )
-        return rendering.object(record, 200, problems)
+        return rendering.object(self._tracked(request, target, resource, write), 200, problems)
 
     def _patch(self, request: Request, target: Target, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         kind = patch_type(request.header("content-type"), strategic=resource.type is not None)
+        if kind == "apply":
+            return self._apply(request, target, resource, rendering)
         patch = read_json(request.body, resource.kind)
         problems = () if kind == "json" else field_problems(request, resource, patch)
-        record = self._store.patch(
+        write = functools.partial(
+            self._store.patch,
             resource,
             target.namespace,
             target.name,
@@ -202,7 +212,67 @@ class ResourceRequests:
             self._now_ns(),
             patch_type=kind,
             subresource=target.subresource,
-            dry_run=is_dry_run(request),
+        )
+        return rendering.object(self._tracked(request, target, resource, write), 200, problems)
+
+    def _tracked(
+        self, request: Request, target: Target, resource: Resource, write: Callable[..., Record]
+    ) -> Record:
+        """Write, and keep account of who owns what if somebody has applied the object."""
+        dry_run = is_dry_run(request)
+        live = self._store.get(resource, target.namespace, target.name).data
+        if not is_tracked(live) or resource.from_stored is not None:
+            return write(dry_run=dry_run)
+        tried = write(dry_run=True).data
+        if tried == live:
+            return write(dry_run=dry_run)
+        now_ns = self._now_ns()
+        name = request.query.get("fieldManager") or request.header("user-agent").partition("/")[0]
+        manager = Manager(name or "unknown", "Update", resource.api_version, target.subresource)
+        document = tracked_document(resource, live, tried, manager, stamp(now_ns))
+        return self._store.update(
+            resource,
+            target.namespace,
+            target.name,
+            document,
+            now_ns,
+            subresource=target.subresource,
+            dry_run=dry_run,
+        )
+
+    def _apply(
+        self, request: Request, target: Target, resource: Resource, rendering: Rendering
+    ) -> Answer:
+        name = request.query.get("fieldManager", "")
+        if not name:
+            raise refusals.missing_field_manager()
+        applied, problems = read_applied(request, resource)
+        _check_identity(applied, target)
+        now_ns, dry_run = self._now_ns(), is_dry_run(request)
+        manager = Manager(name, "Apply", resource.api_version, target.subresource)
+        live = self._store.find_record(resource, target.namespace, target.name)
+        if live is None and target.subresource:
+            raise refusals.not_found(resource.group_resource, target.name)
+        document = apply_document(
+            resource,
+            None if live is None else live.data,
+            applied,
+            manager,
+            stamp(now_ns),
+            force=request.flag("force"),
+        )
+        if live is None:
+            document["metadata"]["name"] = target.name
+            record = self._make(resource, target.namespace, document, dry_run=dry_run)
+            return rendering.object(record, 201, problems)
+        record = self._store.update(
+            resource,
+            target.namespace,
+            target.name,
+            document,
+            now_ns,
+            subresource=target.subresource,
+            dry_run=dry_run,
         )
         return rendering.object(record, 200, problems)
 
