@@ -1,0 +1,95 @@
+"""The endpoints of `kubesched run`, with a cluster that is asked who may read them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from kubesched.apiserver.embedded import EmbeddedCluster, Listen
+from kubesched.util.clock import RealClock
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+async def until_ready(session: aiohttp.ClientSession, url: str) -> None:
+    while True:
+        try:
+            async with session.get(f"{url}/readyz") as response:
+                if response.status == 200:
+                    return
+        except aiohttp.ClientError:
+            pass
+        await asyncio.sleep(0.05)
+
+
+def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_path: Path) -> None:
+    async def main() -> None:
+        port = free_port()
+        kubeconfig = tmp_path / "kubeconfig"
+        async with EmbeddedCluster(RealClock(), random.Random(0), listen=Listen()) as cluster:
+            kubeconfig.write_text(cluster.kubeconfig())
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "kubesched.cli.main",
+                "run",
+                f"--kubeconfig={kubeconfig}",
+                f"--authentication-kubeconfig={kubeconfig}",
+                f"--authorization-kubeconfig={kubeconfig}",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={port}",
+                env={**os.environ, "PYTHONWARNINGS": "error"},
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            url = f"https://127.0.0.1:{port}"
+            connector = aiohttp.TCPConnector(ssl=False)  # a certificate of its own making
+            try:
+                async with aiohttp.ClientSession(connector=connector) as session:
+                    async with asyncio.timeout(30):
+                        await until_ready(session, url)
+                    await judge(session, url, cluster.token)
+            finally:
+                process.terminate()
+                await process.wait()
+
+    asyncio.run(main())
+
+
+async def judge(session: aiohttp.ClientSession, url: str, token: str) -> None:
+    async def get(path: str, token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with session.get(url + path, headers=headers) as response:
+            return response.status, await response.text()
+
+    assert await get("/readyz?verbose") == (
+        200,
+        "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n",
+    )
+    assert await get("/livez") == (200, "ok")
+    for path in ("/metrics", "/configz", "/flagz", "/statusz", "/metrics/resources"):
+        assert (await get(path, "wrong"))[0] == 401
+        assert (await get(path, token))[0] == 200
+    _, metrics = await get("/metrics", token)
+    for name in (
+        'leader_election_master_status{name="kube-scheduler"}',
+        'scheduler_pending_pods{queue="active"}',
+        "rest_client_requests_total{",
+        "process_start_time_seconds",
+        "kubernetes_build_info{",
+    ):
+        assert name in metrics
+    _, configuration = await get("/configz", token)
+    assert '"kind":"KubeSchedulerConfiguration"' in configuration
+    _, flags = await get("/flagz", token)
+    assert "authentication-kubeconfig" in flags
