@@ -46,6 +46,11 @@ class FixedNominator:
     def nominated_nodes(self) -> Collection[str]:
         return list(self.by_node)
 
+    position = 0
+
+    def changes_since(self, position: int) -> Collection[str] | None:
+        return None if self.by_node else ()
+
     def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
         raise AssertionError("nothing here nominates")
 

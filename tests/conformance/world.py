@@ -21,7 +21,7 @@ from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
 from kubesched.config.load import configuration_from_builtins
-from kubesched.framework import PodInfo
+from kubesched.framework import Moment, PodInfo
 from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
@@ -86,8 +86,8 @@ class World:
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work, name=name))
 
-    def _has_room(self, profile: str, pod_info: PodInfo) -> bool:
-        return self.algorithm.has_room(self.frameworks[profile], pod_info)
+    def _has_room(self, profile: str, pod_info: PodInfo, since: Moment) -> bool:
+        return self.algorithm.has_room(self.frameworks[profile], pod_info, since)
 
     async def finish_work(self) -> None:
         """Wait for what plugins do beside an attempt."""

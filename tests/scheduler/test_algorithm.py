@@ -72,17 +72,57 @@ ROOM: dict[str, tuple[World, bool]] = {
 
 @pytest.mark.parametrize(("world", "want"), ROOM.values(), ids=ROOM)
 def test_has_room(world: World, want: bool) -> None:
+    since = world.framework.moment
     world.cache.update_snapshot()
-    assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p"))) is want
+    assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p")), since) is want
 
 
-def test_looking_for_room_does_not_move_the_rotation_through_the_nodes() -> None:
-    world = World(nodes=nodes("a", "b", "c"))
-    placed = []
-    for _ in range(3):
-        placed.append(world.schedule(make_pod("p")).node_name)
-        assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p")))
-    assert sorted(placed) == ["a", "b", "c"]
+LABELLED = plugin_class(
+    "F",
+    filter=lambda _state, _pod, node: SUCCESS if node.labels else Status.unschedulable("no"),
+    node_local=True,
+)
+
+
+def test_room_is_looked_for_where_something_changed() -> None:
+    world = World(LABELLED, nodes=nodes("a", "b"))
+    world.cache.update_snapshot()
+    pod_info, since = PodInfo(make_pod("p")), world.framework.moment
+    assert not world.algorithm.has_room(world.framework, pod_info, since)
+    world.cache.update_node(make_node("b", labels={"x": "y"}))
+    world.cache.update_snapshot()
+    assert world.algorithm.has_room(world.framework, pod_info, since)
+    # From here on nothing has changed any more: whoever fitted nowhere still does not.
+    assert not world.algorithm.has_room(world.framework, pod_info, world.framework.moment)
+
+
+def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
+    def enough(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if len(world.cache.snapshot) > 2 else Status.unschedulable("no")
+
+    world = World(plugin_class("F", filter=enough), nodes=nodes("a", "b"))
+    world.cache.update_snapshot()
+    since = world.framework.moment
+    world.cache.add_node(make_node("c", unschedulable=True))
+    world.cache.update_snapshot()
+    assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p")), since)
+
+
+def test_other_objects_may_change_every_mind() -> None:
+    open_now: set[str] = set()
+    judge = plugin_class(
+        "F",
+        filter=lambda *_: SUCCESS if open_now else Status.unschedulable("no"),
+        node_local=True,
+    )
+    world = World(judge, nodes=nodes("a", "b"))
+    world.cache.update_snapshot()
+    since = world.framework.moment
+    open_now.add("now")
+    pod_info = PodInfo(make_pod("p"))
+    assert not world.algorithm.has_room(world.framework, pod_info, since)
+    world.services.epoch += 1
+    assert world.algorithm.has_room(world.framework, pod_info, since)
 
 
 FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {

@@ -54,6 +54,7 @@ class NodeTable:
         self._free: list[int] = []
         self._high = 0  # rows at and above this were never used
         self._live_rows: slice | NDArray[np.intp] | None = None
+        self.generation = 0  # grows when a node gets or loses its row
         self._label_columns: dict[str, LabelColumn] = {}
         self._labels: list[Mapping[str, str]] = []  # per row, for label columns made later
         self.row_of: dict[str, int] = {}
@@ -114,6 +115,7 @@ class NodeTable:
         self.row_of[name] = row
         self.is_live[row] = True
         self._live_rows = None
+        self.generation += 1
         return row
 
     def remove_row(self, name: str) -> None:
@@ -122,6 +124,7 @@ class NodeTable:
         self.is_live[row] = False
         self._free.append(row)
         self._live_rows = None
+        self.generation += 1
         self._write_labels(row, _NO_LABELS)
         self.allocatable[:, row] = 0
         self.requested[:, row] = 0

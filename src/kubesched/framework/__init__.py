@@ -15,6 +15,7 @@ from kubesched.framework.handle import (
     EventRecorder,
     Handle,
     Lister,
+    Moment,
     Nominating,
     NominatingMode,
     Nominator,
@@ -40,7 +41,7 @@ from kubesched.framework.pod_index import PodIndex
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import REJECTED, SKIP, SUCCESS, Code, Status
-from kubesched.framework.what_if import PodsMatter, WhatIfView
+from kubesched.framework.what_if import NominatedTotals, PodsMatter, WhatIfView
 
 __all__ = [
     "MAX_NODE_SCORE",
@@ -64,8 +65,10 @@ __all__ = [
     "HintFunction",
     "ImageState",
     "Lister",
+    "Moment",
     "NodeInfo",
     "NodeView",
+    "NominatedTotals",
     "Nominating",
     "NominatingMode",
     "Nominator",

@@ -92,6 +92,13 @@ class Diagnosis:
         self.unschedulable_plugins |= other.unschedulable_plugins
         self.pending_plugins |= other.pending_plugins
 
+    def merge_except(self, other: Diagnosis, left_out: NDArray[np.bool_]) -> None:
+        """Take over verdicts by row, but for the rows left out (bool[row])."""
+        for verdicts in other._verdicts:
+            keep = ~left_out[verdicts.rows]
+            if keep.any():
+                self.add_verdicts(verdicts.rows[keep], verdicts.codes[keep], verdicts.statuses)
+
     @property
     def explicit_count(self) -> int:
         """How many nodes have a verdict of their own."""

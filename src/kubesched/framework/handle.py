@@ -22,12 +22,14 @@ from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_info import PodInfo
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import Status
+from kubesched.framework.what_if import NominatedTotals
 from kubesched.util.clock import Clock
 
 __all__ = [
     "EventRecorder",
     "Handle",
     "Lister",
+    "Moment",
     "Nominating",
     "NominatingMode",
     "Nominator",
@@ -88,6 +90,15 @@ class Nominator(Protocol):
         """Names of the nodes that some pod is nominated to."""
         ...
 
+    @property
+    def position(self) -> int:
+        """How much has happened to nominations so far."""
+        ...
+
+    def changes_since(self, position: int) -> Collection[str] | None:
+        """Names of nodes whose nominations changed; None: that is no longer known."""
+        ...
+
     def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None: ...
 
     def delete_nominated_pod(self, pod: Pod) -> None: ...
@@ -126,6 +137,14 @@ class PodInPreBind(Protocol):
 
 class EventRecorder(Protocol):
     def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None: ...
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """How far changes to the cluster had come, to ask later what they changed since."""
+
+    rows: int
+    nominations: int
+    other_objects: int
 
 
 class PluginMetrics(Protocol):
@@ -182,8 +201,13 @@ class Handle(Protocol):
         """Try these waiting pods ("ns/name" -> pod) again at once."""
         ...
 
-    def has_room(self, pod_info: PodInfo) -> bool:
-        """Whether the pod fits some node as the cluster is right now.
+    @property
+    def moment(self) -> Moment:
+        """The cluster as this attempt sees it."""
+        ...
+
+    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
+        """Whether the pod, which fitted no node at that moment, fits one right now.
 
         For work beside the loop; an attempt itself looks at its snapshot.
         """
@@ -199,6 +223,10 @@ class Handle(Protocol):
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo
     ) -> Status:
         """Run the filters on one node, with the pods nominated to it counted in."""
+        ...
+
+    def nominated_totals(self, pod: Pod) -> NominatedTotals:
+        """What other pods ask for that are nominated to nodes and that this one gives way to."""
         ...
 
     def totals_suffice(self, state: CycleState) -> bool:

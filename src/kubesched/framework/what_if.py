@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
 
-__all__ = ["PodsMatter", "WhatIfView"]
+__all__ = ["NominatedTotals", "PodsMatter", "WhatIfView"]
 
 
 class PodsMatter(enum.IntEnum):
@@ -26,6 +26,14 @@ class PodsMatter(enum.IntEnum):
     NOT_AT_ALL = 0  # the node alone decides
     AS_TOTALS = 1  # what they request in sum and how many they are, read through columns
     IN_DETAIL = 2  # anything; the dry-run hooks may be needed as well
+
+
+class NominatedTotals(NamedTuple):
+    """What pods ask for that are nominated to nodes, in sum for each of those nodes."""
+
+    rows: NDArray[np.intp]  # ascending
+    requested: NDArray[np.int64]  # int64[resource, node], resources numbered as in the table
+    pod_count: NDArray[np.int64]
 
 
 class WhatIfView(NodeView):

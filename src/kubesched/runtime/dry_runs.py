@@ -52,20 +52,23 @@ class DryRunFilters:
         plugins = takewhile(lambda plugin: plugin.name not in self._in_detail, active)
         codes: NDArray[np.uint32] | None = None
         statuses: list[Status] = []
-        left: NDArray[np.intp] | None = None  # where nodes stand that none has rejected yet
         for plugin in plugins:
             if again and plugin.pods_matter is PodsMatter.NOT_AT_ALL:
                 continue
-            found = ask_filter(plugin, state, pod, nodes)
+            if codes is None:
+                found = ask_filter(plugin, state, pod, nodes)
+            elif codes.all():
+                break
+            else:
+                found = ask_filter(plugin, state, pod, nodes.subset(codes == 0))
             if found.codes is None or not found.codes.any():
                 continue
-            if codes is None:
-                codes, left = np.zeros(len(nodes), dtype=np.uint32), np.arange(len(nodes))
-            assert left is not None
-            rejected = found.codes != 0
-            codes[left[rejected]] = found.codes[rejected] + np.uint32(len(statuses))
+            rejected = np.flatnonzero(found.codes)
+            numbers = found.codes[rejected] + np.uint32(len(statuses))
             statuses += (status.blame(plugin.name) for status in found.statuses)
-            left, nodes = left[~rejected], nodes.subset(~rejected)
-            if not len(left):
-                break
+            if codes is None:
+                codes = np.zeros(len(nodes), dtype=np.uint32)
+                codes[rejected] = numbers
+            else:
+                codes[np.flatnonzero(codes == 0)[rejected]] = numbers
         return Rejections.none() if codes is None else Rejections(codes, tuple(statuses))

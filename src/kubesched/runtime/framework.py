@@ -27,8 +27,10 @@ from kubesched.framework import (
     EventRecorder,
     ExtensionPoint,
     Lister,
+    Moment,
     NodeInfo,
     NodeView,
+    NominatedTotals,
     Nominating,
     NominatingMode,
     Nominator,
@@ -54,6 +56,7 @@ from kubesched.runtime.asking import (
 from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.dry_runs import DryRunFilters
 from kubesched.runtime.evaluations import Evaluation, Evaluations
+from kubesched.runtime.nominated import NominatedPods
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
@@ -137,6 +140,7 @@ class Framework:
             for plugin in self.pre_filter_plugins
             if overrides(plugin, "add_pod") or overrides(plugin, "remove_pod")
         ]
+        self._nominated = NominatedPods(lambda: self.nominator)
         self._dry_run_filters = DryRunFilters(self.filter_plugins, self._dry_run_plugins)
         self._other_score_plugins = tuple(
             plugin for plugin in self.score_plugins if not plugin.node_local
@@ -197,9 +201,14 @@ class Framework:
         assert self._services.spawn is not None
         self._services.spawn(work, name)
 
-    def has_room(self, pod_info: PodInfo) -> bool:
+    @property
+    def moment(self) -> Moment:
+        changes = self.snapshot.nodes.table.changes.position
+        return Moment(changes, self.nominator.position, self._services.epoch)
+
+    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
         assert self._services.has_room is not None
-        return self._services.has_room(self.profile_name, pod_info)
+        return self._services.has_room(self.profile_name, pod_info, since)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         assert self._services.activate is not None
@@ -285,6 +294,19 @@ class Framework:
         state.evaluation = known
         return known
 
+    def rows_judged_anew(self, state: CycleState, since: Moment) -> NDArray[np.intp] | None:
+        """Rows on which filters may have changed their mind since; None: on any of them."""
+        table = self.snapshot.nodes.table
+        if self._services.epoch != since.other_objects or not self._other_filters <= (
+            state.skip_filter
+        ):
+            return None
+        rows = table.changes.since(since.rows)
+        nodes = self.nominator.changes_since(since.nominations)
+        if rows is None or nodes is None:
+            return None
+        return np.union1d(rows[table.is_live[rows]], table.rows_of(nodes))
+
     def run_filter_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """The verdict on one node, with the plugin that rejected it."""
         plugins = [plugin for plugin in self.filter_plugins if plugin.name not in state.skip_filter]
@@ -297,16 +319,33 @@ class Framework:
 
         With them, because they have a right to come; without, because they may not.
         """
-        nominated = self.qualifying_nominated_pods(pod_info.pod, node.name)
-        if nominated:
-            with_nominated, state_with = node.clone(), state.clone()
-            for other in nominated:
-                with_nominated.add_pod(other)
-                self.add_pod_to_state(state_with, pod_info.pod, other, with_nominated)
-            status = self.run_filter_on_node(state_with, pod_info.pod, with_nominated)
-            if not status.is_success:
-                return status
+        status = self.filter_beside_nominated_pods(state, pod_info, node)
+        if not status.is_success:
+            return status
         return self.run_filter_on_node(state, pod_info.pod, node)
+
+    def fits_on(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> bool:
+        """Whether the verdict on one node is a yes; what is wrong otherwise is not worked out."""
+        return (
+            self.run_filter_on_node(state, pod_info.pod, node).is_success
+            and self.filter_beside_nominated_pods(state, pod_info, node).is_success
+        )
+
+    def filter_beside_nominated_pods(
+        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
+    ) -> Status:
+        """The verdict on one node if the pods nominated to it come; success if there are none."""
+        nominated = self.qualifying_nominated_pods(pod_info.pod, node.name)
+        if not nominated:
+            return SUCCESS
+        with_nominated, state_with = node.clone(), state.clone()
+        for other in nominated:
+            with_nominated.add_pod(other)
+            self.add_pod_to_state(state_with, pod_info.pod, other, with_nominated)
+        return self.run_filter_on_node(state_with, pod_info.pod, with_nominated)
+
+    def nominated_totals(self, pod: Pod) -> NominatedTotals:
+        return self._nominated.totals(pod, self.snapshot.nodes.table)
 
     def totals_suffice(self, state: CycleState) -> bool:
         return self._dry_run_filters.totals_suffice(state)

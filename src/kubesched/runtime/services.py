@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
-from kubesched.framework import EventRecorder, Lister, Nominator, PodInfo, Snapshot
+from kubesched.framework import EventRecorder, Lister, Moment, Nominator, PodInfo, Snapshot
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPods
 from kubesched.util.clock import Clock
@@ -52,5 +52,5 @@ class Services:
         self.nominator: Nominator | None = None
         self.activate: Callable[[Mapping[str, Pod]], None] | None = None
         self.spawn: Callable[[Coroutine[Any, Any, None], str], None] | None = None
-        # By the name of a profile and a pod of it.
-        self.has_room: Callable[[str, PodInfo], bool] | None = None
+        # By the name of a profile, a pod of it, and the moment when it fitted nowhere.
+        self.has_room: Callable[[str, PodInfo, Moment], bool] | None = None

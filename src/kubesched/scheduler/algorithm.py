@@ -13,9 +13,13 @@ from kubesched.framework import (
     CycleState,
     Diagnosis,
     FitError,
+    Moment,
     NodeView,
+    NominatedTotals,
     PodInfo,
+    Rejections,
     Status,
+    WhatIfView,
 )
 from kubesched.runtime.framework import Framework, PreFilterOutcome, Scores
 from kubesched.util.errors import KubeschedError, PluginError
@@ -33,6 +37,11 @@ __all__ = [
 log = get_logger(__name__)
 
 _MIN_NODES_TO_FIND = 100
+# Up to here it is quicker to ask about one node after another.
+_FEW_NODES = 8
+_NOBODY = NominatedTotals(
+    np.empty(0, dtype=np.intp), np.empty((0, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
+)
 
 
 class EngineMismatchError(KubeschedError):
@@ -140,7 +149,7 @@ class SchedulingAlgorithm:
             or outcome.only_nodes is not None
             or pod_info.pod.status.nominated_node_name
             or self._nodes_wanted(framework, len(nodes)) < len(nodes)
-            or self._nodes_with_nominated_pods(framework, pod_info)
+            or len(self._nominated(framework, pod_info).rows)
         ):
             return None
         choice = framework.choose_at_once(state, pod_info, nodes, self._random)
@@ -160,20 +169,28 @@ class SchedulingAlgorithm:
             diagnose,
         )
 
-    def has_room(self, framework: Framework, pod_info: PodInfo) -> bool:
-        """Whether some node fits the pod in the snapshot as it is; changes nothing."""
-        if not len(self._snapshot):
+    def has_room(self, framework: Framework, pod_info: PodInfo, since: Moment) -> bool:
+        """Whether a pod that fitted nowhere then fits a node of the snapshot as it is."""
+        if framework.moment == since:
             return False
-        start_index = self._start_index
+        state = CycleState()
+        nodes = self._snapshot.nodes
         diagnosis = Diagnosis(self._snapshot.table.names)
         try:
-            state = CycleState()
             outcome = framework.run_pre_filter(state, pod_info)
-            return len(self._find_feasible(framework, state, pod_info, outcome, diagnosis)) > 0
+            if not outcome.status.is_success:
+                return False
+            changed = framework.rows_judged_anew(state, since)
+            if changed is not None:
+                nodes = nodes.at_rows(changed)
+            if outcome.only_nodes is not None:
+                named = self._snapshot.table.rows_of(outcome.only_nodes)
+                nodes = nodes.subset(np.isin(nodes.rows, named))
+            if len(nodes) <= _FEW_NODES:
+                return any(framework.fits_on(state, pod_info, node) for node in nodes)
+            return len(self._filter(framework, state, pod_info, nodes, diagnosis)) > 0
         except PluginError:
             return False
-        finally:
-            self._start_index = start_index
 
     def _find_feasible(
         self,
@@ -296,30 +313,59 @@ class SchedulingAlgorithm:
         nodes: NodeView,
         diagnosis: Diagnosis,
     ) -> NodeView:
-        """Filter all nodes at once, and one by one those that other pods are nominated to."""
-        special = self._nodes_with_nominated_pods(framework, pod_info)
-        if not special:
+        """Filter all nodes; where other pods are nominated to, it must hold with them as well."""
+        nominated = self._nominated(framework, pod_info)
+        if not len(nominated.rows):
             return framework.run_filter(state, pod_info.pod, nodes, diagnosis)
-        one_by_one = np.isin(nodes.rows, self._snapshot.table.rows_of(special))
-        feasible = framework.run_filter(state, pod_info.pod, nodes.subset(~one_by_one), diagnosis)
-        fitting: list[str] = []
-        for node in nodes.subset(one_by_one):
-            status = framework.filter_with_nominated_pods(state, pod_info, node)
-            if status.is_success:
-                fitting.append(node.name)
-            else:
-                diagnosis.add_node_status(node.name, status)
-        rows = np.concatenate([feasible.rows, self._snapshot.table.rows_of(fitting)])
-        return nodes.at_rows(np.sort(rows))
+        crowded = self._rejected_beside(framework, state, pod_info, nodes, nominated, diagnosis)
+        if not crowded.any():
+            return framework.run_filter(state, pod_info.pod, nodes, diagnosis)
+        # All nodes are asked about, for what is kept of them, and then some are left out.
+        attempt = Diagnosis(diagnosis.names)
+        try:
+            feasible = framework.run_filter(state, pod_info.pod, nodes, attempt)
+        except PluginError:
+            free = nodes.subset(~crowded[nodes.rows])
+            return framework.run_filter(state, pod_info.pod, free, diagnosis)
+        diagnosis.merge_except(attempt, crowded)
+        return feasible.subset(~crowded[feasible.rows])
 
-    def _nodes_with_nominated_pods(self, framework: Framework, pod_info: PodInfo) -> list[str]:
-        """Nodes that other pods are nominated to which this one must leave room for."""
-        return [
-            name
-            for name in framework.nominator.nominated_nodes()
-            if name in self._snapshot.table.row_of
-            and framework.qualifying_nominated_pods(pod_info.pod, name)
-        ]
+    def _nominated(self, framework: Framework, pod_info: PodInfo) -> NominatedTotals:
+        if not framework.nominator.nominated_nodes():
+            return _NOBODY
+        return framework.nominated_totals(pod_info.pod)
+
+    def _rejected_beside(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        nodes: NodeView,
+        nominated: NominatedTotals,
+        diagnosis: Diagnosis,
+    ) -> NDArray[np.bool_]:
+        """Rows where the pod does not fit if the pods nominated there come; noted as such."""
+        table = self._snapshot.table
+        crowded = np.zeros(table.capacity, dtype=bool)
+        present = np.zeros(table.capacity, dtype=bool)
+        present[nodes.rows] = True
+        which = present[nominated.rows]
+        rows = nominated.rows[which]
+        if framework.totals_suffice(state):
+            requested = table.requested[:, rows] + nominated.requested[:, which]
+            pod_count = table.pod_count[rows] + nominated.pod_count[which]
+            view = WhatIfView(nodes, rows, requested, pod_count)
+            found = framework.filter_by_totals(state, pod_info.pod, view)
+        else:
+            found = Rejections.from_statuses(
+                framework.filter_beside_nominated_pods(state, pod_info, node)
+                for node in nodes.at_rows(rows)
+            )
+        if found.codes is not None and found.codes.any():
+            hit = found.codes != 0
+            diagnosis.add_verdicts(rows[hit], found.codes[hit], found.statuses)
+            crowded[rows[hit]] = True
+        return crowded
 
     def _prioritize(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, feasible: NodeView

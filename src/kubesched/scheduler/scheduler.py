@@ -21,7 +21,7 @@ from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
 from kubesched.config.types import Extender, KubeSchedulerConfiguration, KubeSchedulerProfile
-from kubesched.framework import ActionType, PodInfo, QueuedPodInfo
+from kubesched.framework import ActionType, Moment, PodInfo, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.registry import IN_TREE_PLUGINS
@@ -268,10 +268,10 @@ class Scheduler:
         assert self._tasks is not None, "the scheduler is not running"
         self._tasks.create_task(_guarded(work), name=name)
 
-    def _has_room(self, profile: str, pod_info: PodInfo) -> bool:
+    def _has_room(self, profile: str, pod_info: PodInfo, since: Moment) -> bool:
         # Not during an attempt: those never await, and this is asked by other tasks.
         self.cache.update_snapshot()
-        return self._algorithm.has_room(self.profiles[profile], pod_info)
+        return self._algorithm.has_room(self.profiles[profile], pod_info, since)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._clock.now_ns())

@@ -18,8 +18,10 @@ from kubesched.framework import (
     CycleState,
     Handle,
     Lister,
+    Moment,
     NodeInfo,
     NodeView,
+    NominatedTotals,
     PodInfo,
     PodInPreBind,
     Rejections,
@@ -76,7 +78,15 @@ def make_nominator(objects: FakeObjects) -> Nominator:
         pod = objects.get(Pod, name, namespace)
         return None if pod is None or pod.spec.node_name else PodInfo(pod)
 
-    return Nominator(objects.lister(Pod), find)
+    nominator = Nominator(objects.lister(Pod), find)
+
+    def follow(old: Any, new: Any) -> None:
+        for pod in (old, new):
+            if isinstance(pod, Pod):
+                nominator.touch(pod.metadata.uid)
+
+    objects.listeners.append(follow)
+    return nominator
 
 
 class FakeWaitingPod:
@@ -196,7 +206,7 @@ class FakeHandle:
         services.nominator = self.nominator
         services.activate = self.activate
         services.spawn = self.spawn
-        services.has_room = lambda _, pod_info: self.has_room(pod_info)
+        services.has_room = lambda _, pod_info, since: self.has_room(pod_info, since)
         return services
 
     def lister(self, kind: type[T]) -> Lister[T]:
@@ -216,7 +226,11 @@ class FakeHandle:
         while self.work:
             await self.work.pop()
 
-    def has_room(self, pod_info: PodInfo) -> bool:  # noqa: ARG002  the same for every pod
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.snapshot.nodes.table.changes.position, self.nominator.position, 0)
+
+    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:  # noqa: ARG002
         return self.room
 
     def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
@@ -232,6 +246,9 @@ class FakeHandle:
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo
     ) -> Status:
         return self._framework().filter_with_nominated_pods(state, pod_info, node)
+
+    def nominated_totals(self, pod: Pod) -> NominatedTotals:
+        return self._framework().nominated_totals(pod)
 
     def totals_suffice(self, state: CycleState) -> bool:
         return self._framework().totals_suffice(state)

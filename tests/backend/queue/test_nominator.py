@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kubesched.api import Pod
 from kubesched.backend.queue import RegisteredHint
-from kubesched.framework import Nominating, NominatingMode, PodInfo
+from kubesched.framework import Nominating, NominatingMode, PodInfo, QueuedPodInfo
 from kubesched.testing.builders import make_pod
 from tests.backend.queue.queue_world import NODE_ADD, QueueWorld
 
@@ -161,3 +165,83 @@ def test_an_update_of_a_pod_in_flight_leaves_its_nomination_alone(world: QueueWo
     world.pop()
     world.update(pod, nominated(pod, "n2"))
     assert list(world.queue.nominator.nominated_nodes()) == ["n1"]
+
+
+# -- what changed ----------------------------------------------------------------------
+
+NODES = ("n1", "n2", "n3")
+
+
+class History:
+    """Random operations on a queue whose pods are nominated here and there."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.world = QueueWorld([RegisteredHint(NODE_ADD, "A")])
+        self.known: dict[str, Pod] = {}
+        self.popped: list[QueuedPodInfo] = []
+
+    def step(self) -> None:
+        rng, queue = self.rng, self.world.queue
+        name = f"p{rng.randrange(6)}"
+        pod = self.known.get(name)
+        choice = rng.randrange(7)
+        if pod is None:
+            pod = self.known[name] = make_pod(
+                name, nominated_node_name=rng.choice(("", *NODES)), priority=rng.randrange(3)
+            )
+            self.world.add(pod)
+        elif choice == 0:
+            queue.nominator.add_nominated_pod(PodInfo(pod), on(rng.choice(("", *NODES))))
+        elif choice == 1:
+            status = replace(pod.status, nominated_node_name=rng.choice(("", *NODES)))
+            labels = {"version": str(rng.random())}
+            metadata = replace(pod.metadata, labels=labels)
+            new = self.known[name] = replace(pod, metadata=metadata, status=status)
+            self.world.update(pod, new)
+        elif choice == 2:
+            queue.delete(pod)
+            queue.done(pod.metadata.uid)
+            self.popped = [each for each in self.popped if each.pod.metadata.name != name]
+            del self.known[name], self.world.lister.pods[f"default/{name}"]
+        elif choice == 3 and (queued := queue.pop(self.world.now_ns)) is not None:
+            self.popped.append(queued)
+        elif choice == 4 and self.popped:
+            self.world.fail(self.popped.pop(), "A")
+        elif choice == 5 and self.popped:
+            queue.done(self.popped.pop().pod.metadata.uid)
+        else:
+            self.world.wait(5)
+            self.world.move(NODE_ADD)
+
+    def seen(self) -> dict[str, list[Pod]]:
+        nominator = self.world.queue.nominator
+        return {node: [each.pod for each in nominator.nominated_pods(node)] for node in NODES}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_whoever_follows_the_changes_sees_all_of_them(seed: int) -> None:
+    history = History(seed)
+    nominator = history.world.queue.nominator
+    for _ in range(60):
+        before, position = history.seen(), nominator.position
+        history.step()
+        changed = nominator.changes_since(position)
+        assert changed is not None
+        after = history.seen()
+        assert {node for node in NODES if before[node] != after[node]} <= set(changed)
+
+
+def test_changes_that_are_long_past_are_forgotten(world: QueueWorld) -> None:
+    pod = make_pod("a")
+    world.add(pod)
+    nominator = world.queue.nominator
+    start = nominator.position
+    for _ in range(20_000):
+        nominator.add_nominated_pod(PodInfo(pod), on("n"))
+    assert nominator.changes_since(start) is None
+    position = nominator.position
+    assert nominator.changes_since(position) == set()
+    nominator.delete_nominated_pod(pod)
+    assert nominator.changes_since(position) == {"n"}

@@ -16,6 +16,8 @@ from kubesched.framework import Nominating, NominatingMode, PodInfo
 
 __all__ = ["Nominator", "PodLister"]
 
+_CHANGES_KEPT = 4096
+
 
 class PodLister(Protocol):
     """Pods as the informer last saw them."""
@@ -38,6 +40,8 @@ class Nominator:
         self._by_node: dict[str, dict[str, _Reference]] = {}  # node -> uid -> pod, as they came
         self._nowhere: dict[str, _Reference] = {}  # nominated to the empty name
         self._node_of: dict[str, str] = {}  # uid -> node
+        self._changes: list[str] = []  # nodes, in the order in which their nominations changed
+        self._dropped = 0  # changes that stood before self._changes[0]
 
     def nominated_pods(self, node_name: str) -> Collection[PodInfo]:
         """Return the pods nominated to the node, in the order of their nominations."""
@@ -52,6 +56,20 @@ class Nominator:
     def node_of(self, uid: str) -> str | None:
         """Return the node that the pod is nominated to, if any."""
         return self._node_of.get(uid)
+
+    @property
+    def position(self) -> int:
+        return self._dropped + len(self._changes)
+
+    def changes_since(self, position: int) -> Collection[str] | None:
+        start = position - self._dropped
+        return None if start < 0 else set(self._changes[start:])
+
+    def touch(self, uid: str) -> None:
+        """The pod came to wait, or waits no more, or is another one: it may look different."""
+        node_name = self._node_of.get(uid)
+        if node_name:
+            self._note(node_name)
 
     def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
         """Nominate the pod to the node of `nominating` or, without one, of its own status.
@@ -74,6 +92,7 @@ class Nominator:
         self._node_of[metadata.uid] = node_name
         references = self._by_node.setdefault(node_name, {}) if node_name else self._nowhere
         references[metadata.uid] = _Reference(metadata.name, metadata.namespace, metadata.uid)
+        self._note(node_name)
 
     def update_nominated_pod(self, old: Pod, pod_info: PodInfo) -> None:
         """Follow an update of a waiting pod.
@@ -103,6 +122,7 @@ class Nominator:
         del references[uid]
         if not references:
             del self._by_node[node_name]
+        self._note(node_name)
 
     def check_invariants(self) -> None:
         listed = {
@@ -111,6 +131,12 @@ class Nominator:
         listed |= dict.fromkeys(self._nowhere, "")
         assert listed == self._node_of, "nominations by node and by pod differ"
         assert all(self._by_node.values()), "a node without nominated pods is kept"
+
+    def _note(self, node_name: str) -> None:
+        self._changes.append(node_name)
+        if len(self._changes) > 2 * _CHANGES_KEPT:
+            del self._changes[:_CHANGES_KEPT]
+            self._dropped += _CHANGES_KEPT
 
     def _resolve(self, reference: _Reference) -> PodInfo:
         waiting = self._find(key_of(reference.name, reference.namespace))

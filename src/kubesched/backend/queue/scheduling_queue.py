@@ -171,6 +171,7 @@ class SchedulingQueue:
                 self._journal.leave(key, "gone", "popped while in flight", now_ns)
                 continue
             self._in_flight.start(queued, now_ns)
+            self.nominator.touch(queued.pod.metadata.uid)
             self._journal.leave(key, Place.IN_FLIGHT, "pop", now_ns)
             self.scheduling_cycle += 1
             self._count_rejectors(queued, -1)
@@ -209,6 +210,7 @@ class SchedulingQueue:
             went_to = self._requeue(queued, strategy, ATTEMPT_FAILED, now_ns)
         finally:
             self._in_flight.done(uid)
+            self.nominator.touch(uid)
         if went_to is not QueueName.UNSCHEDULABLE:
             self._wake()
         return went_to
@@ -469,6 +471,7 @@ class SchedulingQueue:
 
     def _new_entry(self, pod: Pod, now_ns: int) -> QueuedPodInfo:
         queued = QueuedPodInfo(pod, now_ns)
+        self.nominator.touch(pod.metadata.uid)
         queued.pod_signature = self._signature_of(pod)
         return queued
 

@@ -67,15 +67,15 @@ class DryRun:
         One that breaks no budget must be among them, if there is any.
         """
         found = _Found(wanted)
-        start, size = 0, _FEWEST_AT_A_TIME
+        start, least = 0, 1
         while start < len(rows) and not found.is_enough:
+            size = max(found.missing, 1)
             if self._is_vectorized:
-                size = min(max(size, found.missing), _MOST_AT_A_TIME)
-            else:
-                size = max(found.missing, 1)
+                # To look at some more nodes costs little, to look once more does not.
+                size = min(max(size + size // 4, least), _MOST_AT_A_TIME)
+                least = max(_FEWEST_AT_A_TIME, 2 * least)
             found.add(self._judge(rows[start : start + size]))
             start += size
-            size *= 2
         return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
 
     def _judge(self, rows: NDArray[np.intp]) -> Candidates:

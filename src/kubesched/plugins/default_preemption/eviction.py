@@ -13,7 +13,7 @@ import enum
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiError
 from kubesched.api.pods import is_terminating, pod_key, pod_priority
-from kubesched.framework import Handle, Nominating, NominatingMode, PodInfo
+from kubesched.framework import Handle, Lister, Nominating, NominatingMode, PodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.plugins.default_preemption.candidates import Candidate
 from kubesched.util.logging import get_logger
@@ -35,6 +35,38 @@ class _Outcome(enum.Enum):
     GONE = enum.auto()  # the victim had left by itself
     FAILED = enum.auto()
     SPARED = enum.auto()  # nobody needs the room any more
+
+
+class _Preemption:
+    """A preemptor, the node it is to get, and whether it still needs that."""
+
+    def __init__(self, handle: Handle, pods: Lister[Pod], preemptor: Pod, node_name: str) -> None:
+        """Must be made in the attempt that found no node for the preemptor."""
+        self.preemptor = preemptor
+        self.node_name = node_name
+        self._handle = handle
+        self._pods = pods
+        self._no_room_at = handle.moment
+
+    def is_awaited(self) -> bool:
+        """Whether the preemptor is still there and without a node."""
+        metadata = self.preemptor.metadata
+        current = self._pods.get(metadata.name, metadata.namespace)
+        return (
+            current is not None
+            and current.metadata.uid == metadata.uid
+            and not is_terminating(current)
+            and not current.spec.node_name
+        )
+
+    def is_needed(self) -> bool:
+        """Whether the preemptor waits and, by now, still fits nowhere."""
+        if not self.is_awaited():
+            return False
+        if self._handle.has_room(PodInfo(self.preemptor), self._no_room_at):
+            return False
+        self._no_room_at = self._handle.moment
+        return True
 
 
 class Evictions:
@@ -69,27 +101,27 @@ class Evictions:
         if self._is_gating:
             self._preempting.add(preemptor.metadata.uid)
             evict = self._evict_in_turn
-        work = evict(candidate.node_name, victims, preemptor)
-        self._handle.spawn(work, f"preemption for {pod_key(preemptor)}")
+        preemption = _Preemption(self._handle, self._pods, preemptor, candidate.node_name)
+        self._handle.spawn(evict(preemption, victims), f"preemption for {pod_key(preemptor)}")
 
     # -- the order of evictions --------------------------------------------------------
 
-    async def _evict_in_turn(self, node_name: str, victims: list[Pod], preemptor: Pod) -> None:
+    async def _evict_in_turn(self, preemption: _Preemption, victims: list[Pod]) -> None:
         """Evict all but the last victim side by side, and the last when those are done.
 
         The last one stands for all: once it goes, the preemptor may be tried again.
         """
         # The reference reports the outcome as it stands when the work begins.
         self._handle.metrics.observe_background_preemption("success", 0)
-        uid = preemptor.metadata.uid
+        uid = preemption.preemptor.metadata.uid
         *others, last = victims
         retry = True
         try:
-            is_cleared = await self._clear_lower_nominations(node_name, preemptor)
-            outcomes = await self._evict_all(others, node_name, preemptor)
+            is_cleared = await self._clear_lower_nominations(preemption)
+            outcomes = await self._evict_all(preemption, others)
             if _Outcome.FAILED not in outcomes and _Outcome.SPARED not in outcomes:
                 self._last_victims[uid] = last
-                outcomes = [await self._evict(last, node_name, preemptor, is_late=bool(others))]
+                outcomes = [await self._evict(preemption, last, is_late=bool(others))]
             # If the last one had left by itself, that may have been announced too early for
             # the preemptor to hear of it.
             retry = not is_cleared or any(each is not _Outcome.EVICTED for each in outcomes)
@@ -97,56 +129,41 @@ class Evictions:
             self._preempting.discard(uid)
             self._last_victims.pop(uid, None)
             if retry:
-                self._handle.activate({pod_key(preemptor): preemptor})
+                self._try_again(preemption)
 
-    async def _evict_together(self, node_name: str, victims: list[Pod], preemptor: Pod) -> None:
+    async def _evict_together(self, preemption: _Preemption, victims: list[Pod]) -> None:
         """Evict all victims side by side."""
-        outcomes = await self._evict_all(victims, node_name, preemptor)
+        outcomes = await self._evict_all(preemption, victims)
         if _Outcome.FAILED in outcomes or _Outcome.SPARED in outcomes:
-            self._handle.activate({pod_key(preemptor): preemptor})
+            self._try_again(preemption)
         else:
-            await self._clear_lower_nominations(node_name, preemptor)
+            await self._clear_lower_nominations(preemption)
 
-    async def _evict_all(
-        self, victims: list[Pod], node_name: str, preemptor: Pod
-    ) -> list[_Outcome]:
+    async def _evict_all(self, preemption: _Preemption, victims: list[Pod]) -> list[_Outcome]:
         async with asyncio.TaskGroup() as tasks:
             evictions = [
-                tasks.create_task(
-                    self._evict(victim, node_name, preemptor), name=f"evict {pod_key(victim)}"
-                )
+                tasks.create_task(self._evict(preemption, victim), name=f"evict {pod_key(victim)}")
                 for victim in victims
             ]
         return [eviction.result() for eviction in evictions]
 
-    def _is_waiting(self, preemptor: Pod) -> bool:
-        """Whether the preemptor is still there and without a node."""
-        metadata = preemptor.metadata
-        current = self._pods.get(metadata.name, metadata.namespace)
-        return (
-            current is not None
-            and current.metadata.uid == metadata.uid
-            and not is_terminating(current)
-            and not current.spec.node_name
-        )
-
-    def _is_needed(self, preemptor: Pod) -> bool:
-        """Whether the preemptor waits and, by now, still fits nowhere."""
-        return self._is_waiting(preemptor) and not self._handle.has_room(PodInfo(preemptor))
+    def _try_again(self, preemption: _Preemption) -> None:
+        self._handle.activate({pod_key(preemption.preemptor): preemption.preemptor})
 
     # -- one victim --------------------------------------------------------------------
 
     async def _evict(
-        self, victim: Pod, node_name: str, preemptor: Pod, *, is_late: bool = False
+        self, preemption: _Preemption, victim: Pod, *, is_late: bool = False
     ) -> _Outcome:
         """Evict a victim. `is_late` says that much may have changed since it was chosen."""
-        if not (self._is_needed(preemptor) if is_late else self._is_waiting(preemptor)):
+        if not (preemption.is_needed() if is_late else preemption.is_awaited()):
             return _Outcome.SPARED
-        note = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
+        preemptor = preemption.preemptor
+        note = f"Preempted by pod {preemptor.metadata.uid} on node {preemption.node_name}"
         if self._stop_in_memory(victim):
             note += " (in kube-scheduler memory)."
         else:
-            outcome = await self._delete(victim, preemptor)
+            outcome = await self._delete(preemption, victim)
             if outcome is not _Outcome.EVICTED:
                 return outcome
         self._handle.recorder.event(victim, "Normal", "Preempted", "Preempting", note)
@@ -162,7 +179,7 @@ class Evictions:
         binding = self._handle.pod_in_pre_bind(uid)
         return binding is not None and binding.cancel(f"preempted by {self._plugin}")
 
-    async def _delete(self, victim: Pod, preemptor: Pod) -> _Outcome:
+    async def _delete(self, preemption: _Preemption, victim: Pod) -> _Outcome:
         """Mark the victim as disrupted, then delete it with its own grace period."""
         name, namespace, uid = (
             victim.metadata.name,
@@ -173,13 +190,14 @@ class Evictions:
         if current is None or current.metadata.uid != uid:
             return _Outcome.GONE
         try:
-            await self._writer().write(current, _disrupted_by(preemptor, current), None)
+            mark = _disrupted_by(preemption.preemptor, current)
+            await self._writer().write(current, mark, None)
         except ApiError as exc:
             if exc.code == _NOT_FOUND:
                 return _Outcome.GONE
             log.error("Could not add the condition to a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
-        if not self._is_needed(preemptor):
+        if not preemption.is_needed():
             # The mark stays: the disruption controller takes back those that led to nothing.
             return _Outcome.SPARED
         try:
@@ -192,11 +210,11 @@ class Evictions:
             return _Outcome.FAILED
         return _Outcome.EVICTED
 
-    async def _clear_lower_nominations(self, node_name: str, preemptor: Pod) -> bool:
+    async def _clear_lower_nominations(self, preemption: _Preemption) -> bool:
         """Let pods that counted on the node look elsewhere; False if that could not be written."""
-        priority = pod_priority(preemptor)
+        priority = pod_priority(preemption.preemptor)
         is_cleared = True
-        for other in list(self._handle.nominator.nominated_pods(node_name)):
+        for other in list(self._handle.nominator.nominated_pods(preemption.node_name)):
             if pod_priority(other.pod) >= priority or not other.pod.status.nominated_node_name:
                 continue
             try:

@@ -57,6 +57,7 @@ class PodColumns:
         self._length = np.zeros(capacity, dtype=np.intp)
         self._room = np.zeros(capacity, dtype=np.intp)
         self._end = 0
+        self._given_up = 0  # places that rows have outgrown
         self._pods: list[list[PodInfo]] = [[] for _ in range(capacity)]
         self.priority = np.zeros(_FIRST_ROOM, dtype=np.int64)
         self.start_ns = np.zeros(_FIRST_ROOM, dtype=np.int64)  # NOT_STARTED: it has not
@@ -105,11 +106,10 @@ class PodColumns:
 
     def _catch_up(self) -> None:
         table = self.table
-        in_use = int(self._length.sum())
         if (
             table.capacity != len(self._stale)
-            or self._end > 2 * in_use + _FIRST_ROOM
-            or len(self.label_sets) > 2 * in_use + _FIRST_ROOM
+            or self._given_up > self._end // 2 + _FIRST_ROOM
+            or len(self.label_sets) > self._end + _FIRST_ROOM
         ):
             # There are new rows, or more was given up than is in use: start over.
             self._forget()
@@ -157,6 +157,7 @@ class PodColumns:
 
     def _move(self, row: int, count: int) -> None:
         room = 4 * -(-(count + 1) // 4)
+        self._given_up += int(self._room[row])
         self._offset[row], self._room[row] = self._end, room
         self._end += room
         extra = max(self._end - len(self.priority), 0)

@@ -76,18 +76,20 @@ class TotalsDryRun:
         self._columns = columns
         self._budgets = budgets
         self._now_ns = now_ns
+        self._nominated = handle.nominated_totals(preemptor.pod)
 
     def emptied(self, rows: NDArray[np.intp]) -> _Emptied:
         """The nodes without their pods of lower priority."""
         columns, table = self._columns, self._nodes.table
         columns.refresh(self._nodes, rows)
         matrix = columns.below(rows, self._priority)
-        amounts = columns.amounts[:, matrix.entry]  # [resource, node, place]
-        amounts *= matrix.is_pod
-        requested = table.requested[:, rows] - amounts[: len(table.requested)].sum(axis=2)
+        # [resource, place, node], so that a turn of all nodes lies side by side.
+        amounts = columns.amounts[: len(table.requested), matrix.entry.T]
+        amounts *= matrix.is_pod.T
+        requested = table.requested[:, rows] - amounts.sum(axis=1)
         pod_count = table.pod_count[rows] - matrix.number
-        nominated = self._nominated_to(rows, len(requested))
-        return _Emptied(rows, matrix, amounts[: len(requested)], requested, pod_count, nominated)
+        nominated = self._nominated_to(rows)
+        return _Emptied(rows, matrix, amounts, requested, pod_count, nominated)
 
     def screen(self, emptied: _Emptied) -> Rejections:
         """What filters say of the emptied nodes, up to the first that looks at single pods."""
@@ -116,29 +118,28 @@ class TotalsDryRun:
 
     def _spare(self, nodes: _Emptied, violating: Flags | None) -> Flags:
         """Who must go [node, place]: everybody else was put back, the most important first."""
-        index, is_pod = nodes.matrix.entry, nodes.matrix.is_pod
-        victims = np.zeros(index.shape, dtype=bool)
-        requested, pod_count = nodes.requested.copy(), nodes.pod_count.copy()
-        every = np.arange(len(index))
+        amounts, is_pod = nodes.amounts, nodes.matrix.is_pod.T  # [place, node]
         order = None
         if violating is not None:
             # Those that budgets protect come first; neither group changes its order.
-            order = np.argsort(~violating, axis=1, kind="stable")
-        for turn in range(index.shape[1]):
-            place = turn if order is None else order[:, turn]
-            added = nodes.amounts[:, every, place]
-            present = is_pod[every, place]
-            requested += added
+            order = np.argsort(~violating.T, axis=0, kind="stable")
+            amounts = np.take_along_axis(amounts, order[None], axis=1)
+            is_pod = np.take_along_axis(is_pod, order, axis=0)
+        victims = np.zeros(is_pod.shape, dtype=bool)
+        requested, pod_count = nodes.requested.copy(), nodes.pod_count.copy()
+        for turn, present in enumerate(is_pod):
+            requested += amounts[:, turn]
             pod_count += present
             verdicts = self._ask(nodes, requested, pod_count, again=True)
             if verdicts.codes is None:
                 continue
-            goes = (verdicts.codes != 0) & present
-            if goes.any():
-                victims[every, place] = goes
-                requested[:, goes] -= added[:, goes]
-                pod_count -= goes
-        return victims
+            goes = np.logical_and(verdicts.codes, present, out=victims[turn])
+            requested -= amounts[:, turn] * goes
+            pod_count -= goes
+        if order is not None:
+            ranked, victims = victims, np.empty_like(victims)
+            np.put_along_axis(victims, order, ranked, axis=0)
+        return victims.T
 
     def _ask(
         self, nodes: _Emptied, requested: Amounts, pod_count: Amounts, *, again: bool = False
@@ -163,28 +164,13 @@ class TotalsDryRun:
         codes[places] = np.where(with_nominated != 0, with_nominated, codes[places])
         return Rejections(codes, verdicts.statuses)
 
-    def _nominated_to(self, rows: NDArray[np.intp], resources: int) -> _Nominated:
-        table, nominator = self._nodes.table, self._handle.nominator
-        place_of = {row: place for place, row in enumerate(rows.tolist())}
-        places, requested, counts = [], [], []
-        for name in nominator.nominated_nodes():
-            place = place_of.get(table.row_of.get(name, -1))
-            if place is None:
-                continue
-            others = [
-                other
-                for other in nominator.nominated_pods(name)
-                if pod_priority(other.pod) >= self._priority and other.uid != self._preemptor.uid
-            ]
-            if others:
-                places.append(place)
-                counts.append(len(others))
-                requested.append(_sum_of(others, [*table.resources.values[:resources]]))
-        return _Nominated(
-            np.array(places, dtype=np.intp),
-            np.array(requested, dtype=np.int64).reshape(len(places), resources).T,
-            np.array(counts, dtype=np.int64),
-        )
+    def _nominated_to(self, rows: NDArray[np.intp]) -> _Nominated:
+        everywhere = self._nominated
+        position = np.full(self._nodes.table.capacity, -1)
+        position[rows] = np.arange(len(rows))
+        places = position[everywhere.rows]
+        here = places >= 0
+        return _Nominated(places[here], everywhere.requested[:, here], everywhere.pod_count[here])
 
     # -- budgets -----------------------------------------------------------------------
 
@@ -281,7 +267,7 @@ class _Emptied(NamedTuple):
 
     rows: NDArray[np.intp]
     matrix: PodMatrix
-    amounts: Amounts  # [resource, node, place] of the pods taken away, 0 where there is none
+    amounts: Amounts  # [resource, place, node] of the pods taken away, 0 where there is none
     requested: Amounts  # [resource, node]
     pod_count: NDArray[np.int64]
     nominated: _Nominated
@@ -292,7 +278,7 @@ class _Emptied(NamedTuple):
         return _Emptied(
             self.rows[keep],
             self.matrix.subset(keep),
-            self.amounts[:, keep],
+            self.amounts[:, :, keep],
             self.requested[:, keep],
             self.pod_count[keep],
             self.nominated.subset(keep, len(self.rows)),
@@ -319,10 +305,6 @@ def _with_unneeded(
         statuses.append(no_victim_needed(nodes.table.names[int(rows[place])]))
         codes[place] = len(statuses)
     return Rejections(codes, tuple(statuses))
-
-
-def _sum_of(pods: list[PodInfo], resources: list[str]) -> list[int]:
-    return [sum(each.requested.amount(name) for each in pods) for name in resources]
 
 
 def _labels(columns: PodColumns, number: int) -> tuple[str, dict[str, str]]:
