@@ -36,8 +36,8 @@ class CycleState:
         "_values",
         "evaluation",
         "parallel_pre_bind",
+        "plugin_timer",
         "pods_to_activate",
-        "record_plugin_metrics",
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
@@ -45,7 +45,7 @@ class CycleState:
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self.record_plugin_metrics = False
+        self.plugin_timer: Any = None  # the runtime's, of attempts whose plugins are timed
         self.evaluation: object = None  # the runtime's, kept between pods of one shape
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
@@ -79,7 +79,7 @@ class CycleState:
             key: value.clone() if hasattr(value, "clone") else value
             for key, value in self._values.items()
         }
-        copy.record_plugin_metrics = self.record_plugin_metrics
+        copy.plugin_timer = self.plugin_timer
         copy.evaluation = None
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score

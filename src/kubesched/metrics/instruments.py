@@ -117,7 +117,10 @@ class Histogram:
 
     def observe_ns(self, duration_ns: int) -> None:
         """Observe a duration, in seconds as all durations are exposed."""
-        self.observe(duration_ns / _NS_PER_SECOND)
+        # As in observe; the call in between would cost a third more.
+        seconds = duration_ns / _NS_PER_SECOND
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self.sum += seconds
 
     @property
     def count(self) -> int:

@@ -10,9 +10,10 @@ metrics are the reference's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 
 from kubesched.metrics.instruments import (
@@ -51,6 +52,8 @@ class SchedulerMetrics(FamilyGroup):
         pod_groups: bool = False,
     ) -> None:
         super().__init__()
+        # Called before values are read: gauges that cost less to set then than to keep right.
+        self.before_collect: list[Callable[[], None]] = []
         self._define_attempts()
         self._define_queue()
         self._define_framework()
@@ -62,6 +65,11 @@ class SchedulerMetrics(FamilyGroup):
         for queue in ("active", "backoff", "unschedulable", "gated"):
             self.pending_pods.labels(queue)
         registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        for refresh in self.before_collect:
+            refresh()
+        return super().collect()
 
     def observe_attempt(self, result: AttemptResult, profile: str, duration_ns: int) -> None:
         """Count an attempt, and how long it took from the start of its cycle to the outcome."""

@@ -13,6 +13,7 @@ from kubesched.framework import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
     REJECTED,
+    Code,
     CycleState,
     NodeInfo,
     NodeView,
@@ -20,9 +21,14 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
+from kubesched.runtime.point_metrics import PluginTimer
 from kubesched.util.errors import PluginError
 
 __all__ = [
+    "ADD_POD",
+    "PRE_FILTER",
+    "PRE_SCORE",
+    "REMOVE_POD",
     "ask",
     "ask_filter",
     "ask_score",
@@ -33,19 +39,54 @@ __all__ = [
     "first_rejection",
 ]
 
+PRE_FILTER = 'running PreFilter plugin "{}"'
 FILTER = 'running "{}" filter plugin'
+ADD_POD = 'running AddPod on PreFilter plugin "{}"'
+REMOVE_POD = 'running RemovePod on PreFilter plugin "{}"'
+PRE_SCORE = 'running PreScore plugin "{}"'
 _SCORE = 'running Score plugins: plugin "{}" failed with'
 _NORMALIZE = 'running Normalize on Score plugins: plugin "{}" failed with'
+# What metrics call the point at which a plugin is asked.
+_POINTS = {
+    PRE_FILTER: "PreFilter",
+    FILTER: "Filter",
+    ADD_POD: "PreFilterExtensionAddPod",
+    REMOVE_POD: "PreFilterExtensionRemovePod",
+    PRE_SCORE: "PreScore",
+    _SCORE: "Score",
+    _NORMALIZE: "ScoreExtensionNormalize",
+}
 
 
 def ask(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
-    """Call a plugin; whatever it throws becomes a PluginError that says where."""
+    """Call a plugin; whatever it throws becomes a PluginError that says where.
+
+    The first argument of the method is the state of the attempt.
+    """
+    timer: PluginTimer | None = args[0].plugin_timer
+    if timer is not None:
+        method = _timed(timer, what, plugin, method)
     try:
         return method(*args)
     except PluginError:
         raise
     except Exception as exc:
         raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
+
+
+def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any) -> Any:
+    def call(*args: Any) -> Any:
+        started_ns = timer.now_ns()
+        code = Code.ERROR
+        try:
+            answer = method(*args)
+            # Other answers than a status come from plugins that had no objection as a whole.
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            return answer
+        finally:
+            timer.observe(plugin.name, _POINTS[what], code, started_ns)
+
+    return call
 
 
 def fail(what: str, plugin: Plugin, status: Status) -> NoReturn:

@@ -17,6 +17,7 @@ from kubesched.framework import (
     Wait,
 )
 from kubesched.runtime.plugin_set import ProfilePlugins
+from kubesched.runtime.point_metrics import PluginTiming, PointMetrics
 from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import MINUTE
@@ -37,8 +38,9 @@ class BindingPoints:
     Every method answers with a Status: here a failure is an outcome that the caller undoes.
     """
 
-    def __init__(self, plugins: ProfilePlugins, services: Services) -> None:
+    def __init__(self, plugins: ProfilePlugins, services: Services, points: PointMetrics) -> None:
         self._services = services
+        self._points = points
         self._reserve = plugins.at(ExtensionPoint.RESERVE)
         self._permit = plugins.at(ExtensionPoint.PERMIT)
         self._pre_bind = plugins.at(ExtensionPoint.PRE_BIND)
@@ -46,33 +48,52 @@ class BindingPoints:
         self._post_bind = plugins.at(ExtensionPoint.POST_BIND)
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        started_ns = self._points.now_ns()
+        status = self._ask_to_reserve(state, pod, node_name)
+        self._points.observe("Reserve", status.code, started_ns)
+        return status
+
+    def _ask_to_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         for plugin in self._reserve:
-            try:
-                status = plugin.reserve(state, pod, node_name)
-            except Exception as exc:
-                status = Status.failure(exc)
+            with PluginTiming(state, plugin, "Reserve") as timed:
+                try:
+                    status = plugin.reserve(state, pod, node_name)
+                except Exception as exc:
+                    status = Status.failure(exc)
+                timed.code = status.code
             if not status.is_success:
                 return _refusal(f'running Reserve plugin "{plugin.name}"', plugin, status)
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Undo Reserve of all plugins in reverse order, also of those not reached."""
+        started_ns = self._points.now_ns()
         for plugin in reversed(self._reserve):
-            try:
-                plugin.unreserve(state, pod, node_name)
-            except Exception as exc:
-                # The other plugins must still give back what they hold.
-                log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
+            with PluginTiming(state, plugin, "Unreserve"):
+                try:
+                    plugin.unreserve(state, pod, node_name)
+                except Exception as exc:
+                    # The other plugins must still give back what they hold.
+                    log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
+        self._points.observe("Unreserve", Code.SUCCESS, started_ns)
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """SUCCESS, a refusal, or WAIT with the pod noted as waiting."""
+        started_ns = self._points.now_ns()
+        status = self._ask_permit(state, pod, node_name)
+        self._points.observe("Permit", status.code, started_ns)
+        return status
+
+    def _ask_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         timeouts_ns: dict[str, int] = {}
         reasons: tuple[str, ...] = ()
         for plugin in self._permit:
-            try:
-                answer = plugin.permit(state, pod, node_name)
-            except Exception as exc:
-                answer = Status.failure(exc)
+            with PluginTiming(state, plugin, "Permit") as timed:
+                try:
+                    answer = plugin.permit(state, pod, node_name)
+                except Exception as exc:
+                    answer = Status.failure(exc)
+                timed.code = Code.WAIT if isinstance(answer, Wait) else answer.code
             if isinstance(answer, Wait):
                 timeouts_ns[plugin.name] = min(answer.timeout_ns, MAX_PERMIT_TIMEOUT_NS)
                 reasons = answer.reasons
@@ -88,10 +109,14 @@ class BindingPoints:
         entry = self._services.waiting_pods.get(pod.metadata.uid)
         if entry is None:
             return SUCCESS
+        clock, metrics = self._services.clock, self._services.metrics
+        started_ns = clock.monotonic_ns()
         try:
             status = await entry.outcome()
         finally:
             self._services.waiting_pods.remove(pod.metadata.uid)
+        waited_ns = clock.monotonic_ns() - started_ns
+        metrics.permit_wait_duration_seconds.labels(status.code.label).observe_ns(waited_ns)
         if status.is_success or status.is_rejected:
             return status
         return Status.failure(f"waiting on permit for pod: {status.message}").blame(status.plugin)
@@ -101,6 +126,12 @@ class BindingPoints:
 
     def run_pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """SUCCESS if some plugin has PreBind work for this pod, SKIP if none has."""
+        started_ns = self._points.now_ns()
+        status = self._ask_pre_flight(state, pod, node_name)
+        self._points.observe("PreBindPreFlight", status.code, started_ns)
+        return status
+
+    def _ask_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         overall = SKIP
         for plugin in self._pre_bind:
             try:
@@ -128,6 +159,14 @@ class BindingPoints:
         A plugin that has nothing to do still separates the groups to its left and right,
         unless it allows parallel runs itself.
         """
+        started_ns = self._points.now_ns()
+        status = await self._run_pre_bind(state, pod, node_name, entry)
+        self._points.observe("PreBind", status.code, started_ns)
+        return status
+
+    async def _run_pre_bind(
+        self, state: CycleState, pod: Pod, node_name: str, entry: PodInPreBind | None
+    ) -> Status:
         for parallel, neighbours in groupby(self._pre_bind, lambda p: p.pre_bind_in_parallel):
             work = [plugin for plugin in neighbours if plugin.name not in state.skip_pre_bind]
             groups = [work] if parallel else [[plugin] for plugin in work]
@@ -171,11 +210,19 @@ class BindingPoints:
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Let the plugins bind in turn until one does not skip."""
+        started_ns = self._points.now_ns()
+        status = await self._ask_to_bind(state, pod, node_name)
+        self._points.observe("Bind", status.code, started_ns)
+        return status
+
+    async def _ask_to_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         for plugin in self._bind:
-            try:
-                status = await plugin.bind(state, pod, node_name)
-            except Exception as exc:
-                status = Status.failure(exc)
+            with PluginTiming(state, plugin, "Bind") as timed:
+                try:
+                    status = await plugin.bind(state, pod, node_name)
+                except Exception as exc:
+                    status = Status.failure(exc)
+                timed.code = status.code
             if status.is_skip:
                 continue
             if status.is_success:
@@ -184,19 +231,24 @@ class BindingPoints:
         return SKIP
 
     async def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        started_ns = self._points.now_ns()
         for plugin in self._post_bind:
-            try:
-                await plugin.post_bind(state, pod, node_name)
-            except Exception as exc:
-                # The pod is bound whatever an informational plugin makes of it.
-                log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
+            with PluginTiming(state, plugin, "PostBind"):
+                try:
+                    await plugin.post_bind(state, pod, node_name)
+                except Exception as exc:
+                    # The pod is bound whatever an informational plugin makes of it.
+                    log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
+        self._points.observe("PostBind", Code.SUCCESS, started_ns)
 
 
 async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:
-    try:
-        status = await plugin.pre_bind(state, pod, node_name)
-    except Exception as exc:
-        status = Status.failure(exc)
+    with PluginTiming(state, plugin, "PreBind") as timed:
+        try:
+            status = await plugin.pre_bind(state, pod, node_name)
+        except Exception as exc:
+            status = Status.failure(exc)
+        timed.code = status.code
     if status.is_success:
         return status
     return _refusal(f'running PreBind plugin "{plugin.name}"', plugin, status)

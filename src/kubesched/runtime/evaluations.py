@@ -35,6 +35,7 @@ from kubesched.runtime.asking import (
     checked_score,
     first_rejection,
 )
+from kubesched.runtime.point_metrics import PointMetrics
 
 __all__ = ["Evaluation", "Evaluations"]
 
@@ -138,7 +139,9 @@ class Evaluations:
         filter_plugins: Sequence[Plugin],
         score_plugins: Sequence[Plugin],
         weights: Mapping[str, int],
+        points: PointMetrics,
     ) -> None:
+        self._points = points
         self.filters = tuple(takewhile(lambda plugin: plugin.node_local, filter_plugins))
         local = [plugin for plugin in score_plugins if plugin.node_local]
         self.static = tuple(
@@ -253,9 +256,11 @@ class Evaluations:
             for row, node in zip(changed.rows.tolist(), changed, strict=True):
                 status = first_rejection(plugins, state, pod, node)
                 known.codes[row] = 0 if status is None else known.number_of(status)
+                self._points.count_filtered(plugins, status)
             return
         known.codes[changed.rows] = 0
         for plugin in plugins:
+            self._points.filters[plugin.name].value += len(changed)
             rejections = ask_filter(plugin, state, pod, changed)
             if rejections.codes is None or not rejections.codes.any():
                 continue
@@ -335,6 +340,7 @@ class Evaluations:
                 continue
             status = first_rejection(plugins, state, pod, nodes.info_at(row))
             known.codes[row] = 0 if status is None else known.number_of(status)
+            self._points.count_filtered(plugins, status)
             if status is None:
                 to_score.append(row)
         return to_score
@@ -363,6 +369,8 @@ class Evaluations:
             plugin for plugin, _ in self.normalizing if plugin.name not in state.skip_score
         ]
         rows = changed.rows
+        for plugin in (*(plugin for plugin, _ in static), *normalizing):
+            self._points.scores[plugin.name].value += len(changed)
         if len(changed) <= _FEW_NODES:
             for row, node in zip(rows.tolist(), changed, strict=True):
                 known.static_total[row] = sum(

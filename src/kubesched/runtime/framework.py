@@ -46,6 +46,10 @@ from kubesched.framework import (
 )
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.asking import (
+    ADD_POD,
+    PRE_FILTER,
+    PRE_SCORE,
+    REMOVE_POD,
     ask,
     ask_filter,
     ask_score,
@@ -58,6 +62,7 @@ from kubesched.runtime.dry_runs import DryRunFilters
 from kubesched.runtime.evaluations import Evaluation, Evaluations
 from kubesched.runtime.nominated import NominatedPods
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
+from kubesched.runtime.point_metrics import PluginTiming, PointMetrics
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
@@ -127,6 +132,9 @@ class Framework:
         self._recorder = services.recorder_of(profile.scheduler_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         plugins = self.plugins = ProfilePlugins(profile, registry, self)
+        points = self.points = PointMetrics(
+            services.metrics, profile.scheduler_name, plugins, services.clock.monotonic_ns
+        )
         at = plugins.at
         self.queue_sort_plugin = at(ExtensionPoint.QUEUE_SORT)[0]
         self.pre_enqueue_plugins = at(ExtensionPoint.PRE_ENQUEUE)
@@ -146,7 +154,7 @@ class Framework:
             plugin for plugin in self.score_plugins if not plugin.node_local
         )
         self._evaluations = Evaluations(
-            self.filter_plugins, self.score_plugins, plugins.score_weights
+            self.filter_plugins, self.score_plugins, plugins.score_weights, points
         )
         self._other_filters = frozenset(
             plugin.name for plugin in self.filter_plugins[len(self._evaluations.filters) :]
@@ -156,7 +164,7 @@ class Framework:
             *self._other_score_plugins,
         )
         self._epoch = services.epoch
-        self.binding = BindingPoints(plugins, services)
+        self.binding = BindingPoints(plugins, services, points)
         self._signer = PodSigner(profile.scheduler_name, plugins)
 
     # -- the handle --------------------------------------------------------------------
@@ -230,7 +238,10 @@ class Framework:
 
     def sign_pod(self, pod: Pod) -> bytes | None:
         """A text that is equal for pods that ask for the same; None if there is none."""
-        return self._signer.sign(pod)
+        started_ns = self.points.now_ns()
+        signature = self._signer.sign(pod)
+        self.points.observe("Sign", Code.SUCCESS, started_ns)
+        return signature
 
     # -- finding nodes that fit --------------------------------------------------------
 
@@ -240,9 +251,9 @@ class Framework:
         only_nodes: frozenset[str] | None = None
         narrowing: set[str] = set()
         for plugin in self.pre_filter_plugins:
-            answer = ask(
-                'running PreFilter plugin "{}"', plugin, plugin.pre_filter, state, pod_info, nodes
-            )
+            answer = ask(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+            if isinstance(answer, OnlyNodes) or not answer.is_skip:
+                self.points.pre_filters[plugin.name].value += 1
             if isinstance(answer, OnlyNodes):
                 narrowing.add(plugin.name)
                 only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
@@ -258,7 +269,7 @@ class Framework:
                 # The others still run: preemption needs what they note.
                 rejection = answer.blame(plugin.name)
             else:
-                fail('running PreFilter plugin "{}"', plugin, answer)
+                fail(PRE_FILTER, plugin, answer)
         return PreFilterOutcome(rejection or SUCCESS, only_nodes, frozenset(narrowing))
 
     def run_filter(
@@ -277,6 +288,7 @@ class Framework:
                 break
             if plugin.name in state.skip_filter:
                 continue
+            self.points.filters[plugin.name].value += len(nodes)
             rejections = ask_filter(plugin, state, pod, nodes)
             if rejections.codes is not None and rejections.codes.any():
                 diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
@@ -310,7 +322,9 @@ class Framework:
     def run_filter_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """The verdict on one node, with the plugin that rejected it."""
         plugins = [plugin for plugin in self.filter_plugins if plugin.name not in state.skip_filter]
-        return first_rejection(plugins, state, pod, node) or SUCCESS
+        rejection = first_rejection(plugins, state, pod, node)
+        self.points.count_filtered(plugins, rejection)
+        return rejection or SUCCESS
 
     def filter_with_nominated_pods(
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo
@@ -367,23 +381,21 @@ class Framework:
     def add_pod_to_state(
         self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
     ) -> Status:
-        what = 'running AddPod on PreFilter plugin "{}"'
         for plugin in self._dry_run_plugins:
             if plugin.name not in state.skip_filter:
-                status = ask(what, plugin, plugin.add_pod, state, pod, added, node)
+                status = ask(ADD_POD, plugin, plugin.add_pod, state, pod, added, node)
                 if not status.is_success:
-                    fail(what, plugin, status)
+                    fail(ADD_POD, plugin, status)
         return SUCCESS
 
     def remove_pod_from_state(
         self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
     ) -> Status:
-        what = 'running RemovePod on PreFilter plugin "{}"'
         for plugin in self._dry_run_plugins:
             if plugin.name not in state.skip_filter:
-                status = ask(what, plugin, plugin.remove_pod, state, pod, removed, node)
+                status = ask(REMOVE_POD, plugin, plugin.remove_pod, state, pod, removed, node)
                 if not status.is_success:
-                    fail(what, plugin, status)
+                    fail(REMOVE_POD, plugin, status)
         return SUCCESS
 
     def run_post_filter(
@@ -394,11 +406,14 @@ class Framework:
         first_rejector = ""
         nominating: Nominating | None = None
         for plugin in self.post_filter_plugins:
-            try:
-                result = plugin.post_filter(state, pod_info, diagnosis)
-            except Exception as exc:
-                return PostFilterResult(Status.failure(exc).blame(plugin.name))
-            status = result.status
+            with PluginTiming(state, plugin, "PostFilter") as timed:
+                try:
+                    result = plugin.post_filter(state, pod_info, diagnosis)
+                except Exception as exc:
+                    timed.code = Code.ERROR
+                    return PostFilterResult(Status.failure(exc).blame(plugin.name))
+                status = result.status
+                timed.code = status.code
             if status.is_success:
                 return result
             if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -417,12 +432,13 @@ class Framework:
 
     def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
         for plugin in self.pre_score_plugins:
-            what = 'running PreScore plugin "{}"'
-            status = ask(what, plugin, plugin.pre_score, state, pod_info, nodes)
+            status = ask(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
             if status.is_skip:
                 state.skip_score.add(plugin.name)
-            elif not status.is_success:
-                fail(what, plugin, status)
+                continue
+            self.points.pre_scores[plugin.name].value += 1
+            if not status.is_success:
+                fail(PRE_SCORE, plugin, status)
 
     def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
         """Score, normalise and weigh. A score out of range is an error of its plugin."""
@@ -451,7 +467,8 @@ class Framework:
         known = self._known(state, pod_info.pod, nodes)
         if known is None:
             return None
-        evaluations, pod = self._evaluations, pod_info.pod
+        evaluations, points, pod = self._evaluations, self.points, pod_info.pod
+        filter_ns = points.now_ns()
         rows = evaluations.refresh_index(known, state, pod, nodes)
         if rows is None or known.index is None:
             return None
@@ -460,7 +477,9 @@ class Framework:
             known.index = None
             return None
         feasible = nodes.deferred(lambda: nodes.rows[nodes.at(known.codes) == 0])
+        pre_score_ns = points.observe("Filter", Code.SUCCESS, filter_ns)
         self.run_pre_score(state, pod_info, feasible)
+        score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
         if not all(
             plugin.name in state.skip_score or plugin.uniform_score(state, pod, nodes) is not None
             for plugin in self._not_summed
@@ -474,7 +493,9 @@ class Framework:
             known.index = None
             state.skip_score.clear()
             return None
-        return QuickChoice(index.choose(rng), fitting, feasible)
+        row = index.choose(rng)
+        points.observe("Score", Code.SUCCESS, score_ns)
+        return QuickChoice(row, fitting, feasible)
 
     def _score_by_plugin(
         self, state: CycleState, pod: Pod, nodes: NodeView
@@ -488,6 +509,7 @@ class Framework:
     def _weighted_score(
         self, plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView
     ) -> NDArray[np.int64]:
+        self.points.scores[plugin.name].value += len(nodes)
         scores = ask_score(plugin, state, pod, nodes)
         normalized = ask_to_normalize(plugin, state, pod, nodes, scores)
         return normalized * self.plugins.score_weights[plugin.name]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.backend.snapshot import ClusterSnapshot
 from kubesched.framework import (
+    Code,
     CycleState,
     Diagnosis,
     FitError,
@@ -115,12 +117,21 @@ class SchedulingAlgorithm:
         """
         if not len(self._snapshot):
             raise NoNodesError
-        outcome = framework.run_pre_filter(state, pod_info)
+        points = framework.points
+        started_ns = points.now_ns()
+        try:
+            outcome = framework.run_pre_filter(state, pod_info)
+        except PluginError:
+            points.observe("PreFilter", Code.ERROR, started_ns)
+            raise
+        points.observe("PreFilter", outcome.status.code, started_ns)
         quick = self._choose_at_once(framework, state, pod_info, outcome)
         if quick is not None:
             return quick
         diagnosis = Diagnosis(self._snapshot.table.names)
-        feasible = self._find_feasible(framework, state, pod_info, outcome, diagnosis)
+        # Nothing is filtered for a pod that PreFilter rejected.
+        with points.timing("Filter") if outcome.status.is_success else nullcontext():
+            feasible = self._find_feasible(framework, state, pod_info, outcome, diagnosis)
         if not len(feasible):
             raise FitError(len(self._snapshot), diagnosis)
         chosen, scores = 0, None
@@ -152,7 +163,9 @@ class SchedulingAlgorithm:
             or len(self._nominated(framework, pod_info).rows)
         ):
             return None
+        started_ns = framework.points.now_ns()
         choice = framework.choose_at_once(state, pod_info, nodes, self._random)
+        framework.points.observe_hint(choice is not None, started_ns)
         if choice is None:
             return None
 
@@ -372,8 +385,10 @@ class SchedulingAlgorithm:
     ) -> Scores:
         if not framework.score_plugins:
             return Scores(np.ones(len(feasible), dtype=np.int64))
-        framework.run_pre_score(state, pod_info, feasible)
-        return framework.run_score(state, pod_info.pod, feasible)
+        with framework.points.timing("PreScore"):
+            framework.run_pre_score(state, pod_info, feasible)
+        with framework.points.timing("Score"):
+            return framework.run_score(state, pod_info.pod, feasible)
 
     def _choose(self, total: NDArray[np.int64]) -> int:
         """The best node; among equals a seeded choice, so that a run can be repeated."""

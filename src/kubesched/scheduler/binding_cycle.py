@@ -10,18 +10,19 @@ from kubesched.api.access import ApiError
 from kubesched.backend.cache import Cache
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
+    Code,
     CycleState,
     FitError,
     Nominating,
     NominatingMode,
     PodInfo,
-    QueuedPodInfo,
     Status,
 )
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind
+from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.event_handlers import ASSIGNED_POD_DELETE
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.util.clock import Clock
@@ -36,15 +37,21 @@ log = get_logger(__name__)
 class Placement(NamedTuple):
     """A pod that was given a node and is assumed there."""
 
-    framework: Framework
-    state: CycleState
-    queued: QueuedPodInfo
+    attempt: Attempt
     assumed: PodInfo
     node_name: str
 
     @property
     def pod(self) -> Pod:
         return self.assumed.pod
+
+    @property
+    def framework(self) -> Framework:
+        return self.attempt.framework
+
+    @property
+    def state(self) -> CycleState:
+        return self.attempt.state
 
 
 class BindingCycle:
@@ -65,22 +72,27 @@ class BindingCycle:
         self._writer = writer
         self._failures = failures
         self._clock = clock
+        self._running = services.metrics.goroutines.labels("binding")
 
     async def run(self, placement: Placement) -> None:
+        self._running.inc()
         try:
-            status = await self._bind(placement)
-        except Exception as exc:
-            # Whatever went wrong, the room that the pod was given must be handed back.
-            log.exception("Binding a pod failed", exc, pod=placement.pod)
-            status = Status.failure(exc)
-        if status.is_success:
-            await self._succeed(placement)
-        else:
-            self._fail(placement, status)
+            try:
+                status = await self._bind(placement)
+            except Exception as exc:
+                # Whatever went wrong, the room that the pod was given must be handed back.
+                log.exception("Binding a pod failed", exc, pod=placement.pod)
+                status = Status.failure(exc)
+            if status.is_success:
+                await self._succeed(placement)
+            else:
+                self._fail(placement, status)
+        finally:
+            self._running.dec()
 
     async def _bind(self, placement: Placement) -> Status:
-        framework, state, _, _, node_name = placement
-        pod, points = placement.pod, placement.framework.binding
+        framework, state, node_name = placement.framework, placement.state, placement.node_name
+        pod, points = placement.pod, framework.binding
         pre_flight = points.run_pre_bind_pre_flight(state, pod, node_name)
         if not pre_flight.is_success and not pre_flight.is_skip:
             return pre_flight
@@ -97,6 +109,9 @@ class BindingCycle:
             status = await self._pre_bind(placement)
             if not status.is_success:
                 return status
+        else:
+            # A PreBind without work counts too, as in the reference.
+            framework.points.observe("PreBind", Code.SUCCESS, framework.points.now_ns())
         return await framework.binding.run_bind(state, pod, node_name)
 
     async def _pre_bind(self, placement: Placement) -> Status:
@@ -125,6 +140,7 @@ class BindingCycle:
     async def _succeed(self, placement: Placement) -> None:
         pod, state, node_name = placement.pod, placement.state, placement.node_name
         log.detail(2, "Successfully bound pod to node", pod=pod, node=node_name)
+        self._observe_success(placement.attempt)
         placement.framework.recorder.event(
             pod,
             "Normal",
@@ -136,6 +152,14 @@ class BindingCycle:
         if state.pods_to_activate:
             self._queue.activate(state.pods_to_activate, self._clock.now_ns())
             state.pods_to_activate.clear()
+
+    def _observe_success(self, attempt: Attempt) -> None:
+        metrics, queued = self._services.metrics, attempt.queued
+        duration_ns = self._clock.monotonic_ns() - attempt.started_ns
+        metrics.observe_attempt("scheduled", attempt.framework.profile_name, duration_ns)
+        admitted_ns = queued.initial_attempt_timestamp_ns
+        since_ns = None if admitted_ns is None else self._clock.now_ns() - admitted_ns
+        metrics.observe_bound(queued.attempts, since_ns)
 
     def _fail(self, placement: Placement, status: Status) -> None:
         pod, uid = placement.pod, placement.pod.metadata.uid
@@ -149,7 +173,7 @@ class BindingCycle:
         now_ns = self._clock.now_ns()
         if not status.is_rejected and is_forgotten:
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, now_ns)
-        self._failures.handle(placement.framework, placement.queued, status, CLEAR_NOMINATION)
+        self._failures.handle(placement.attempt, status, CLEAR_NOMINATION)
         if status.is_rejected and is_forgotten:
             # The room it gave back must not wake the very pod that was refused.
             self._queue.move_all(

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from kubesched.api import Node, Pod
 from kubesched.api.pods import pod_priority
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import ActionType, ClusterEvent, EventResource
 from kubesched.framework.object_changes import node_update_events, pod_update_events
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.waiting_pods import WaitingPods
 from kubesched.util.clock import Clock
 from kubesched.util.errors import CacheError
@@ -29,6 +32,14 @@ ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE
 NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE = ClusterEvent(EventResource.NODE, ActionType.DELETE)
 
+# Labels in metrics, put together once.
+_NODE_ADD_LABEL = NODE_ADD.label
+_ASSIGNED_POD_ADD_LABEL = ASSIGNED_POD_ADD.label
+_ASSIGNED_POD_UPDATE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE).label
+_WAITING_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD).label
+_WAITING_POD_UPDATE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE).label
+_WAITING_POD_DELETE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE).label
+
 
 class EventHandlers:
     """What to do when an informer reports a change."""
@@ -42,6 +53,7 @@ class EventHandlers:
         is_responsible: Callable[[Pod], bool],
         on_corruption: Callable[[CacheCorruptedError], None],
         on_other_change: Callable[[], None],
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -50,21 +62,33 @@ class EventHandlers:
         self._is_responsible = is_responsible
         self._on_corruption = on_corruption
         self._on_other_change = on_other_change
+        metrics = metrics or SchedulerMetrics(CollectorRegistry())
+        self._durations = metrics.event_handling_duration_seconds
+        self._now_ns = clock.monotonic_ns
 
     # -- nodes -------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
+        started_ns = self._now_ns()
         self._try(self._cache.add_node, node)
         self._announce(NODE_ADD, None, node)
+        self._observe(_NODE_ADD_LABEL, started_ns)
 
     def update_node(self, old: Node, new: Node) -> None:
+        started_ns = self._now_ns()
         self._try(self._cache.update_node, new)
+        cache_ns = self._now_ns() - started_ns
         for event in node_update_events(old, new):
+            started_ns = self._now_ns()
             self._announce(event, old, new)
+            # Each event bears the cost of the cache.
+            self._observe(event.label, started_ns - cache_ns)
 
     def delete_node(self, node: Node, _is_tombstone: bool = False) -> None:
+        started_ns = self._now_ns()
         self._announce(NODE_DELETE, node, None)
         self._try(self._cache.remove_node, node)
+        self._observe(NODE_DELETE.label, started_ns)
 
     # -- pods --------------------------------------------------------------------------
 
@@ -72,31 +96,46 @@ class EventHandlers:
         if pod.spec.node_name:
             self._add_assigned(pod)
         elif self._is_responsible(pod):
+            started_ns = self._now_ns()
             self._queue.add(pod, self._clock.now_ns())
+            self._observe(_WAITING_POD_ADD, started_ns)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         if old.spec.node_name:
-            self._try(self._cache.update_pod, old, new)
-            for event in pod_update_events(old, new):
-                self._announce(event, old, new)
+            self._update_assigned(old, new)
         elif new.spec.node_name:
             self._add_assigned(new)
             if self._is_responsible(old):
+                started_ns = self._now_ns()
                 self._queue.delete(old)
+                self._observe(_WAITING_POD_DELETE, started_ns)
         elif self._is_responsible(old):
             self._update_waiting(old, new)
 
     def delete_pod(self, pod: Pod, is_tombstone: bool = False) -> None:
         """A tombstone may be stale: the pod may have been bound since, so both paths run."""
         if pod.spec.node_name or is_tombstone:
+            started_ns = self._now_ns()
             self._try(self._cache.remove_pod, pod)
             self._announce(ASSIGNED_POD_DELETE, pod, None)
+            self._observe(ASSIGNED_POD_DELETE.label, started_ns)
         if self._is_responsible(pod) and (is_tombstone or not pod.spec.node_name):
             self._delete_waiting(pod)
 
     def _add_assigned(self, pod: Pod) -> None:
+        started_ns = self._now_ns()
         self._try(self._cache.add_pod, pod)
         self._announce(ASSIGNED_POD_ADD, None, pod)
+        self._observe(_ASSIGNED_POD_ADD_LABEL, started_ns)
+
+    def _update_assigned(self, old: Pod, new: Pod) -> None:
+        started_ns = self._now_ns()
+        self._try(self._cache.update_pod, old, new)
+        for event in pod_update_events(old, new):
+            event_ns = self._now_ns()
+            self._announce(event, old, new)
+            self._observe(event.label, event_ns)
+        self._observe(_ASSIGNED_POD_UPDATE, started_ns)
 
     def _update_waiting(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
@@ -105,17 +144,23 @@ class EventHandlers:
             if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp:
                 self._delete_assumed(new)
             return
+        started_ns = self._now_ns()
         self._queue.update(old, new, self._clock.now_ns())
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
             self._announce_to_lower_priority(old)
+        labels = {event.label for event in pod_update_events(old, new)}
+        for label in labels | {_WAITING_POD_UPDATE}:
+            self._observe(label, started_ns)
 
     def _delete_waiting(self, pod: Pod) -> None:
+        started_ns = self._now_ns()
         self._queue.delete(pod)
         if self._cache.is_assumed(pod):
             self._delete_assumed(pod)
         elif pod.status.nominated_node_name:
             self._announce_to_lower_priority(pod)
+        self._observe(_WAITING_POD_DELETE, started_ns)
 
     def _delete_assumed(self, pod: Pod) -> None:
         """A pod is deleted between being placed and being bound (spec 04 §7.4)."""
@@ -139,17 +184,21 @@ class EventHandlers:
     ]:
         """(on_add, on_update, on_delete) for a kind that plugins registered events of."""
 
-        def added(new: Any) -> None:
+        def changed(action: ActionType, old: Any, new: Any) -> None:
+            started_ns = self._now_ns()
+            event = ClusterEvent(resource, action)
             self._on_other_change()
-            self._announce(ClusterEvent(resource, ActionType.ADD), None, new)
+            self._announce(event, old, new)
+            self._observe(event.label, started_ns)
+
+        def added(new: Any) -> None:
+            changed(ActionType.ADD, None, new)
 
         def updated(old: Any, new: Any) -> None:
-            self._on_other_change()
-            self._announce(ClusterEvent(resource, ActionType.UPDATE), old, new)
+            changed(ActionType.UPDATE, old, new)
 
         def deleted(old: Any, _is_tombstone: bool = False) -> None:
-            self._on_other_change()
-            self._announce(ClusterEvent(resource, ActionType.DELETE), old, None)
+            changed(ActionType.DELETE, old, None)
 
         return (
             added if actions & ActionType.ADD else None,
@@ -158,6 +207,9 @@ class EventHandlers:
         )
 
     # -- helpers -----------------------------------------------------------------------
+
+    def _observe(self, label: str, started_ns: int) -> None:
+        self._durations.labels(label).observe_ns(self._now_ns() - started_ns)
 
     def _announce(self, event: ClusterEvent, old: Any, new: Any) -> None:
         self._queue.move_all(event, old, new, self._clock.now_ns())

@@ -19,7 +19,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.pod_status import POD_SCHEDULED, PodStatusWriter
-from kubesched.runtime.framework import Framework
+from kubesched.scheduler.attempt import Attempt
 from kubesched.util.clock import Clock
 from kubesched.util.errors import KubeschedError
 from kubesched.util.logging import get_logger
@@ -51,14 +51,14 @@ class FailureHandler:
         self._clock = clock
         self._spawn = spawn
 
-    def handle(
-        self,
-        framework: Framework,
-        queued: QueuedPodInfo,
-        status: Status,
-        nominating: Nominating | None,
-    ) -> None:
+    def handle(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
+        framework, queued = attempt.framework, attempt.queued
         reason = "Unschedulable" if status.is_rejected else "SchedulerError"
+        framework.metrics.observe_attempt(
+            "unschedulable" if status.is_rejected else "error",
+            framework.profile_name,
+            self._clock.monotonic_ns() - attempt.started_ns,
+        )
         queued.unschedulable_plugins = set()
         queued.pending_plugins = set()
         queued.gating_plugin = ""

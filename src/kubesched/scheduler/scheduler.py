@@ -146,7 +146,10 @@ class Scheduler:
             derive(seed, "ties"),
             configuration.percentage_of_nodes_to_score,
         )
-        self._scheduling = SchedulingCycle(self.cache, self.queue, algorithm, failures, clock)
+        self.services.metrics.before_collect.append(self._report_cache_size)
+        self._scheduling = SchedulingCycle(
+            self.cache, self.queue, algorithm, failures, self.services.metrics, clock
+        )
         self._binding = BindingCycle(self.cache, self.queue, self.services, writer, failures, clock)
         self._add_handlers()
 
@@ -168,6 +171,7 @@ class Scheduler:
             lister=self.informers.lister(Pod),
             random=derive(seed, "queue"),
             metrics=self.services.metrics,
+            monotonic_ns=self._clock.monotonic_ns,
             initial_backoff_ns=configuration.pod_initial_backoff_seconds * SECOND,
             max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
             max_in_unschedulable_ns=max_in_unschedulable_ns,
@@ -182,6 +186,7 @@ class Scheduler:
             lambda pod: pod.spec.scheduler_name in self.profiles,
             self._on_corruption,
             self._on_other_change,
+            self.services.metrics,
         )
         self.informers.informer(Pod).add_handler(
             handlers.add_pod, handlers.update_pod, handlers.delete_pod
@@ -275,6 +280,12 @@ class Scheduler:
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._clock.now_ns())
+
+    def _report_cache_size(self) -> None:
+        cache = self.cache
+        self.services.metrics.set_cache_size(
+            nodes=cache.node_count, pods=cache.pod_count, assumed_pods=cache.assumed_count
+        )
 
     def _on_other_change(self) -> None:
         self.services.epoch += 1

@@ -9,6 +9,7 @@ from kubesched.api import Pod
 from kubesched.backend.cache import Cache
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
+    SUCCESS,
     Code,
     CycleState,
     FitError,
@@ -17,6 +18,7 @@ from kubesched.framework import (
     QueuedPodInfo,
     Status,
 )
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.algorithm import (
     EngineMismatchError,
@@ -24,6 +26,7 @@ from kubesched.scheduler.algorithm import (
     ScheduleResult,
     SchedulingAlgorithm,
 )
+from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.binding_cycle import Placement
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.util.clock import Clock
@@ -44,61 +47,66 @@ class SchedulingCycle:
         queue: SchedulingQueue,
         algorithm: SchedulingAlgorithm,
         failures: FailureHandler,
+        metrics: SchedulerMetrics,
         clock: Clock,
     ) -> None:
         self._cache = cache
         self._queue = queue
         self._algorithm = algorithm
         self._failures = failures
+        self._algorithm_duration = metrics.scheduling_algorithm_duration_seconds
         self._clock = clock
 
     def run(self, framework: Framework, queued: QueuedPodInfo) -> Placement | None:
         """Place the pod, or hand it to the failure handler and return None."""
         state = CycleState()
+        state.plugin_timer = framework.points.sample()
+        attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
+        nominating: Nominating | None = CLEAR_NOMINATION
         try:
             self._cache.update_snapshot()
             result = self._algorithm.schedule_pod(framework, state, queued.pod_info)
         except FitError as exc:
-            self._no_fit(framework, state, queued, exc)
-            return None
+            nominating = self._try_to_make_room(attempt, exc)
+            status = Status(Code.UNSCHEDULABLE, (), exc)
         except NoNodesError as exc:
             status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), exc)
-            self._failures.handle(framework, queued, status, CLEAR_NOMINATION)
-            return None
         except EngineMismatchError:
             raise
         except Exception as exc:
             # One odd object must not stop the loop: the attempt fails for this pod alone.
             if not isinstance(exc, KubeschedError):
                 log.exception("Scheduling a pod failed", exc, pod=queued.pod)
-            self._failures.handle(framework, queued, Status.failure(exc), CLEAR_NOMINATION)
-            return None
-        return self._place(framework, state, queued, result)
+            status = Status.failure(exc)
+        else:
+            status = SUCCESS
+        self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
+        if status.is_success:
+            return self._place(attempt, result)
+        self._failures.handle(attempt, status, nominating)
+        return None
 
-    def _no_fit(
-        self, framework: Framework, state: CycleState, queued: QueuedPodInfo, error: FitError
-    ) -> None:
-        nominating: Nominating | None = CLEAR_NOMINATION
-        if framework.post_filter_plugins:
-            result = framework.run_post_filter(state, queued.pod_info, error.diagnosis)
-            error.diagnosis.post_filter_message = result.status.message
-            nominating = result.nominating
-        self._failures.handle(framework, queued, Status(Code.UNSCHEDULABLE, (), error), nominating)
+    def _try_to_make_room(self, attempt: Attempt, error: FitError) -> Nominating | None:
+        framework = attempt.framework
+        if not framework.post_filter_plugins:
+            return CLEAR_NOMINATION
+        with framework.points.timing("PostFilter") as timing:
+            result = framework.run_post_filter(
+                attempt.state, attempt.queued.pod_info, error.diagnosis
+            )
+            timing.code = result.status.code
+        error.diagnosis.post_filter_message = result.status.message
+        return result.nominating
 
-    def _place(
-        self,
-        framework: Framework,
-        state: CycleState,
-        queued: QueuedPodInfo,
-        result: ScheduleResult,
-    ) -> Placement | None:
+    def _place(self, attempt: Attempt, result: ScheduleResult) -> Placement | None:
         """Assume the pod on the node, then Reserve and Permit."""
+        framework, state, queued, _ = attempt
         node_name = result.node_name
         assumed = queued.pod_info.placed_on(node_name)
         try:
             self._cache.assume_pod(assumed)
         except CacheError as exc:
-            self._failures.handle(framework, queued, Status.failure(exc), CLEAR_NOMINATION)
+            self._failures.handle(attempt, Status.failure(exc), CLEAR_NOMINATION)
             return None
         self._queue.nominator.delete_nominated_pod(queued.pod)
         points = framework.binding
@@ -110,12 +118,12 @@ class SchedulingCycle:
             if status.is_rejected:
                 error = FitError.for_one_node(node_name, status)
                 status = Status(status.code, (), error, status.plugin)
-            self._failures.handle(framework, queued, status, CLEAR_NOMINATION)
+            self._failures.handle(attempt, status, CLEAR_NOMINATION)
             return None
         if state.pods_to_activate:
             self._queue.activate(state.pods_to_activate, self._clock.now_ns())
             state.pods_to_activate.clear()
-        return Placement(framework, state, queued, assumed, node_name)
+        return Placement(attempt, assumed, node_name)
 
     def _undo(
         self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str

@@ -1,0 +1,151 @@
+"""How long extension points and plugins take, and how often plugins are asked (spec 04 §19).
+
+An attempt has about 100 µs, so children are kept where they are used, and only one attempt in
+ten times its plugins one by one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from kubesched.framework import Code, CycleState, ExtensionPoint, Plugin, Status
+from kubesched.metrics.instruments import Counter, Histogram
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.runtime.plugin_set import ProfilePlugins
+from kubesched.util.randomness import derive
+
+__all__ = ["PluginTimer", "PluginTiming", "PointMetrics", "PointTiming"]
+
+_SAMPLED = 0.1
+_CODES = len(Code)
+_COUNTED_POINTS = (
+    ExtensionPoint.PRE_FILTER,
+    ExtensionPoint.FILTER,
+    ExtensionPoint.PRE_SCORE,
+    ExtensionPoint.SCORE,
+)
+
+
+class PluginTimer:
+    """Times single plugins; held by the state of an attempt that was chosen for it."""
+
+    def __init__(self, metrics: SchedulerMetrics, now_ns: Callable[[], int]) -> None:
+        self._durations = metrics.plugin_execution_duration_seconds
+        self.now_ns = now_ns
+
+    def observe(self, plugin: str, point: str, code: Code, started_ns: int) -> None:
+        """Note what a plugin took that was asked at `started_ns` and has just answered."""
+        duration_ns = self.now_ns() - started_ns
+        self._durations.labels(plugin, point, code.label).observe_ns(duration_ns)
+
+
+class PluginTiming:
+    """One call of a plugin, timed if the attempt was chosen for it."""
+
+    __slots__ = ("_plugin", "_point", "_started_ns", "_timer", "code")
+
+    def __init__(self, state: CycleState, plugin: Plugin, point: str) -> None:
+        self._timer: PluginTimer | None = state.plugin_timer
+        self._plugin, self._point = plugin, point
+        self._started_ns = 0
+        self.code = Code.SUCCESS
+
+    def __enter__(self) -> PluginTiming:
+        if self._timer is not None:
+            self._started_ns = self._timer.now_ns()
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if self._timer is not None:
+            code = self.code if error is None else Code.ERROR
+            self._timer.observe(self._plugin.name, self._point, code, self._started_ns)
+
+
+class PointTiming:
+    """One run of an extension point, as a `with` block; `code` is what came of it."""
+
+    __slots__ = ("_metrics", "_point", "_started_ns", "code")
+
+    def __init__(self, metrics: PointMetrics, point: str) -> None:
+        self._metrics, self._point = metrics, point
+        self._started_ns = 0
+        self.code = Code.SUCCESS
+
+    def __enter__(self) -> PointTiming:
+        self._started_ns = self._metrics.now_ns()
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        code = self.code if error is None else Code.ERROR
+        self._metrics.observe(self._point, code, self._started_ns)
+
+
+class PointMetrics:
+    """The metrics of one profile's extension points."""
+
+    def __init__(
+        self,
+        metrics: SchedulerMetrics,
+        profile: str,
+        plugins: ProfilePlugins,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.now_ns = now_ns
+        self._durations = metrics.framework_extension_point_duration_seconds
+        self._profile = profile
+        self._kept: defaultdict[str, list[Histogram | None]] = defaultdict(lambda: [None] * _CODES)
+        self._timer = PluginTimer(metrics, now_ns)
+        self._draw = derive(0, "plugin-timer", profile).random
+        self._hint_durations = [
+            metrics.get_node_hint_duration_seconds.labels(hinted, profile)
+            for hinted in ("no_hint", "hint")
+        ]
+        self._hint_results = [
+            metrics.batch_attempts_total.labels(profile, result)
+            for result in ("no_hint", "hint_used")
+        ]
+        names = {point: [plugin.name for plugin in plugins.at(point)] for point in _COUNTED_POINTS}
+        shown = {point.label: enabled for point, enabled in names.items()}
+        metrics.show_plugin_evaluations(profile, shown)
+
+        def counters(point: ExtensionPoint) -> dict[str, Counter]:
+            family = metrics.plugin_evaluation_total
+            return {name: family.labels(name, point.label, profile) for name in names[point]}
+
+        self.pre_filters = counters(ExtensionPoint.PRE_FILTER)
+        self.filters = counters(ExtensionPoint.FILTER)
+        self.pre_scores = counters(ExtensionPoint.PRE_SCORE)
+        self.scores = counters(ExtensionPoint.SCORE)
+
+    def sample(self) -> PluginTimer | None:
+        """A timer for the plugins of one attempt in ten."""
+        return self._timer if self._draw() < _SAMPLED else None
+
+    def timing(self, point: str) -> PointTiming:
+        """Time a point: with `points.timing("Filter"): …`. An exception counts as an error."""
+        return PointTiming(self, point)
+
+    def observe_hint(self, was_used: bool, started_ns: int) -> None:
+        """Note whether what is kept from equal pods was enough to choose a node."""
+        self._hint_durations[was_used].observe_ns(self.now_ns() - started_ns)
+        self._hint_results[was_used].value += 1
+
+    def observe(self, point: str, code: Code, started_ns: int) -> int:
+        """Note what a point took that began at `started_ns` and ends now; return now."""
+        now_ns = self.now_ns()
+        kept = self._kept[point]
+        child = kept[code]
+        if child is None:
+            child = kept[code] = self._durations.labels(point, code.label, self._profile)
+        child.observe_ns(now_ns - started_ns)
+        return now_ns
+
+    def count_filtered(self, plugins: Iterable[Plugin], rejection: Status | None) -> None:
+        """Count a node that was shown to the plugins up to the one that rejected it, if any."""
+        counters = self.filters
+        last = None if rejection is None else rejection.plugin
+        for plugin in plugins:
+            counters[plugin.name].value += 1
+            if plugin.name == last:
+                return
