@@ -76,6 +76,7 @@ class ApiClients:
             before_write=before_write,
         )
         self._made.append(made)
+        self._metrics.note_transport()
         return made
 
     def reviewer(self, kubeconfig: str, purpose: str) -> HttpApi | None:
@@ -97,6 +98,7 @@ class ApiClients:
             metrics=self._metrics,
         )
         self._made.append(made)
+        self._metrics.note_transport()
         return made
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """The `rest_client_*` and `leader_election_*` metrics (spec chapter 02 §11.4).
 
-`ClientMetrics` belongs to a process: all its API clients share one. The metrics of Go's
-transport cache are left out, because there is no such cache here.
+`ClientMetrics` belongs to a process: all its API clients share one. Every client has a pool of
+connections of its own; what the reference says about its cache of transports is said of these.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class ClientMetrics(FamilyGroup):
             "response_size_bytes", "Response size in bytes. Broken down by verb and host.", _SIZE
         )
         self._define_exec_plugin()
+        self._define_transports()
         registry.register(self)
 
     def _by_verb(
@@ -97,6 +98,43 @@ class ClientMetrics(FamilyGroup):
             "if the plugin call was successful.",
             "code",
             "call_status",
+        )
+
+    def note_transport(self) -> None:
+        """Count a new pool of connections."""
+        self.transport_create_calls_total.labels("miss").inc()
+        self.transport_cache_entries.inc()
+
+    def _define_transports(self) -> None:
+        self.transport_cache_entries: Gauge = self.gauge(
+            "rest_client_transport_cache_entries",
+            "[ALPHA] Number of transport entries in the internal cache.",
+        ).labels()
+        self.transport_create_calls_total: Family[Counter] = self.counter(
+            "rest_client_transport_create_calls_total",
+            "[ALPHA] Number of calls to get a new transport, partitioned by the result of the "
+            "operation hit: obtained from the cache, miss: created and added to the cache, "
+            "miss-gc: recreated and added back to the cache after being garbage collected, "
+            "uncacheable: created and not cached",
+            "result",
+        )
+        self.transport_ca_reload_total: Family[Counter] = self.counter(
+            "rest_client_transport_ca_reload_total",
+            "[ALPHA] Number of times a file of trusted authorities was read again, by the result "
+            "and the reason.",
+            "result",
+            "reason",
+        )
+        self.counter(
+            "rest_client_transport_cert_rotation_gc_calls_total",
+            "[ALPHA] Number of times a cert rotation goroutine cancel func is called via GC "
+            "cleanup of the associated transport",
+        )
+        self.counter(
+            "rest_client_transport_cache_gc_calls_total",
+            "[ALPHA] Number of times a transport was dropped because nobody used it, by the "
+            "result.",
+            "result",
         )
 
 
