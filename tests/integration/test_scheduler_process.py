@@ -67,6 +67,39 @@ def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_of_two_that_start_together_one_works(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create_pods(f"p{number}" for number in range(100))
+        async with cluster.scheduler("-v=2") as first, cluster.scheduler("-v=2") as second:
+            await cluster.until_bound(100)
+            first.send_signal(signal.SIGTERM)
+            second.send_signal(signal.SIGTERM)
+            done = [(await ended(process))[1] for process in (first, second)]
+        assert sorted(said.count("Successfully bound pod to node") for said in done) == [0, 100]
+
+    tell(tmp_path, story)
+
+
+def test_a_leader_that_was_stopped_for_long_does_nothing_when_it_wakes(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        async with cluster.scheduler("-v=2") as first:
+            leader = await cluster.until_led()
+            async with cluster.scheduler("-v=2") as second:
+                await said_until(second, "Attempting to acquire leader lease")
+                first.send_signal(signal.SIGSTOP)
+                await cluster.create_pods(f"p{number}" for number in range(20))
+                await said_until(second, "Successfully acquired lease")
+                first.send_signal(signal.SIGCONT)
+                await cluster.until_bound(20)
+                code, said = await ended(first)
+                assert code == 1
+                assert '"Leaderelection lost"' in said
+                assert "Successfully bound pod to node" not in said
+                assert (await cluster.lease()).spec.holder_identity not in ("", leader)
+
+    tell(tmp_path, story)
+
+
 def test_a_lease_that_is_taken_away_ends_the_process(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         async with cluster.scheduler() as process:
