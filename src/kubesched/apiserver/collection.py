@@ -8,13 +8,24 @@ clock, no tasks: a reader that has nothing to read leaves a callback.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.records import Change, Record
 from kubesched.apiserver.refusals import expired
 from kubesched.apiserver.resources import Resource
 
-__all__ = ["Collection"]
+__all__ = ["Collection", "Restored"]
+
+
+class Restored(NamedTuple):
+    """An object from an earlier life of the store."""
+
+    resource: str
+    """The plural with its group."""
+    key: str
+    revision: int
+    data: dict[str, Any]
 
 
 class Collection:
@@ -69,6 +80,16 @@ class Collection:
             sleepers, self._sleepers = self._sleepers, []
             for wake in sleepers:
                 wake()
+
+    def restore(self, restored: Restored) -> None:
+        """Take back an object. Only before the first change."""
+        record = Record(self.resource, restored.key, restored.data, restored.revision)
+        self.objects[restored.key] = record
+        self._ordered = None
+
+    def begin_at(self, revision: int) -> None:
+        """Know nothing of what happened up to a revision."""
+        self._forgotten = revision
 
     def call_on_change(self, wake: Callable[[], None]) -> None:
         """Call back once, at the next change."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import random
 import secrets
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from kubesched.api.time import format_time
 from kubesched.apiserver.controllers import Controllers
 from kubesched.apiserver.http.kubeconfig import kubeconfig
 from kubesched.apiserver.http.limits import Limits
@@ -20,6 +23,7 @@ from kubesched.apiserver.http.users import ADMIN, Users
 from kubesched.apiserver.kubelet import FakeKubelet
 from kubesched.apiserver.local import LocalApi
 from kubesched.apiserver.node_agent import NodeAgent
+from kubesched.apiserver.persistence import DataFile, open_store
 from kubesched.apiserver.store import Store
 from kubesched.util.clock import Clock
 from kubesched.util.components import Component
@@ -46,8 +50,20 @@ class EmbeddedCluster:
         *,
         listen: Listen | None = None,
         limits: Limits | None = None,
+        data: Path | None = None,
     ) -> None:
-        self.store = Store(rng, now_ns=clock.now_ns())
+        """With `data` the cluster is kept in that file, and goes on where it was.
+
+        Raises:
+            KubeschedError: the file cannot be used.
+        """
+        self._data = None if data is None else DataFile(data)
+        self.is_new = self._data is None or self._data.revision == 0
+        """Whether the cluster has no earlier life."""
+        if self._data is None:
+            self.store = Store(rng, now_ns=clock.now_ns())
+        else:
+            self.store = open_store(self._data, rng, clock.now_ns())
         self.api = LocalApi(self.store, clock)
         self.parts: tuple[Component, ...] = (
             FakeKubelet(self.api, clock),
@@ -65,17 +81,24 @@ class EmbeddedCluster:
         users = context = None
         if listen.tls:
             # Not from the seed: a token must not be guessed by somebody who knows it.
-            self._token = secrets.token_urlsafe(24)
+            self._token = self._secret("token", lambda: secrets.token_urlsafe(24).encode()).decode()
             users = Users({self._token: ADMIN})
             # Imported here: it takes longer than all the rest of the cluster.
-            from kubesched.apiserver.http.certificates import make_certificate
+            from kubesched.apiserver.http.certificates import Certificate, make_certificate
 
-            certificate = make_certificate([listen.host], clock.now_ns())
+            now_ns = clock.now_ns()
+            # Certificates last a year; a kept one is good for the calendar year it is made in.
+            name = f"certificate/{listen.host}/{format_time(now_ns)[:4]}"
+            kept = self._secret(name, lambda: make_certificate([listen.host], now_ns).joined())
+            certificate = Certificate.split(kept)
             self._certificate, context = certificate.certificate, certificate.context()
         service = ApiService(self.store, clock, users=users)
         self._server = ApiServer(
             service, host=listen.host, port=listen.port, tls=context, limits=limits
         )
+
+    def _secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        return make() if self._data is None else self._data.secret(name, make)
 
     @property
     def url(self) -> str:
@@ -110,3 +133,5 @@ class EmbeddedCluster:
     ) -> None:
         if self._server is not None:
             await self._server.stop()
+        if self._data is not None:
+            self._data.close()

@@ -82,8 +82,12 @@ def load_manifests(paths: Sequence[str | Path]) -> list[Manifest]:
     return [each.manifest() for each in found]
 
 
-async def apply_manifests(api: ApiAccess, manifests: Iterable[Manifest]) -> None:
+async def apply_manifests(
+    api: ApiAccess, manifests: Iterable[Manifest], *, keep_existing: bool = False
+) -> None:
     """Create the objects, with the status that they have in their file.
+
+    With `keep_existing` those that are there already stay as they are.
 
     Raises:
         ManifestError: the server refuses one; those before it have been created.
@@ -96,6 +100,8 @@ async def apply_manifests(api: ApiAccess, manifests: Iterable[Manifest]) -> None
                 changed = msgspec.structs.replace(created, status=status)
                 await api.update(changed, subresource="status")
         except ApiError as error:
+            if keep_existing and error.reason == "AlreadyExists":
+                continue
             raise ManifestError(f"{manifest.location}: {error}") from error
 
 

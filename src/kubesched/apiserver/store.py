@@ -16,7 +16,7 @@ import msgspec
 from kubesched.api.access import PatchType
 from kubesched.apiserver import refusals
 from kubesched.apiserver.catalog import Catalog
-from kubesched.apiserver.collection import Collection
+from kubesched.apiserver.collection import Collection, Restored
 from kubesched.apiserver.deletion import ends_deletion, plan_deletion
 from kubesched.apiserver.documents import checked_document, cleaned, unreadable
 from kubesched.apiserver.first_objects import FIRST_OBJECTS
@@ -70,7 +70,11 @@ class Store:
         now_ns: int = 0,
         history: int = DEFAULT_HISTORY,
         on_change: Callable[[Change], None] | None = None,
+        empty: bool = False,
     ) -> None:
+        """`on_change` hears of every change first and may raise to undo it. An `empty` store
+        lacks what clusters begin with, and is to be restored.
+        """
         self.revision = 0
         self._rng = rng or random.Random(0)
         self._history = history
@@ -82,7 +86,7 @@ class Store:
         for resource in ordered:
             self.register(resource)
         self._pods = self.catalog.by_url("", "v1", "pods")
-        for api_version, kind, body in FIRST_OBJECTS:
+        for api_version, kind, body in () if empty else FIRST_OBJECTS:
             stored = self.catalog.by_manifest(api_version, kind)
             assert stored is not None
             self.create(stored, None, body, now_ns)
@@ -90,7 +94,24 @@ class Store:
     def register(self, resource: Resource) -> None:
         """Add a resource, or another face of the objects of a known one."""
         self.catalog.add(resource)
-        self._collections.setdefault(resource.group_resource, Collection(resource, self._history))
+        collection = Collection(resource, self._history)
+        collection.begin_at(self.revision)
+        self._collections.setdefault(resource.group_resource, collection)
+
+    def restore(self, objects: Iterable[Restored], revision: int) -> None:
+        """Take back objects as they were at a revision, from which counting goes on."""
+        for each in objects:
+            self._collections[each.resource].restore(each)
+        self.revision = revision
+        for collection in self._collections.values():
+            collection.begin_at(revision)
+
+    def finish_deletions(self, now_ns: int) -> None:
+        """Go on with deletions of namespaces that an earlier life of the store had begun."""
+        namespaces = self._collections["namespaces"]
+        for record in list(namespaces.objects.values()):
+            if "deletionTimestamp" in record.data["metadata"]:
+                self._delete_namespace(namespaces.resource, record, now_ns)
 
     def collection(self, resource: Resource) -> Collection:
         return self._collections[resource.group_resource]
@@ -489,9 +510,9 @@ class Store:
         return record
 
     def _publish(self, collection: Collection, change: Change) -> None:
-        collection.commit(change)
         if self._on_change is not None:
             self._on_change(change)
+        collection.commit(change)
 
     def _finish_namespace(self, name: str) -> None:
         namespaces = self._collections["namespaces"]

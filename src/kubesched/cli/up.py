@@ -81,6 +81,13 @@ _SAMPLES = ("nodes.yaml", "workload.yaml")
     metavar="FILE",
     help="Write here how to reach the API. By default a temporary file, whose name is shown.",
 )
+@click.option(
+    "--data",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep the cluster in this file (SQLite), and go on where it was. What -f names and the "
+    "file already has stays as it is.",
+)
 @click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
 @click.option(
     "--verify-engine",
@@ -111,6 +118,7 @@ def up(
     plugins: tuple[str, ...],
     listen: Listen | None,
     kubeconfig: Path | None,
+    data: Path | None,
     seed: int,
     verify_engine: bool,
     exit_when_done: bool,
@@ -123,7 +131,6 @@ def up(
     is pending. On a terminal it then goes on running until Ctrl-C, and kubectl and other clients
     can use it with the kubeconfig that it writes.
     """
-    manifests = _read(files)
     registry = out_of_tree_plugins(plugins)
     configuration = _configuration(config_file, registry, plugins)
     is_watched = sys.stdout.isatty()
@@ -133,7 +140,10 @@ def up(
         listen = Listen()
     stays = listen is not None and not exit_when_done
     clock = RealClock()
-    cluster = EmbeddedCluster(clock, derive(seed, "store"), listen=listen)
+    given = load_manifests(files) if files else None
+    cluster = EmbeddedCluster(clock, derive(seed, "store"), listen=listen, data=data)
+    # A cluster that goes on has a workload of its own.
+    manifests = given if given is not None else _sample() if cluster.is_new else []
     scheduler = Scheduler(
         cluster.api,
         clock,
@@ -176,9 +186,7 @@ def _configuration(
     return scheduler_configuration(profiles=[profile], known_args=known_args)
 
 
-def _read(files: Sequence[str]) -> list[Manifest]:
-    if files:
-        return load_manifests(files)
+def _sample() -> list[Manifest]:
     with contextlib.ExitStack() as stack:
         samples = resources.files("kubesched.cli") / "samples"
         paths = [str(stack.enter_context(resources.as_file(samples / name))) for name in _SAMPLES]
@@ -198,7 +206,8 @@ async def _run(
     api = cluster.api
     workload = [each for each in manifests if isinstance(each.object, Pod)]
     surroundings = [each for each in manifests if not isinstance(each.object, Pod)]
-    await apply_manifests(api, surroundings)
+    keep = not cluster.is_new
+    await apply_manifests(api, surroundings, keep_existing=keep)
     pods = Informer(api, Pod, clock, derive(0, "up"))
     progress = _Progress(pods, frozenset(scheduler.profiles), clock)
     interrupted = asyncio.Event()
@@ -207,7 +216,7 @@ async def _run(
     async with running(*cluster.parts, pods, scheduler):
         await pods.wait_for_sync()
         for number, pod in enumerate(workload, start=1):
-            await apply_manifests(api, [pod])
+            await apply_manifests(api, [pod], keep_existing=keep)
             if pace_ns and not await clock.wait(interrupted, timeout_ns=pace_ns):
                 progress.show()
             elif number % _CREATED_PER_TURN == 0:

@@ -33,6 +33,15 @@ class Certificate(NamedTuple):
     certificate: bytes
     key: bytes
 
+    def joined(self) -> bytes:
+        """Both texts as one, which `split` takes apart."""
+        return self.key + self.certificate
+
+    @classmethod
+    def split(cls, texts: bytes) -> Certificate:
+        key, marker, certificate = texts.partition(b"-----BEGIN CERTIFICATE-----")
+        return cls(marker + certificate, key)
+
     def context(self) -> ssl.SSLContext:
         """A context for a server that shows this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -41,7 +50,7 @@ class Certificate(NamedTuple):
         descriptor, path = tempfile.mkstemp(suffix=".pem")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(self.key + self.certificate)
+                file.write(self.joined())
             context.load_cert_chain(path)
         finally:
             os.unlink(path)
