@@ -272,21 +272,6 @@ def test_durations_that_cannot_work(message: str, settings: dict[str, int]) -> N
     assert str(error.value) == message
 
 
-LOCKS = {
-    "endpoints": "endpoints lock is removed, migrate to leases",
-    "configmapsleases": "configmapsleases lock is removed, migrate to leases",
-    "other": "Invalid lock-type other",
-}
-
-
-@pytest.mark.parametrize(("lock", "message"), LOCKS.items(), ids=LOCKS)
-def test_locks_that_no_longer_exist(lock: str, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        ElectionSettings.check_lock(lock)
-    assert str(error.value) == message
-    ElectionSettings.check_lock("leases")
-
-
 # Storms
 
 

@@ -30,7 +30,6 @@ __all__ = ["ElectionSettings", "LeaderElector"]
 log = get_logger(__name__)
 
 _JITTER = 1.2
-_REMOVED_LOCKS = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
 
 
 class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,14 +55,6 @@ class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
         ):
             if value < 1:
                 raise ConfigError(f"{name} must be greater than zero")
-
-    @staticmethod
-    def check_lock(lock: str) -> None:
-        """Raises ConfigError for a kind of lock that is no Lease."""
-        if lock in _REMOVED_LOCKS:
-            raise ConfigError(f"{lock} lock is removed, migrate to leases")
-        if lock != "leases":
-            raise ConfigError(f"Invalid lock-type {lock}")
 
     @property
     def request_timeout_ns(self) -> int:
