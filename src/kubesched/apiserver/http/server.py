@@ -96,7 +96,15 @@ class ApiServer:
             return
         for pump in list(self._streams):
             pump.end()
+        assert runner.server is not None
+        transports = [each.transport for each in runner.server.connections]
         await runner.cleanup()
+        # A TLS connection would go on waiting for its client's farewell.
+        for transport in transports:
+            if transport is not None:
+                transport.abort()
+        for _ in range(2):  # a turn to abort in, and one for what that calls
+            await asyncio.sleep(0)
 
     async def __aenter__(self) -> ApiServer:
         await self.start()

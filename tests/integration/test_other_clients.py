@@ -1,0 +1,89 @@
+"""Python clients that people use, against a cluster from `kubesched.testing`."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from kubesched.testing.cluster import Cluster, cluster_in_thread
+
+with warnings.catch_warnings():
+    # What others warn of when they are imported is not ours to mend.
+    warnings.simplefilter("ignore")
+    kubernetes = pytest.importorskip("kubernetes", reason="the official client is not installed")
+    lightkube = pytest.importorskip("lightkube", reason="lightkube is not installed")
+    from lightkube.models.core_v1 import Container, PodSpec
+    from lightkube.models.meta_v1 import ObjectMeta
+    from lightkube.resources.core_v1 import Node, Pod
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def sockets_that_clients_leave_open() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_in_thread(2) as running:
+        yield running
+
+
+def test_the_official_client_creates_watches_and_deletes(cluster: Cluster) -> None:
+    client = kubernetes.config.new_client_from_config(str(cluster.kubeconfig_path))
+    core = kubernetes.client.CoreV1Api(client)
+    assert [node.metadata.name for node in core.list_node().items] == ["node-0", "node-1"]
+    container = kubernetes.client.V1Container(name="c", image="pause")
+    pod = kubernetes.client.V1Pod(
+        metadata=kubernetes.client.V1ObjectMeta(name="official"),
+        spec=kubernetes.client.V1PodSpec(containers=[container]),
+    )
+    core.create_namespaced_pod("default", pod)
+    events = kubernetes.watch.Watch().stream(
+        core.list_namespaced_pod,
+        "default",
+        field_selector="metadata.name=official",
+        timeout_seconds=20,
+    )
+    phases = []
+    for event in events:
+        phases.append(event["object"].status.phase)
+        if phases[-1] == "Running":
+            break
+    assert phases[0] == "Pending"
+    with pytest.raises(kubernetes.client.ApiException) as refusal:
+        core.create_namespaced_pod("default", pod)
+    assert (refusal.value.status, refusal.value.reason) == (409, "Conflict")
+    core.patch_namespaced_pod("official", "default", {"metadata": {"labels": {"a": "b"}}})
+    assert core.read_namespaced_pod("official", "default").metadata.labels == {"a": "b"}
+    core.delete_namespaced_pod("official", "default", grace_period_seconds=0)
+    client.close()
+
+
+def test_lightkube_creates_waits_applies_and_deletes(cluster: Cluster) -> None:
+    config = lightkube.KubeConfig.from_file(str(cluster.kubeconfig_path))
+    client = lightkube.Client(config=config, field_manager="test")
+    assert len(list(client.list(Node))) == 2
+    pod = Pod(
+        metadata=ObjectMeta(name="light", namespace="default"),
+        spec=PodSpec(containers=[Container(name="c", image="pause")]),
+    )
+    client.create(pod)
+    ready = client.wait(Pod, "light", for_conditions=["Ready"], namespace="default")
+    assert ready.spec is not None
+    assert ready.spec.nodeName in ("node-0", "node-1")
+    labels = ObjectMeta(name="light", namespace="default", labels={"a": "b"})
+    applied = client.apply(Pod(apiVersion="v1", kind="Pod", metadata=labels))
+    assert applied.metadata is not None
+    assert applied.metadata.labels == {"a": "b"}
+    client.delete(Pod, "light", namespace="default")
+    with pytest.raises(lightkube.ApiError) as refusal:
+        client.get(Pod, "none", namespace="default")
+    assert refusal.value.status.code == 404
