@@ -114,7 +114,7 @@ class Evaluation:
         """Keep scores that need normalising."""
         kept = self.raw_scores[plugin]
         if kept is None:
-            if not np.any(scores):
+            if not (scores if isinstance(scores, int) else scores.any()):
                 return
             kept = self.raw_scores[plugin] = np.zeros(self.capacity, dtype=np.int64)
         kept[rows] = scores
