@@ -13,6 +13,7 @@ import click
 
 import kubesched
 from kubesched.cli.config_command import config
+from kubesched.cli.node_command import node
 from kubesched.cli.run import run
 from kubesched.cli.up import up
 from kubesched.util.errors import ConfigError, KubeschedError
@@ -33,6 +34,7 @@ def cli(verbose: bool) -> None:
 cli.add_command(up)
 cli.add_command(run)
 cli.add_command(config)
+cli.add_command(node)
 
 
 def main() -> None:

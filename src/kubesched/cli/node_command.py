@@ -1,0 +1,169 @@
+"""`kubesched node`: add nodes to a cluster that has no machines, and remove them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import click
+
+from kubesched.api import Node, NodeSpec, NodeStatus, ObjectMeta, Taint
+from kubesched.api.access import ApiAccess
+from kubesched.api.base import ResourceList
+from kubesched.api.quantity import parse_quantity
+from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
+from kubesched.cli.api_clients import user_agent
+from kubesched.client.aiohttp_transport import AiohttpTransport
+from kubesched.client.connections import connect_process
+from kubesched.client.http_api import HttpApi
+from kubesched.util.clock import RealClock
+from kubesched.util.errors import QuantityError
+from kubesched.util.randomness import derive
+
+__all__ = ["node", "nodes_to_add"]
+
+_QPS, _BURST = 1000, 1000
+_HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+_EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
+
+
+@click.group(
+    short_help="Add or remove nodes of a running cluster.",
+    epilog="Example: kubesched node add --count 100 --cpu 8 --memory 32Gi --zones a,b,c",
+)
+def node() -> None:
+    """Add nodes without machines to a cluster such as that of `kubesched up`, or remove nodes.
+
+    The cluster is that of --kubeconfig or $KUBECONFIG.
+    """
+
+
+def _pair(
+    _context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    pairs = dict(value.partition("=")[::2] for value in values)
+    for key in pairs:
+        if not key or not all("=" in value for value in values):
+            raise click.BadParameter("expected NAME=VALUE")
+    return pairs
+
+
+def _quantity(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    try:
+        parse_quantity(value)
+    except QuantityError as exc:
+        raise click.BadParameter(f"{value!r}: {exc}") from exc
+    return value
+
+
+def _taints(
+    _context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> tuple[Taint, ...]:
+    taints = []
+    for text in values:
+        pair, colon, effect = text.rpartition(":")
+        key, _, value = pair.partition("=")
+        if not colon or not key or effect not in _EFFECTS:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE:EFFECT")
+        taints.append(Taint(key=key, value=value, effect=effect))
+    return tuple(taints)
+
+
+_KUBECONFIG = click.option(
+    "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
+)
+
+
+@node.command(epilog="Example: kubesched node add --count 100 --cpu 8 --memory 32Gi")
+@click.option("--count", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--prefix", default="node", show_default=True, help="Names are PREFIX-NUMBER.")
+@click.option("--cpu", default="4", show_default=True, callback=_quantity)
+@click.option("--memory", default="16Gi", show_default=True, callback=_quantity)
+@click.option("--pods", default=110, show_default=True, type=click.IntRange(min=0))
+@click.option(
+    "--resource", "extended", multiple=True, metavar="NAME=QUANTITY", callback=_pair,
+    help="Another resource, such as example.com/gpu=4; may be repeated.",
+)  # fmt: skip
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", callback=_pair)
+@click.option("--zones", default="", metavar="A,B,...", help="Zones, taken in turn.")
+@click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", callback=_taints)
+@_KUBECONFIG
+def add(
+    count: int,
+    prefix: str,
+    cpu: str,
+    memory: str,
+    pods: int,
+    extended: dict[str, str],
+    labels: dict[str, str],
+    zones: str,
+    taints: tuple[Taint, ...],
+    kubeconfig: str,
+) -> None:
+    """Add nodes. Each prints its name."""
+    resources: ResourceList = {"cpu": cpu, "memory": memory, "pods": str(pods), **extended}
+    named_zones = [zone for zone in zones.split(",") if zone]
+
+    async def work(api: ApiAccess) -> None:
+        there = {each.metadata.name for each in (await api.list(Node)).items}
+        for each in nodes_to_add(count, prefix, resources, labels, named_zones, taints, there):
+            await api.create(each)
+            click.echo(each.metadata.name)
+
+    asyncio.run(_with_api(kubeconfig, work))
+
+
+@node.command(epilog="Example: kubesched node remove node-3 node-4")
+@click.argument("names", nargs=-1, required=True)
+@_KUBECONFIG
+def remove(names: tuple[str, ...], kubeconfig: str) -> None:
+    """Remove nodes by their names. Each prints its name."""
+
+    async def work(api: ApiAccess) -> None:
+        for name in names:
+            await api.delete(Node, name)
+            click.echo(name)
+
+    asyncio.run(_with_api(kubeconfig, work))
+
+
+def nodes_to_add(
+    count: int,
+    prefix: str,
+    resources: ResourceList,
+    labels: dict[str, str],
+    zones: Sequence[str],
+    taints: tuple[Taint, ...],
+    there: Iterable[str],
+) -> list[Node]:
+    """New nodes, with the first numbers that no node has."""
+    taken = set(there)
+    made: list[Node] = []
+    number = 0
+    while len(made) < count:
+        name = f"{prefix}-{number}"
+        if name not in taken:
+            marks = {_HOSTNAME: name, **labels}
+            if zones:
+                marks[_ZONE] = zones[number % len(zones)]
+            made.append(
+                Node(
+                    metadata=ObjectMeta(name=name, labels=marks),
+                    spec=NodeSpec(taints=taints),
+                    status=NodeStatus(capacity=resources, allocatable=resources),
+                )
+            )
+        number += 1
+    return made
+
+
+async def _with_api(kubeconfig: str, work: Callable[[ApiAccess], Awaitable[None]]) -> None:
+    clock = RealClock()
+    connection = connect_process(kubeconfig, "", clock, os.environ, user_agent=user_agent())
+    transport = AiohttpTransport(connection)
+    api = HttpApi(transport, clock, derive(0, "node"), qps=_QPS, burst=_BURST)
+    try:
+        await work(api)
+    finally:
+        await api.close()

@@ -1,0 +1,70 @@
+"""`kubesched node` against a cluster that is being served."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kubesched.api import Taint
+from kubesched.cli.node_command import nodes_to_add
+from kubesched.testing.cluster import Cluster, cluster_in_thread
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_in_thread(0) as running:
+        yield running
+
+
+def node(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    config = ["--kubeconfig", str(cluster.kubeconfig_path)]
+    return subprocess.run(
+        [sys.executable, "-m", "kubesched.cli.main", "node", *arguments, *config],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_nodes_come_and_go(cluster: Cluster) -> None:
+    added = node(cluster, "add", "--count", "3", "--cpu", "8", "--memory", "32Gi")
+    assert added.stdout.split() == ["node-0", "node-1", "node-2"], added.stderr
+    assert node(cluster, "remove", "node-1").stdout.split() == ["node-1"]
+    assert node(cluster, "add", "--count", "2").stdout.split() == ["node-1", "node-3"]
+    gone = node(cluster, "remove", "none")
+    assert gone.returncode == 1
+    assert gone.stderr == 'kubesched: nodes "none" not found\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--cpu", "x"],
+        ["--label", "a"],
+        ["--taint", "a=b"],
+        ["--taint", "a:Never"],
+        ["--count", "0"],
+    ],
+)
+def test_what_makes_no_node_is_refused(cluster: Cluster, arguments: list[str]) -> None:
+    refused = node(cluster, "add", *arguments)
+    assert refused.returncode == 2
+    assert "Traceback" not in refused.stderr
+
+
+def test_nodes_have_what_was_asked_for() -> None:
+    taint = Taint(key="k", value="v", effect="NoSchedule")
+    resources = {"cpu": "8", "example.com/gpu": "4"}
+    made = nodes_to_add(3, "n", resources, {"a": "b"}, ["x", "y"], (taint,), ["n-1"])
+    assert [each.metadata.name for each in made] == ["n-0", "n-2", "n-3"]
+    zones = [each.metadata.labels["topology.kubernetes.io/zone"] for each in made]
+    assert zones == ["x", "x", "y"]
+    for each in made:
+        assert each.status.allocatable == resources
+        assert each.spec.taints == (taint,)
+        assert each.metadata.labels["a"] == "b"
+        assert each.metadata.labels["kubernetes.io/hostname"] == each.metadata.name
