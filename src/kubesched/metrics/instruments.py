@@ -104,39 +104,39 @@ class Histogram:
     """How many observations were at most each bound, and their sum."""
 
     kind = "histogram"
-    __slots__ = ("_bounds", "_counts", "sum")
+    __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)  # not cumulative; the last is beyond all bounds
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)  # not cumulative; the last is beyond all bounds
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def observe_ns(self, duration_ns: int) -> None:
         """Observe a duration, in seconds as all durations are exposed."""
         # As in observe; the call in between would cost a third more.
         seconds = duration_ns / _NS_PER_SECOND
-        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum += seconds
 
     @property
     def count(self) -> int:
-        return sum(self._counts)
+        return sum(self.counts)
 
     @property
     def is_zero(self) -> bool:
         return self.count == 0
 
     def zero(self) -> None:
-        self._counts = [0] * len(self._counts)
+        self.counts = [0] * len(self.counts)
         self.sum = 0.0
 
     def samples(self) -> Iterable[tuple[str, dict[str, str], float]]:
-        bounds = [*(format_number(bound) for bound in self._bounds), "+Inf"]
-        for bound, cumulative in zip(bounds, accumulate(self._counts), strict=True):
+        bounds = [*(format_number(bound) for bound in self.bounds), "+Inf"]
+        for bound, cumulative in zip(bounds, accumulate(self.counts), strict=True):
             yield "_bucket", {"le": bound}, cumulative
         yield "_sum", {}, self.sum
         yield "_count", {}, self.count

@@ -73,7 +73,7 @@ class SchedulerMetrics(FamilyGroup):
 
     def observe_attempt(self, result: AttemptResult, profile: str, duration_ns: int) -> None:
         """Count an attempt, and how long it took from the start of its cycle to the outcome."""
-        self.schedule_attempts_total.labels(result, profile).inc()
+        self.schedule_attempts_total.labels(result, profile).value += 1
         self.scheduling_attempt_duration_seconds.labels(result, profile).observe_ns(duration_ns)
 
     def observe_bound(self, attempts: int, since_first_queued_ns: int | None) -> None:

@@ -64,9 +64,9 @@ def ask(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
     The first argument of the method is the state of the attempt.
     """
     timer: PluginTimer | None = args[0].plugin_timer
-    if timer is not None:
-        method = _timed(timer, what, plugin, method)
     try:
+        if timer is not None:
+            return _timed(timer, what, plugin, method, args)
         return method(*args)
     except PluginError:
         raise
@@ -74,19 +74,16 @@ def ask(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
         raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
 
 
-def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any) -> Any:
-    def call(*args: Any) -> Any:
-        started_ns = timer.now_ns()
-        code = Code.ERROR
-        try:
-            answer = method(*args)
-            # Other answers than a status come from plugins that had no objection as a whole.
-            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
-            return answer
-        finally:
-            timer.observe(plugin.name, _POINTS[what], code, started_ns)
-
-    return call
+def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any, args: Any) -> Any:
+    started_ns = timer.now_ns()
+    code = Code.ERROR
+    try:
+        answer = method(*args)
+        # Other answers than a status come from plugins that had no objection as a whole.
+        code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+        return answer
+    finally:
+        timer.observe(plugin.name, _POINTS[what], code, started_ns)
 
 
 def fail(what: str, plugin: Plugin, status: Status) -> NoReturn:

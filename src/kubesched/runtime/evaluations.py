@@ -369,9 +369,12 @@ class Evaluations:
             plugin for plugin, _ in self.normalizing if plugin.name not in state.skip_score
         ]
         rows = changed.rows
-        for plugin in (*(plugin for plugin, _ in static), *normalizing):
-            self._points.scores[plugin.name].value += len(changed)
-        if len(changed) <= _FEW_NODES:
+        count, evaluations = len(rows), self._points.scores
+        for plugin, _ in static:
+            evaluations[plugin.name].value += count
+        for plugin in normalizing:
+            evaluations[plugin.name].value += count
+        if count <= _FEW_NODES:
             for row, node in zip(rows.tolist(), changed, strict=True):
                 known.static_total[row] = sum(
                     checked_score(plugin, state, pod, node) * weight for plugin, weight in static

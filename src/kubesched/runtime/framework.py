@@ -250,20 +250,23 @@ class Framework:
         rejection: Status | None = None
         only_nodes: frozenset[str] | None = None
         narrowing: set[str] = set()
+        evaluations = self.points.pre_filters
         for plugin in self.pre_filter_plugins:
             answer = ask(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
-            if isinstance(answer, OnlyNodes) or not answer.is_skip:
-                self.points.pre_filters[plugin.name].value += 1
             if isinstance(answer, OnlyNodes):
+                evaluations[plugin.name].value += 1
                 narrowing.add(plugin.name)
                 only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
                 if not only_nodes:
                     return PreFilterOutcome(_none_left(narrowing), only_nodes, frozenset(narrowing))
-            elif answer.is_success:
                 continue
-            elif answer.is_skip:
+            if answer.is_skip:
                 state.skip_filter.add(plugin.name)
-            elif answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                continue
+            evaluations[plugin.name].value += 1
+            if answer.is_success:
+                continue
+            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PreFilterOutcome(answer.blame(plugin.name), None, frozenset(narrowing))
             elif answer.code is Code.UNSCHEDULABLE:
                 # The others still run: preemption needs what they note.

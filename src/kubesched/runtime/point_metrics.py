@@ -6,6 +6,7 @@ ten times its plugins one by one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
@@ -18,6 +19,7 @@ from kubesched.util.randomness import derive
 __all__ = ["PluginTimer", "PluginTiming", "PointMetrics", "PointTiming"]
 
 _SAMPLED = 0.1
+_NS_PER_SECOND = 1_000_000_000
 _CODES = len(Code)
 _COUNTED_POINTS = (
     ExtensionPoint.PRE_FILTER,
@@ -32,12 +34,18 @@ class PluginTimer:
 
     def __init__(self, metrics: SchedulerMetrics, now_ns: Callable[[], int]) -> None:
         self._durations = metrics.plugin_execution_duration_seconds
+        self._kept: dict[tuple[str, str, int], Histogram] = {}
         self.now_ns = now_ns
 
     def observe(self, plugin: str, point: str, code: Code, started_ns: int) -> None:
         """Note what a plugin took that was asked at `started_ns` and has just answered."""
         duration_ns = self.now_ns() - started_ns
-        self._durations.labels(plugin, point, code.label).observe_ns(duration_ns)
+        # As a plain number, whose hash costs less than that of an enum's member.
+        key = (plugin, point, code.numerator)
+        child = self._kept.get(key)
+        if child is None:
+            child = self._kept[key] = self._durations.labels(plugin, point, code.label)
+        child.observe_ns(duration_ns)
 
 
 class PluginTiming:
@@ -126,9 +134,9 @@ class PointMetrics:
         """Time a point: with `points.timing("Filter"): …`. An exception counts as an error."""
         return PointTiming(self, point)
 
-    def observe_hint(self, was_used: bool, started_ns: int) -> None:
+    def observe_hint(self, was_used: bool, duration_ns: int) -> None:
         """Note whether what is kept from equal pods was enough to choose a node."""
-        self._hint_durations[was_used].observe_ns(self.now_ns() - started_ns)
+        self._hint_durations[was_used].observe_ns(duration_ns)
         self._hint_results[was_used].value += 1
 
     def observe(self, point: str, code: Code, started_ns: int) -> int:
@@ -138,7 +146,10 @@ class PointMetrics:
         child = kept[code]
         if child is None:
             child = kept[code] = self._durations.labels(point, code.label, self._profile)
-        child.observe_ns(now_ns - started_ns)
+        # As child.observe_ns, without the call: a dozen of these happen to every pod.
+        seconds = (now_ns - started_ns) / _NS_PER_SECOND
+        child.counts[bisect_left(child.bounds, seconds)] += 1
+        child.sum += seconds
         return now_ns
 
     def count_filtered(self, plugins: Iterable[Plugin], rejection: Status | None) -> None:

@@ -163,9 +163,10 @@ class SchedulingAlgorithm:
             or len(self._nominated(framework, pod_info).rows)
         ):
             return None
-        started_ns = framework.points.now_ns()
+        now_ns = framework.points.now_ns
+        started_ns = now_ns()
         choice = framework.choose_at_once(state, pod_info, nodes, self._random)
-        framework.points.observe_hint(choice is not None, started_ns)
+        framework.points.observe_hint(choice is not None, now_ns() - started_ns)
         if choice is None:
             return None
 

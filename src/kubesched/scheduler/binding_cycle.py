@@ -91,7 +91,8 @@ class BindingCycle:
             self._running.dec()
 
     async def _bind(self, placement: Placement) -> Status:
-        framework, state, node_name = placement.framework, placement.state, placement.node_name
+        framework, state, _, _ = placement.attempt
+        node_name = placement.node_name
         pod, points = placement.pod, framework.binding
         pre_flight = points.run_pre_bind_pre_flight(state, pod, node_name)
         if not pre_flight.is_success and not pre_flight.is_skip:
@@ -138,17 +139,18 @@ class BindingCycle:
             log.error("Failed to write the nominated node", exc=exc, pod=pod)
 
     async def _succeed(self, placement: Placement) -> None:
-        pod, state, node_name = placement.pod, placement.state, placement.node_name
+        framework, state, _, _ = placement.attempt
+        pod, node_name = placement.pod, placement.node_name
         log.detail(2, "Successfully bound pod to node", pod=pod, node=node_name)
         self._observe_success(placement.attempt)
-        placement.framework.recorder.event(
+        framework.recorder.event(
             pod,
             "Normal",
             "Scheduled",
             "Binding",
             f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node_name}",
         )
-        await placement.framework.binding.run_post_bind(state, pod, node_name)
+        await framework.binding.run_post_bind(state, pod, node_name)
         if state.pods_to_activate:
             self._queue.activate(state.pods_to_activate, self._clock.now_ns())
             state.pods_to_activate.clear()

@@ -17,6 +17,7 @@ from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import ActionType, ClusterEvent, EventResource
 from kubesched.framework.object_changes import node_update_events, pod_update_events
+from kubesched.metrics.instruments import Histogram
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.waiting_pods import WaitingPods
 from kubesched.util.clock import Clock
@@ -64,6 +65,7 @@ class EventHandlers:
         self._on_other_change = on_other_change
         metrics = metrics or SchedulerMetrics(CollectorRegistry())
         self._durations = metrics.event_handling_duration_seconds
+        self._kept: dict[str, Histogram] = {}
         self._now_ns = clock.monotonic_ns
 
     # -- nodes -------------------------------------------------------------------------
@@ -209,7 +211,10 @@ class EventHandlers:
     # -- helpers -----------------------------------------------------------------------
 
     def _observe(self, label: str, started_ns: int) -> None:
-        self._durations.labels(label).observe_ns(self._now_ns() - started_ns)
+        kept = self._kept.get(label)
+        if kept is None:
+            kept = self._kept[label] = self._durations.labels(label)
+        kept.observe_ns(self._now_ns() - started_ns)
 
     def _announce(self, event: ClusterEvent, old: Any, new: Any) -> None:
         self._queue.move_all(event, old, new, self._clock.now_ns())
