@@ -88,7 +88,8 @@ async def _run(workload: Workload, timeout_s: float) -> list[dict[str, Any]]:
     clock = RealClock()
     tracker = Tracker(_selectors(workload))
     store = Store(derive(_SEED, "store"), now_ns=clock.now_ns(), on_change=tracker.on_change)
-    options: dict[str, Any] = {"feature_gates": _gates(workload)}
+    gates, refused = _gates(workload)
+    options: dict[str, Any] = {"feature_gates": gates}
     if workload.scheduler_config is not None:
         options["configuration"] = load_configuration_file(workload.scheduler_config)
     scheduler = TimedScheduler(tracker, LocalApi(store, clock), clock, **options)
@@ -107,20 +108,23 @@ async def _run(workload: Workload, timeout_s: float) -> list[dict[str, Any]]:
         measurement.result()
         | ({"name": measurement.name} if len(operations.measurements) > 1 else {})
         | {"attempts": len(scheduler.attempts_s), "attempt_ms": attempts_ms}
+        # The run is then not quite what its name says.
+        | ({"ignored_gates": refused} if refused else {})
         for measurement in operations.measurements
     ]
 
 
-def _gates(workload: Workload) -> FeatureGates:
-    """The gates that the workload sets, but those that this release no longer lets anybody set."""
-    settings = {}
+def _gates(workload: Workload) -> tuple[FeatureGates, dict[str, bool]]:
+    """The gates of the workload, and those of them that this release lets nobody set so."""
+    settings, refused = {}, {}
     for name, is_on in workload.gates.items():
         try:
             FeatureGates({name: is_on})
         except ConfigError:
-            continue
-        settings[name] = is_on
-    return FeatureGates(settings)
+            refused[name] = is_on
+        else:
+            settings[name] = is_on
+    return FeatureGates(settings), refused
 
 
 def _selectors(workload: Workload) -> set[Selector]:

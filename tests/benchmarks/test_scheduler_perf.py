@@ -182,6 +182,13 @@ def test_a_small_workload_schedules_all_that_it_measures(name: str, shared: Path
     assert line["pods_per_s"] > 0
 
 
+def test_a_gate_that_nobody_may_set_is_reported(shared: Path) -> None:
+    (line,) = run("SchedulingBasic/5Nodes$", shared)
+    assert line["ignored_gates"] == {"SchedulerQueueingHints": False}
+    (line,) = run("SchedulingBasic/5Nodes_QueueingHintsEnabled$", shared)
+    assert "ignored_gates" not in line
+
+
 def test_what_cannot_run_is_reported_and_not_dropped(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
