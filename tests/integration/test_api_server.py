@@ -145,6 +145,18 @@ def test_too_large_a_body_is_refused() -> None:
     Server(limits=Limits(body_bytes=1000)).run(test)
 
 
+def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(server.http.url.rpartition(":")[2])
+        )
+        writer.write(f"POST {PODS} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
+        assert b" 408 " in await reader.readline()
+        writer.close()
+
+    Server(limits=Limits(body_seconds=0.01)).run(test)
+
+
 def test_tokens_tell_users_apart() -> None:
     users = Users({"a": User("alice"), "v": User("victor", groups=(VIEWERS,))})
 

@@ -30,6 +30,7 @@ __all__ = [
     "not_acceptable",
     "not_found",
     "stale",
+    "timed_out",
     "too_large",
     "too_many_requests",
     "too_new",
@@ -237,3 +238,7 @@ def missing_field_manager() -> ApiError:
     text = "Required value: is required for apply patch"
     problem = Problem("fieldManager", "FieldValueRequired", text)
     return invalid("PatchOptions.meta.k8s.io", "", [problem])
+
+
+def timed_out(message: str) -> ApiError:
+    return _refusal(408, "Timeout", message)

@@ -17,6 +17,7 @@ from kubesched.api import (
     Job,
     Node,
     Pod,
+    PodDisruptionBudget,
     ReplicaSet,
 )
 from kubesched.api.meta import Status
@@ -268,6 +269,35 @@ def test_a_finished_job_goes_when_its_time_is_over() -> None:
         await world.settle(60)
         assert await world.all(Job) == []
         assert await world.pods() == []
+
+    on_virtual_time(test)
+
+
+BUDGETS = {
+    "at least two of three": ({"minAvailable": 2}, (3, 2, 1)),
+    "at least half of three, rounded up": ({"minAvailable": "50%"}, (3, 2, 1)),
+    "one of three may be missing": ({"maxUnavailable": 1}, (3, 2, 1)),
+    "none may be missing": ({"maxUnavailable": 0}, (3, 3, 0)),
+}
+
+
+@pytest.mark.parametrize(("spec", "want"), BUDGETS.values(), ids=BUDGETS)
+def test_a_budget_says_how_many_pods_may_go(
+    spec: dict[str, Any], want: tuple[int, int, int]
+) -> None:
+    async def test(world: Workloads) -> None:
+        selector = {"matchLabels": {"app": "web"}}
+        document = {"metadata": {"name": "b"}, "spec": {**spec, "selector": selector}}
+        await world.create(PodDisruptionBudget, document)
+        await world.create(Deployment, workload("web", {"replicas": 3}))
+        await world.create(Deployment, workload("other", {"replicas": 2}))
+        await world.settle()
+        status = (await world.get(PodDisruptionBudget, "b")).status
+        assert (status.expected_pods, status.desired_healthy, status.disruptions_allowed) == want
+        assert status.current_healthy == 3
+        await world.patch(Deployment, "web", {"spec": {"replicas": 0}})
+        await world.settle()
+        assert (await world.get(PodDisruptionBudget, "b")).status.disruptions_allowed == 0
 
     on_virtual_time(test)
 

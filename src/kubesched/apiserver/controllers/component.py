@@ -17,6 +17,7 @@ from kubesched.api import (
     Node,
     OwnerReference,
     Pod,
+    PodDisruptionBudget,
     ReplicaSet,
     ResourceClaim,
     StatefulSet,
@@ -25,6 +26,7 @@ from kubesched.api.access import ObjectList
 from kubesched.api.base import ApiObject
 from kubesched.apiserver.controllers.daemon_sets import plan_daemon_set
 from kubesched.apiserver.controllers.deployments import plan_deployment
+from kubesched.apiserver.controllers.disruption_budgets import plan_disruption_budget
 from kubesched.apiserver.controllers.garbage import garbage
 from kubesched.apiserver.controllers.jobs import plan_job
 from kubesched.apiserver.controllers.plans import Action, Create, Delete, Patch, Plan
@@ -40,6 +42,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 Json = dict[str, Any]
 
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
+_SETTLING_NS = 100 * MILLISECOND
+"""Budgets look at all pods: they wait for changes that come together."""
 _FIRST_RETRY_NS, _LAST_RETRY_NS = 10 * MILLISECOND, 10 * SECOND
 
 log = get_logger(__name__)
@@ -49,6 +53,7 @@ _PLANS: Mapping[type[ApiObject], Callable[[View, Any, Mapping[str, Any], int], P
     ReplicaSet: plan_replica_set,
     DaemonSet: plan_daemon_set,
     Job: plan_job,
+    PodDisruptionBudget: plan_disruption_budget,
 }
 _FOLLOWED: tuple[type[ApiObject], ...] = (*_PLANS, StatefulSet, Node, Pod, ResourceClaim)
 _OWNERS: Mapping[str, type[ApiObject]] = {kind.kind: kind for kind in _FOLLOWED}
@@ -67,7 +72,10 @@ class DocumentAccess(ApiAccess, Protocol):
 
 
 class Controllers:
-    """The controllers of Deployments, ReplicaSets, DaemonSets and Jobs, and garbage collection."""
+    """The controllers of Deployments, ReplicaSets, DaemonSets, Jobs and PodDisruptionBudgets.
+
+    And garbage collection: what is owned goes with its last owner.
+    """
 
     def __init__(self, api: DocumentAccess, clock: Clock) -> None:
         self._api, self._clock = api, clock
@@ -75,6 +83,8 @@ class Controllers:
         self._due: dict[str, int] = {}
         """When to plan for an owner next, by its uid."""
         self._failures: dict[str, int] = {}
+        self._budgets: dict[str, str] = {}
+        """Namespaces of budgets, by their uids."""
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
         self._unsynced = set(_FOLLOWED)
@@ -130,6 +140,8 @@ class Controllers:
 
     def _observe(self, subject: Any) -> None:
         if self._view.observe(subject):
+            if isinstance(subject, PodDisruptionBudget):
+                self._budgets[subject.metadata.uid] = subject.metadata.namespace
             self._touch(subject)
             if subject.metadata.owner_references:
                 self._soon(subject.metadata.uid)
@@ -138,6 +150,7 @@ class Controllers:
         uid = subject.metadata.uid
         dependents = self._view.dependents(uid)
         self._view.forget(uid)
+        self._budgets.pop(uid, None)
         self._touch(subject)
         self._due.pop(uid, None)
         self._failures.pop(uid, None)
@@ -154,6 +167,11 @@ class Controllers:
         if isinstance(subject, Node):
             for each in self._view.all(DaemonSet):
                 self._soon(each.metadata.uid)
+        elif not isinstance(subject, PodDisruptionBudget):
+            for uid, namespace in self._budgets.items():
+                if namespace == subject.metadata.namespace:
+                    self._due.setdefault(uid, self._clock.now_ns() + _SETTLING_NS)
+                    self._changed.set()
 
     def _soon(self, uid: str) -> None:
         self._due[uid] = 0

@@ -86,7 +86,9 @@ class ApiServer:
         except OSError:
             await self._runner.cleanup()
             raise
-        self._port = self._runner.addresses[0][1]
+        if not self._port:
+            # A name may stand for several addresses, and each would have a port of its own.
+            self._host, self._port = self._runner.addresses[0][:2]
         self._service.address = self.url.partition("://")[2]
 
     async def stop(self) -> None:
@@ -124,6 +126,10 @@ class ApiServer:
             answer = self._service.answer(_request(request, body))
         except ApiError as error:
             answer = refused(error)
+        except TimeoutError:
+            answer = refused(refusals.timed_out("the body of the request did not arrive in time"))
+        except (ConnectionError, web.RequestPayloadError):
+            raise  # the client went away, or sends what is no HTTP
         except Exception as error:
             # One request that hits a bug must not take others along.
             log.exception("Request failed", error, method=request.method, path=request.path)
