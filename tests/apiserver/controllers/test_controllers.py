@@ -19,6 +19,8 @@ from kubesched.api import (
     Pod,
     PodDisruptionBudget,
     ReplicaSet,
+    ResourceClaim,
+    ResourceClaimTemplate,
 )
 from kubesched.api.meta import Status
 from kubesched.apiserver.http import ApiService, Request
@@ -298,6 +300,41 @@ def test_a_budget_says_how_many_pods_may_go(
         await world.patch(Deployment, "web", {"spec": {"replicas": 0}})
         await world.settle()
         assert (await world.get(PodDisruptionBudget, "b")).status.disruptions_allowed == 0
+
+    on_virtual_time(test)
+
+
+def test_a_pod_gets_the_claims_of_its_templates_and_gives_them_back() -> None:
+    async def test(world: Workloads) -> None:
+        request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+        inner = {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": [request]}}}
+        spec = workload("p", {})["spec"]["template"]["spec"]
+        spec["resourceClaims"] = [{"name": "dev", "resourceClaimTemplateName": "t"}]
+        await world.create(Pod, {"metadata": {"name": "p"}, "spec": spec})
+        await world.settle()
+        assert await world.all(ResourceClaim) == []
+        await world.create(ResourceClaimTemplate, {"metadata": {"name": "t"}, "spec": inner})
+        await world.settle()
+        (claim,) = await world.all(ResourceClaim)
+        assert claim.metadata.name.startswith("p-dev-")
+        assert claim.metadata.labels == {"a": "b"}
+        pod = await world.get(Pod, "p")
+        (told,) = pod.status.resource_claim_statuses
+        assert (told.name, told.resource_claim_name) == ("dev", claim.metadata.name)
+        user = {"resource": "pods", "name": "p", "uid": pod.metadata.uid}
+        shared = {"metadata": {"name": "shared"}, "spec": {"devices": {"requests": [request]}}}
+        await world.create(ResourceClaim, shared)
+        reserved = {"status": {"allocation": {"devices": {}}, "reservedFor": [user]}}
+        await world.api.patch(
+            ResourceClaim, "shared", "default", reserved, patch_type="merge", subresource="status"
+        )
+        await world.settle()
+        assert (await world.get(ResourceClaim, "shared")).status.allocation is not None
+        await world.api.delete(Pod, "p", "default")
+        await world.settle()
+        (left,) = await world.all(ResourceClaim)
+        assert (left.metadata.name, left.status.reserved_for) == ("shared", ())
+        assert left.status.allocation is None
 
     on_virtual_time(test)
 

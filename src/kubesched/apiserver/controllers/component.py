@@ -20,6 +20,7 @@ from kubesched.api import (
     PodDisruptionBudget,
     ReplicaSet,
     ResourceClaim,
+    ResourceClaimTemplate,
     StatefulSet,
 )
 from kubesched.api.access import ObjectList
@@ -31,6 +32,7 @@ from kubesched.apiserver.controllers.garbage import garbage
 from kubesched.apiserver.controllers.jobs import plan_job
 from kubesched.apiserver.controllers.plans import Action, Create, Delete, Patch, Plan
 from kubesched.apiserver.controllers.replica_sets import plan_replica_set
+from kubesched.apiserver.controllers.resource_claims import plan_claim, plan_claims_of_pod
 from kubesched.apiserver.controllers.view import View, controller_of
 from kubesched.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.util.components import StopSwitch
@@ -44,6 +46,8 @@ Json = dict[str, Any]
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 _SETTLING_NS = 100 * MILLISECOND
 """Budgets look at all pods: they wait for changes that come together."""
+_PAUSE_NS = 10 * MILLISECOND
+"""Between two plans for one object: a plan looks at all that it owns."""
 _FIRST_RETRY_NS, _LAST_RETRY_NS = 10 * MILLISECOND, 10 * SECOND
 
 log = get_logger(__name__)
@@ -54,8 +58,10 @@ _PLANS: Mapping[type[ApiObject], Callable[[View, Any, Mapping[str, Any], int], P
     DaemonSet: plan_daemon_set,
     Job: plan_job,
     PodDisruptionBudget: plan_disruption_budget,
+    Pod: plan_claims_of_pod,
+    ResourceClaim: plan_claim,
 }
-_FOLLOWED: tuple[type[ApiObject], ...] = (*_PLANS, StatefulSet, Node, Pod, ResourceClaim)
+_FOLLOWED: tuple[type[ApiObject], ...] = (*_PLANS, StatefulSet, Node, ResourceClaimTemplate)
 _OWNERS: Mapping[str, type[ApiObject]] = {kind.kind: kind for kind in _FOLLOWED}
 
 
@@ -82,6 +88,8 @@ class Controllers:
         self._view = View()
         self._due: dict[str, int] = {}
         """When to plan for an owner next, by its uid."""
+        self._planned: dict[str, int] = {}
+        """When an object was last planned for, by its uid."""
         self._failures: dict[str, int] = {}
         self._budgets: dict[str, str] = {}
         """Namespaces of budgets, by their uids."""
@@ -152,14 +160,19 @@ class Controllers:
         self._view.forget(uid)
         self._budgets.pop(uid, None)
         self._touch(subject)
-        self._due.pop(uid, None)
-        self._failures.pop(uid, None)
+        for known in (self._due, self._planned, self._failures):
+            known.pop(uid, None)
         for each in dependents:
             self._soon(each.metadata.uid)
 
     def _touch(self, subject: Any) -> None:
         """Look again at whom a change concerns: itself, its controller, on nodes all daemons."""
-        if type(subject) in _PLANS:
+        if isinstance(subject, Pod):
+            # Most pods ask for no devices, and there are many.
+            if subject.spec.resource_claims:
+                self._soon(subject.metadata.uid)
+                self._touch_claims(subject)
+        elif type(subject) in _PLANS:
             self._soon(subject.metadata.uid)
         owner = controller_of(subject)
         if owner is not None:
@@ -173,8 +186,14 @@ class Controllers:
                     self._due.setdefault(uid, self._clock.now_ns() + _SETTLING_NS)
                     self._changed.set()
 
+    def _touch_claims(self, pod: Pod) -> None:
+        for each in self._view.all(ResourceClaim):
+            if any(user.uid == pod.metadata.uid for user in each.status.reserved_for):
+                self._soon(each.metadata.uid)
+
     def _soon(self, uid: str) -> None:
-        self._due[uid] = 0
+        due_ns = self._planned.get(uid, -_PAUSE_NS) + _PAUSE_NS
+        self._due[uid] = min(due_ns, self._due.get(uid, due_ns))
         self._changed.set()
 
     # What is to be done
@@ -187,6 +206,7 @@ class Controllers:
             del self._due[uid]
             subject = self._view.get(uid)
             if subject is not None:
+                self._planned[uid] = now_ns
                 await self._attempt(subject, now_ns)
 
     async def _attempt(self, subject: Any, now_ns: int) -> None:
@@ -207,7 +227,7 @@ class Controllers:
 
     async def _plan(self, subject: Any, now_ns: int) -> None:
         plan_for = _PLANS.get(type(subject))
-        if plan_for is None:
+        if plan_for is None or (isinstance(subject, Pod) and not subject.spec.resource_claims):
             return
         metadata = subject.metadata
         document = self._api.document(type(subject), metadata.name, metadata.namespace)
@@ -215,11 +235,25 @@ class Controllers:
             return
         # The document may be newer than what a watch has brought: decide by the newest.
         subject = msgspec.convert(document, type(subject))
+        if isinstance(subject, ResourceClaim):
+            self._look_up_users(subject)
         plan = plan_for(self._view, subject, document, now_ns)
         for action in plan.actions:
             await self._carry_out(action)
         if plan.again_ns is not None:
             self._due.setdefault(metadata.uid, plan.again_ns)
+
+    def _look_up_users(self, claim: ResourceClaim) -> None:
+        """See to it that a pod that a watch has not yet brought does not count as gone."""
+        for user in claim.status.reserved_for:
+            if user.resource != "pods" or self._view.get(user.uid) is not None:
+                continue
+            try:
+                document = self._api.document(Pod, user.name, claim.metadata.namespace)
+            except ApiError:
+                continue
+            if document["metadata"]["uid"] == user.uid:
+                self._view.observe(msgspec.convert(document, Pod))
 
     def _is_gone(self, owner: OwnerReference) -> bool:
         """Whether an owner of a kind that is followed here does not exist."""
