@@ -280,6 +280,7 @@ class SchedulerProcess:
         metrics = ServingMetrics(
             self._registry,
             (self._scheduler_metrics, self._client_metrics, self._election_metrics),
+            options.metrics,
         )
         self._add_build_metrics(metrics)
         access = build_access_control(
@@ -351,7 +352,7 @@ class SchedulerProcess:
             min_compat=str(version.min_compatibility),
             features=((gate.name, gate.stage.value, on) for gate, on in config.gates.items()),
         )
-        build.count_registered(metrics.groups)
+        build.count_registered(metrics.groups, metrics.disabled)
 
 
 class _Tasks(contextlib.AsyncExitStack):

@@ -25,6 +25,7 @@ from kubesched.metrics.exposition import format_number
 __all__ = ["Counter", "Family", "FamilyGroup", "Gauge", "Histogram", "exponential_buckets"]
 
 _NS_PER_SECOND = 1_000_000_000
+UNEXPECTED = "unexpected"
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -157,6 +158,7 @@ class Family(Generic[I_co]):
         self._make = make
         self._children: dict[tuple[str, ...], I_co] = {}
         self._hidden: set[tuple[str, ...]] = set()
+        self._allowed: dict[int, frozenset[str]] = {}  # by the position of the label
         self.kind = make().kind
         if not labels:
             self._children[()] = make()
@@ -169,10 +171,27 @@ class Family(Generic[I_co]):
                 raise ValueError(
                     f"{self.name}: {len(values)} label values for {self.label_names!r}"
                 )
+            values = self._shown(values)
+            child = self._children.get(values)
+        if child is None:
             child = self._children[values] = self._make()
         if self._hidden:
             self._hidden.discard(values)
         return child
+
+    def allow_only(self, label: str, values: Iterable[str]) -> None:
+        """Show all other values of a label as `unexpected`, so that series stay few."""
+        self._allowed[self.label_names.index(label)] = frozenset(values)
+        for known in [known for known in self._children if self._shown(known) != known]:
+            del self._children[known]
+
+    def _shown(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        if not self._allowed:
+            return values
+        return tuple(
+            value if value in self._allowed.get(position, (value,)) else UNEXPECTED
+            for position, value in enumerate(values)
+        )
 
     def children(self) -> Iterator[tuple[dict[str, str], I_co]]:
         """Iterate over the children that exist as far as a reader can tell."""
@@ -222,6 +241,10 @@ class FamilyGroup(Collector):
     def reset(self) -> None:
         for family in self.families.values():
             family.reset()
+
+    def disable(self, name: str) -> bool:
+        """Leave a metric out, though it may still be counted; False if there is none so named."""
+        return self.families.pop(name, None) is not None
 
     def counter(self, name: str, help_text: str, *labels: str) -> Family[Counter]:
         return self._add(Family(name, help_text, labels, Counter))

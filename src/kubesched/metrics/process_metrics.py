@@ -122,7 +122,9 @@ class BuildMetrics(FamilyGroup):
         for name, stage, is_on in features:
             enabled.labels(name, "" if stage == "GA" else stage).set(int(is_on))
         self.counter("hidden_metrics_total", "[BETA] The count of hidden metrics.").labels()
-        self.counter("disabled_metrics_total", "[BETA] The count of disabled metrics.").labels()
+        self._disabled = self.counter(
+            "disabled_metrics_total", "[BETA] The count of disabled metrics."
+        ).labels()
         self._registered = self.counter(
             "registered_metrics_total",
             "[BETA] The count of registered metrics broken by stability level and deprecation "
@@ -135,8 +137,9 @@ class BuildMetrics(FamilyGroup):
     def reset(self) -> None:
         """Constants stay."""
 
-    def count_registered(self, groups: Iterable[FamilyGroup]) -> None:
-        """Set how many metrics there are, by level, once all groups exist."""
+    def count_registered(self, groups: Iterable[FamilyGroup], disabled: int = 0) -> None:
+        """Set how many metrics there are, by level, once all groups exist, and are left out."""
+        self._disabled.inc(disabled)
         for group in (self, *groups):
             for family in group.families.values():
                 level = family.help_text.partition("]")[0].lstrip("[")

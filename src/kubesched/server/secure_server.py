@@ -39,9 +39,11 @@ from kubesched.server.endpoints.metrics_pages import metrics_handler
 from kubesched.server.endpoints.pod_resources import pod_resources_handler
 from kubesched.server.endpoints.routes import Routes
 from kubesched.server.endpoints.zpages import Versions, flagz_handler, statusz_handler
+from kubesched.server.metrics_limits import limit_metrics
 from kubesched.server.options import (
     AuthenticationOptions,
     AuthorizationOptions,
+    MetricsOptions,
     SecureServingOptions,
 )
 from kubesched.server.serving.connections import HttpServer
@@ -65,14 +67,26 @@ _HANDSHAKE_SECONDS: Final = 10.0
 class ServingMetrics:
     """The registries behind `/metrics` and `/metrics/slis`, and who counts in them."""
 
-    def __init__(self, registry: CollectorRegistry, groups: Iterable[FamilyGroup] = ()) -> None:
-        """`groups` have registered themselves; they are what `DELETE /metrics` resets."""
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        groups: Iterable[FamilyGroup] = (),
+        options: MetricsOptions | None = None,
+    ) -> None:
+        """`groups` have registered themselves; they are what `DELETE /metrics` resets.
+
+        Options hold for the groups from here on: nothing should have been counted yet.
+
+        Raises:
+            ConfigError: a file that the options name cannot be read.
+        """
         self.registry = registry
         self.server = ServerMetrics(registry)
         self.process = ProcessMetrics(registry)
         self.slis_registry = CollectorRegistry()
         self.health = HealthMetrics(self.slis_registry)
         self.groups: tuple[FamilyGroup, ...] = (self.server, *groups)
+        self.disabled = 0 if options is None else limit_metrics(options, self.groups)
 
 
 class AccessControl(msgspec.Struct, frozen=True):
