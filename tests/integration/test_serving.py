@@ -204,6 +204,7 @@ BROKEN = {
         b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     ),
+    "a header of one letter and no colon": b"GET /healthz HTTP/1.1\r\nx\r\n\r\n",
     "a negative length": b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
 }
 
@@ -455,3 +456,26 @@ def test_requests_under_way_are_finished_before_the_server_ends() -> None:
             assert (await asking)[0] == 200
 
     asyncio.run(main())
+
+
+def test_bytes_that_are_no_text_are_wrong_credentials() -> None:
+    async def story(server: Live) -> None:
+        answer = await server.say(
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"Authorization: Bearer \xff\xfe\r\n\r\n"
+        )
+        assert answer.startswith((b"HTTP/1.1 401 ", b"HTTP/1.1 400 ", b"HTTP/1.0 400 ")), answer
+        answer = await server.say(b"GET /\xff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert answer.startswith((b"HTTP/1.1 403 ", b"HTTP/1.1 400 ", b"HTTP/1.0 400 ")), answer
+
+    live(story)
+
+
+def test_many_silent_clients_do_not_keep_others_out() -> None:
+    async def story(server: Live) -> None:
+        silent = [await server.raw() for _ in range(40)]
+        assert (await server.get("/healthz"))[0] == 200
+        for _, writer in silent:
+            writer.close()
+
+    live(story)

@@ -80,6 +80,14 @@ def test_a_wrong_token_is_remembered_as_wrong() -> None:
     assert world.api.asked == ["token"]
 
 
+@pytest.mark.parametrize("token", ["tök", "\udcff"])
+def test_what_cannot_be_a_token_is_wrong_without_asking(token: str) -> None:
+    world = World(ManualClock())
+    with pytest.raises(AuthenticationError, match="invalid bearer token"):
+        authenticate(world, token)
+    assert world.api.asked == []
+
+
 def test_a_failed_review_is_not_remembered() -> None:
     world = World(ManualClock())
     world.api.failures = [refused(403, message="not yours to ask")]

@@ -51,6 +51,9 @@ class BearerTokens:
         token = bearer_token(request)
         if token is None:
             return None
+        if not token.isascii():
+            # No token is; the review could not even be written down.
+            raise AuthenticationError(_INVALID)
         try:
             outcome = await self._outcome(token)
         except ReviewError as exc:
