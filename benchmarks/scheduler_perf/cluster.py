@@ -30,12 +30,25 @@ class Cluster:
         self.store = store
         self._clock = clock
         self._namespaces: set[str] = set()
+        self._priority_classes: set[str] = set()
 
     def create(self, document: Json, namespace: str = "") -> Json:
         """Store a new object and return it as stored."""
+        if document["kind"] == "Pod" and "priority" in document["spec"]:
+            document = self._with_priority_class(document)
         resource = self._resource(document)
         at = namespace if resource.namespaced else None
         return self.store.create(resource, at, document, self._clock.now_ns()).data
+
+    def _with_priority_class(self, pod: Json) -> Json:
+        """The pod with a class of its priority: the reference's runner has no such admission."""
+        value = pod["spec"]["priority"]
+        name = f"priority-{value}"
+        if name not in self._priority_classes:
+            self._priority_classes.add(name)
+            kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+            self.create({**kind, "metadata": {"name": name}, "value": value})
+        return {**pod, "spec": {**pod["spec"], "priorityClassName": name}}
 
     def replace(self, document: Json, namespace: str, subresources: tuple[str, ...]) -> None:
         """Put an object in place of the one of its name.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from benchmarks.scheduler_perf.cluster import Cluster
+from benchmarks.scheduler_perf.cluster import Cluster, MissingFeatureError
 from benchmarks.scheduler_perf.templates import Json
 
 __all__ = ["DeviceDriver", "allocate_claims", "create_claims", "delete_claims"]
@@ -82,6 +82,8 @@ def _allocation(cluster: Cluster, drivers: Sequence[DeviceDriver], claim: Json) 
             "devices": {"results": results},
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
         }
+    if not drivers:
+        raise MissingFeatureError("allocating claims up front from slices that no driver made")
     raise ValueError(f"no device is left for claim {claim['metadata']['name']}")
 
 

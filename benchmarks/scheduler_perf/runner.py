@@ -65,6 +65,9 @@ def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any
         yield head | {"status": "skipped", "missing": [str(error)]}
     except (TimeoutError, ApiError) as error:
         yield head | {"status": "failed", "error": str(error)}
+    except Exception as error:
+        # One workload that breaks must not keep the others from running.
+        yield head | {"status": "failed", "error": f"{type(error).__name__}: {error}"}
     else:
         for result in results:
             yield head | {"status": "ok"} | result | _against(workload.threshold, result)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from benchmarks.scheduler_perf import runner
 from benchmarks.scheduler_perf.__main__ import main
-from benchmarks.scheduler_perf.cluster import Cluster
+from benchmarks.scheduler_perf.cluster import Cluster, MissingFeatureError
 from benchmarks.scheduler_perf.devices import DeviceDriver, allocate_claims, create_claims
 from benchmarks.scheduler_perf.features import missing_features
 from benchmarks.scheduler_perf.files import (
@@ -204,6 +204,16 @@ def claim_cluster() -> Cluster:
     return cluster
 
 
+def test_a_pod_with_a_priority_gets_a_class_of_it() -> None:
+    cluster = claim_cluster()
+    spec = {"priority": 10, "containers": [{"name": "c", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": spec}
+    stored = [cluster.create(pod, "default")["spec"] for _ in range(2)]
+    assert [(each["priority"], each["priorityClassName"]) for each in stored] == [
+        (10, "priority-10")
+    ] * 2
+
+
 SPEC = {"devices": {"requests": [{"name": "req-0", "exactly": {"deviceClassName": "test-class"}}]}}
 
 
@@ -237,6 +247,14 @@ def test_claims_are_allocated_distinct_devices() -> None:
         ("dra-0", "instance-01"),
         ("dra-1", "instance-00"),
     ]
+
+
+def test_claims_of_slices_that_no_driver_made_are_not_allocated_here() -> None:
+    cluster = claim_cluster()
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    cluster.create({**claim, "metadata": {"name": "c"}, "spec": SPEC}, "default")
+    with pytest.raises(MissingFeatureError, match="no driver"):
+        allocate_claims(cluster, [], "default")
 
 
 def test_a_claim_by_template_is_created_and_named_in_the_pods_status() -> None:
