@@ -224,14 +224,19 @@ def test_a_busy_server_is_asked_again(code: int, reason: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
-def test_a_victim_that_left_by_itself_counts_as_gone(verb: str) -> None:
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_victim_that_left_by_itself_counts_as_gone(verb: str, is_seen: bool) -> None:
     async def scenario() -> None:
         world = World(victim("v"))
         world.api.fails[verb, "v"] = [error(404, "NotFound")]
-        await world.evict()
+        world.start()
+        await world.after(0.5 if verb == "patch" else 1.5)
+        if is_seen:
+            world.handle.objects.remove(Pod, "v", "default")
+        await world.handle.finish_work()
         assert world.handle.recorder.events == []
-        # Nobody else will wake the preemptor for it.
-        assert list(world.handle.activated) == ["default/preemptor"]
+        # If its end was seen, nobody will wake the preemptor for it once more.
+        assert list(world.handle.activated) == (["default/preemptor"] if is_seen else [])
 
     run(scenario)
 
@@ -331,6 +336,52 @@ def test_if_a_place_opens_up_before_the_deletion_the_victim_stays() -> None:
         assert world.deleted == []
         assert world.handle.recorder.events == []
         assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_a_preemptor_that_is_offered_room_in_vain_gets_its_way() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.handle.room = True
+        for _ in range(2):
+            await world.evict()
+            assert world.deleted == []
+        await world.evict()
+        assert world.deleted == ["v"]
+
+    run(scenario)
+
+
+def test_a_server_in_trouble_is_left_in_peace_for_longer_and_longer() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        clock = current_clock()
+        waited = []
+        for _ in range(7):
+            world.api.fails["delete", "v"] = [error(500, "InternalError")]
+            world.handle.activated.clear()
+            begun_ns = clock.monotonic_ns()
+            await world.evict()
+            assert list(world.handle.activated) == ["default/preemptor"]
+            waited.append((clock.monotonic_ns() - begun_ns) // SECOND)
+        # The deletion takes a second, and at first the marking does too.
+        assert waited == [2, 1 + 1, 1 + 2, 1 + 4, 1 + 8, 1 + 10, 1 + 10]
+        await world.evict()
+        assert world.deleted == ["v"]
+
+    run(scenario)
+
+
+def test_the_gate_is_open_while_the_next_try_is_put_off() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        for _ in range(2):
+            world.api.fails["delete", "v"] = [error(500, "InternalError")]
+            world.start()
+            await world.after(2.5)
+        assert not world.is_gated
+        await world.handle.finish_work()
 
     run(scenario)
 

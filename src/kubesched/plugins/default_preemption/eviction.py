@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from typing import NamedTuple
 
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiError
@@ -16,6 +17,7 @@ from kubesched.api.pods import is_terminating, pod_key, pod_priority
 from kubesched.framework import Handle, Lister, Nominating, NominatingMode, PodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.plugins.default_preemption.candidates import Candidate
+from kubesched.util.clock import SECOND
 from kubesched.util.logging import get_logger
 
 __all__ = ["DISRUPTION_TARGET", "PREEMPTION_BY_SCHEDULER", "Evictions"]
@@ -26,27 +28,63 @@ DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 _NOT_FOUND, _CONFLICT = 404, 409
 _CLEAR = Nominating(NominatingMode.OVERRIDE, "")
+# A preemptor whose victims were spared so often gets its way, whatever room there seems to be.
+_PATIENCE = 2
+_LONGEST_DELAY_NS = 10 * SECOND
 
 
 class _Outcome(enum.Enum):
     """What became of an eviction."""
 
     EVICTED = enum.auto()
-    GONE = enum.auto()  # the victim had left by itself
+    LEAVING = enum.auto()  # the victim left by itself, and we are yet to hear of that
+    GONE = enum.auto()  # the victim left by itself, and we have heard of it
     FAILED = enum.auto()
     SPARED = enum.auto()  # nobody needs the room any more
+
+
+_SUCCESSFUL = frozenset({_Outcome.EVICTED, _Outcome.LEAVING, _Outcome.GONE})
+# The preemptor will hear of the victim's end, or is kept out of the queue until then. An end
+# that was announced before may have come too early for it.
+_ANNOUNCED = frozenset({_Outcome.EVICTED, _Outcome.LEAVING})
+
+
+class _InVain(NamedTuple):
+    """What came to nothing for a preemptor, one time after another."""
+
+    failed: int = 0
+    spared: int = 0  # it would have fitted somewhere, and then it did not
+
+    @property
+    def delay_ns(self) -> int:
+        """How long to wait until the next try, so that a server in trouble is left in peace."""
+        count = self.failed + self.spared
+        return 0 if count < 2 else min(2 ** (count - 2) * SECOND, _LONGEST_DELAY_NS)
 
 
 class _Preemption:
     """A preemptor, the node it is to get, and whether it still needs that."""
 
-    def __init__(self, handle: Handle, pods: Lister[Pod], preemptor: Pod, node_name: str) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        pods: Lister[Pod],
+        preemptor: Pod,
+        node_name: str,
+        *,
+        looks_for_room: bool,
+    ) -> None:
         """Must be made in the attempt that found no node for the preemptor."""
         self.preemptor = preemptor
         self.node_name = node_name
         self._handle = handle
         self._pods = pods
+        self._looks_for_room = looks_for_room
         self._no_room_at = handle.moment
+
+    @property
+    def uid(self) -> str:
+        return self.preemptor.metadata.uid
 
     def is_awaited(self) -> bool:
         """Whether the preemptor is still there and without a node."""
@@ -63,6 +101,8 @@ class _Preemption:
         """Whether the preemptor waits and, by now, still fits nowhere."""
         if not self.is_awaited():
             return False
+        if not self._looks_for_room:
+            return True
         if self._handle.has_room(PodInfo(self.preemptor), self._no_room_at):
             return False
         self._no_room_at = self._handle.moment
@@ -80,6 +120,7 @@ class Evictions:
         self._pods = handle.lister(Pod)
         self._preempting: set[str] = set()  # uids of preemptors
         self._last_victims: dict[str, Pod] = {}  # uid of the preemptor -> who is evicted last
+        self._in_vain: dict[str, _InVain] = {}  # by uid of the preemptor
 
     def is_running(self, uid: str) -> bool:
         """Whether victims of this preemptor are still to be evicted."""
@@ -97,58 +138,88 @@ class Evictions:
         if self._is_gating and not victims:
             return
         self._handle.metrics.observe_preemption_victims(len(candidate.victims))
+        uid = preemptor.metadata.uid
+        if self._is_gating:
+            self._preempting.add(uid)
+        preemption = _Preemption(
+            self._handle,
+            self._pods,
+            preemptor,
+            candidate.node_name,
+            # Room that it keeps being offered in vain is no reason to wait any longer.
+            looks_for_room=self._in_vain.get(uid, _InVain()).spared < _PATIENCE,
+        )
+        work = self._carry_out(preemption, victims)
+        self._handle.spawn(work, f"preemption for {pod_key(preemptor)}")
+
+    async def _carry_out(self, preemption: _Preemption, victims: list[Pod]) -> None:
         evict = self._evict_together
         if self._is_gating:
-            self._preempting.add(preemptor.metadata.uid)
             evict = self._evict_in_turn
-        preemption = _Preemption(self._handle, self._pods, preemptor, candidate.node_name)
-        self._handle.spawn(evict(preemption, victims), f"preemption for {pod_key(preemptor)}")
+            # The reference reports the outcome as it stands when the work begins.
+            self._handle.metrics.observe_background_preemption("success", 0)
+        outcome = _Outcome.FAILED
+        try:
+            outcome = await evict(preemption, victims)
+        finally:
+            self._preempting.discard(preemption.uid)
+            self._last_victims.pop(preemption.uid, None)
+            delay_ns = self._note(preemption, outcome)
+            if outcome not in _ANNOUNCED and not delay_ns:
+                self._try_again(preemption)
+        if delay_ns:
+            await self._handle.clock.sleep(delay_ns)
+            self._try_again(preemption)
+
+    def _note(self, preemption: _Preemption, outcome: _Outcome) -> int:
+        """Remember what was in vain; returns how long to wait until the next try."""
+        before = self._in_vain.pop(preemption.uid, _InVain())
+        if outcome in _SUCCESSFUL or not preemption.is_awaited():
+            return 0
+        if outcome is _Outcome.SPARED:
+            after = before._replace(spared=before.spared + 1)
+        else:
+            after = before._replace(failed=before.failed + 1)
+        self._in_vain[preemption.uid] = after
+        return after.delay_ns
+
+    def _try_again(self, preemption: _Preemption) -> None:
+        self._handle.activate({pod_key(preemption.preemptor): preemption.preemptor})
 
     # -- the order of evictions --------------------------------------------------------
 
-    async def _evict_in_turn(self, preemption: _Preemption, victims: list[Pod]) -> None:
+    async def _evict_in_turn(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
         """Evict all but the last victim side by side, and the last when those are done.
 
         The last one stands for all: once it goes, the preemptor may be tried again.
         """
-        # The reference reports the outcome as it stands when the work begins.
-        self._handle.metrics.observe_background_preemption("success", 0)
-        uid = preemption.preemptor.metadata.uid
         *others, last = victims
-        retry = True
-        try:
-            is_cleared = await self._clear_lower_nominations(preemption)
-            outcomes = await self._evict_all(preemption, others)
-            if _Outcome.FAILED not in outcomes and _Outcome.SPARED not in outcomes:
-                self._last_victims[uid] = last
-                outcomes = [await self._evict(preemption, last, is_late=bool(others))]
-            # If the last one had left by itself, that may have been announced too early for
-            # the preemptor to hear of it.
-            retry = not is_cleared or any(each is not _Outcome.EVICTED for each in outcomes)
-        finally:
-            self._preempting.discard(uid)
-            self._last_victims.pop(uid, None)
-            if retry:
-                self._try_again(preemption)
+        is_cleared = await self._clear_lower_nominations(preemption)
+        outcome = await self._evict_all(preemption, others)
+        if outcome is _Outcome.EVICTED:
+            self._last_victims[preemption.uid] = last
+            outcome = await self._evict(preemption, last, is_late=bool(others))
+        return outcome if is_cleared else _Outcome.FAILED
 
-    async def _evict_together(self, preemption: _Preemption, victims: list[Pod]) -> None:
+    async def _evict_together(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
         """Evict all victims side by side."""
-        outcomes = await self._evict_all(preemption, victims)
-        if _Outcome.FAILED in outcomes or _Outcome.SPARED in outcomes:
-            self._try_again(preemption)
-        else:
-            await self._clear_lower_nominations(preemption)
+        outcome = await self._evict_all(preemption, victims)
+        if outcome is _Outcome.EVICTED and not await self._clear_lower_nominations(preemption):
+            return _Outcome.FAILED
+        return outcome
 
-    async def _evict_all(self, preemption: _Preemption, victims: list[Pod]) -> list[_Outcome]:
+    async def _evict_all(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
+        """The worst outcome of all; who left by himself counts as evicted."""
         async with asyncio.TaskGroup() as tasks:
             evictions = [
                 tasks.create_task(self._evict(preemption, victim), name=f"evict {pod_key(victim)}")
                 for victim in victims
             ]
-        return [eviction.result() for eviction in evictions]
-
-    def _try_again(self, preemption: _Preemption) -> None:
-        self._handle.activate({pod_key(preemption.preemptor): preemption.preemptor})
+        outcomes = {eviction.result() for eviction in evictions}
+        for worse in (_Outcome.FAILED, _Outcome.SPARED):
+            if worse in outcomes:
+                return worse
+        return _Outcome.EVICTED
 
     # -- one victim --------------------------------------------------------------------
 
@@ -186,15 +257,15 @@ class Evictions:
             victim.metadata.namespace,
             victim.metadata.uid,
         )
-        current = self._pods.get(name, namespace)
-        if current is None or current.metadata.uid != uid:
+        current = self._listed(victim)
+        if current is None:
             return _Outcome.GONE
         try:
             mark = _disrupted_by(preemption.preemptor, current)
             await self._writer().write(current, mark, None)
         except ApiError as exc:
             if exc.code == _NOT_FOUND:
-                return _Outcome.GONE
+                return self._left_by_itself(victim)
             log.error("Could not add the condition to a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
         if not preemption.is_needed():
@@ -205,10 +276,20 @@ class Evictions:
         except ApiError as exc:
             # A conflict says that another pod has taken the victim's name.
             if exc.code in (_NOT_FOUND, _CONFLICT):
-                return _Outcome.GONE
+                return self._left_by_itself(victim)
             log.error("Could not delete a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
         return _Outcome.EVICTED
+
+    def _left_by_itself(self, victim: Pod) -> _Outcome:
+        return _Outcome.GONE if self._listed(victim) is None else _Outcome.LEAVING
+
+    def _listed(self, victim: Pod) -> Pod | None:
+        """The victim as the informer last saw it; None if it has seen it go."""
+        current = self._pods.get(victim.metadata.name, victim.metadata.namespace)
+        if current is None or current.metadata.uid != victim.metadata.uid:
+            return None
+        return current
 
     async def _clear_lower_nominations(self, preemption: _Preemption) -> bool:
         """Let pods that counted on the node look elsewhere; False if that could not be written."""
