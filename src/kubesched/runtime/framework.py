@@ -68,8 +68,11 @@ from kubesched.runtime.signing import PodSigner
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import Clock
 from kubesched.util.go_format import format_slice
+from kubesched.util.logging import get_logger
 
 __all__ = ["Framework", "PreFilterOutcome", "QuickChoice", "Scores"]
+
+log = get_logger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -413,6 +416,8 @@ class Framework:
                 try:
                     result = plugin.post_filter(state, pod_info, diagnosis)
                 except Exception as exc:
+                    # The attempt has failed anyway; what is lost is the chance to make room.
+                    log.exception("PostFilter failed", exc, plugin=plugin.name, pod=pod_info.pod)
                     timed.code = Code.ERROR
                     return PostFilterResult(Status.failure(exc).blame(plugin.name))
                 status = result.status
