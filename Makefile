@@ -41,6 +41,7 @@ format: $(READY)  ## Bring the code into shape
 bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes
 	@$(BIN)/python -m benchmarks.engine --nodes 1000,5000,50000 --kind all
 	@$(BIN)/python -m benchmarks.loop
+	@$(BIN)/python -m benchmarks.preemption
 	@$(BIN)/python -m benchmarks.queue
 	@$(BIN)/python -m benchmarks.memory
 	@$(BIN)/python -m benchmarks.drain
