@@ -14,6 +14,7 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
+    PodInfo,
     PodsMatter,
     Rejections,
     Status,
@@ -42,13 +43,17 @@ def judge(name: str, matter: PodsMatter, *rejected: str, **more: Any) -> type[Pl
     return plugin_class(name, filter=filter_, filter_nodes=filter_nodes, pods_matter=matter, **more)
 
 
-def ask(world: World, *pod_counts: int, again: bool = False, skip: str = "") -> list[str]:
+def ask(
+    world: World, *pod_counts: int, again: bool = False, in_full: bool = False, skip: str = ""
+) -> list[str]:
     """What each node is told when so many pods are on it."""
     nodes = world.cache.update_snapshot().nodes
     view = WhatIfView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
     state = CycleState()
     state.skip_filter = {skip}
-    found = world.framework.filter_by_totals(state, make_pod("p"), view, again=again)
+    found = world.framework.filter_by_totals(
+        state, make_pod("p"), view, again=again, in_full=in_full
+    )
     statuses = [found.status(place) for place in range(3)]
     return ["" if status is None else f"{status.plugin}: {status.message}" for status in statuses]
 
@@ -77,6 +82,60 @@ def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
     )
     assert ask(world, 0, 0, 0) == ["A: A says no", "", ""]
     assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
+
+
+def test_in_full_all_filters_are_asked_in_their_order() -> None:
+    world = World(
+        judge("A", AS_TOTALS, "a"),
+        judge("B", IN_DETAIL, "a", "b"),
+        judge("C", AS_TOTALS, "b", "c"),
+        nodes=NODES,
+    )
+    assert ask(world, 0, 0, 0, in_full=True) == ["A: A says no", "B: B says no", "C: C says no"]
+    # The second time, whoever looks at single pods has let the nodes pass.
+    assert ask(world, 0, 0, 0, again=True) == ["A: A says no", "C: C says no", "C: C says no"]
+
+
+def ignoring(name: str, **more: Any) -> type[Plugin]:
+    """A filter that looks at single pods, but not at those called like itself."""
+    return judge(
+        name,
+        IN_DETAIL,
+        ignores=lambda _state, _pod, other: other.pod.metadata.name == name,
+        **more,
+    )
+
+
+def test_a_pod_makes_no_difference_if_all_who_look_at_single_pods_ignore_it() -> None:
+    framework = World(judge("A", AS_TOTALS), ignoring("B"), nodes=NODES).framework
+    tell = framework.indifference(CycleState(), make_pod("p"))
+    assert tell is not None
+    assert tell(PodInfo(make_pod("B")))
+    assert not tell(PodInfo(make_pod("C")))
+    both = World(ignoring("B"), ignoring("C"), nodes=NODES).framework
+    tell = both.indifference(CycleState(), make_pod("p"))
+    assert tell is not None
+    assert not tell(PodInfo(make_pod("B")))
+
+
+CANNOT_TELL: dict[str, type[Plugin]] = {
+    "a plugin says nothing about it": judge("B", IN_DETAIL),
+    "only the one-node form exists": plugin_class(
+        "B", filter=lambda *_: SUCCESS, ignores=lambda *_: True
+    ),
+    "a plugin has hooks only": plugin_class(
+        "B", pre_filter=lambda *_: SUCCESS, remove_pod=lambda *_: SUCCESS
+    ),
+}
+
+
+@pytest.mark.parametrize("plugin", CANNOT_TELL.values(), ids=CANNOT_TELL)
+def test_nobody_can_tell_who_makes_a_difference(plugin: type[Plugin]) -> None:
+    framework = World(plugin, nodes=NODES).framework
+    state = CycleState()
+    assert framework.indifference(state, make_pod("p")) is None
+    state.skip_filter.add("B")
+    assert framework.indifference(state, make_pod("p")) is not None
 
 
 SUFFICE: dict[str, tuple[type[Plugin], bool]] = {

@@ -373,6 +373,17 @@ class TotalsOneByOne(Plugin):
         return HELD if len(node.pods) > 1 else SUCCESS
 
 
+class IgnoresTooMuch(Plugin):
+    name = "IgnoresTooMuch"
+
+    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        return other.pod.metadata.labels.get("app") != "web"
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        held = any(other.pod.metadata.labels.get("app") == "db" for other in node.pods)
+        return HELD if held else SUCCESS
+
+
 class FollowsPods(Disks):
     pods_matter = PodsMatter.NOT_AT_ALL
 
@@ -458,6 +469,10 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
         "on node-. without some pods it said .* when only totals are changed",
     ),
     "totals are not read through columns": (TotalsOneByOne, "filter_nodes is missing"),
+    "a pod that is ignored makes a difference": (
+        IgnoresTooMuch,
+        "a pod that is ignored makes no difference: without running-",
+    ),
     "hooks follow pods that do not matter": (FollowsPods, "add_pod and remove_pod follow single"),
     "an event is not an event": (registering("NodeAdd"), "'NodeAdd' is not a ClusterEventWithHint"),
     "an event has no action": (registering(on(NODE, ActionType.NONE)), "no action is named"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -233,13 +233,24 @@ class Handle(Protocol):
         """Whether no filter that runs for this pod sees more of pods than their totals."""
         ...
 
+    def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
+        """Tells of pods whether, but for their totals, no filter cares; None: nobody can tell."""
+        ...
+
     def filter_by_totals(
-        self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool = False
+        self,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        *,
+        in_full: bool = False,
+        again: bool = False,
     ) -> Rejections:
         """Run the filters on many nodes, up to the first that looks at single pods.
 
-        `nodes` may have totals of their own (`WhatIfView`). With `again` they passed before
-        with other totals: only filters that look at totals are asked.
+        `nodes` may have totals of their own (`WhatIfView`). With `in_full` all filters run:
+        nobody cares about the pods that make the difference. With `again` the nodes passed
+        before with other totals, and only filters that look at totals are asked.
         """
         ...
 

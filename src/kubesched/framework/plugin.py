@@ -144,6 +144,14 @@ class Plugin:
         """Update what PreFilter noted as if `removed` were gone from the node."""
         return SUCCESS
 
+    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        """Whether another pod's coming or going makes no difference to Filter, AddPod, RemovePod.
+
+        But for the totals of its node, if those matter. False is always right; dry runs over
+        many nodes trust True.
+        """
+        return False
+
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Filter, one node: the definition of the rule."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -13,6 +13,7 @@ from kubesched.framework import (
     CycleState,
     NodeView,
     Plugin,
+    PodInfo,
     PodsMatter,
     Rejections,
     Status,
@@ -29,31 +30,49 @@ class DryRunFilters:
     def __init__(self, filter_plugins: Sequence[Plugin], hook_plugins: Iterable[Plugin]) -> None:
         """`hook_plugins` follow pods that come and go in a dry run, by AddPod and RemovePod."""
         self._plugins = tuple(filter_plugins)
-        hooked = {plugin.name for plugin in hook_plugins}
-        self._in_detail = frozenset(hooked) | {
-            plugin.name
+        # The one-node form would have to be asked, and it is given real pods only.
+        self._one_by_one = frozenset(
+            plugin.name for plugin in filter_plugins if not overrides(plugin, "filter_nodes")
+        )
+        self._detailed = {plugin.name: plugin for plugin in hook_plugins} | {
+            plugin.name: plugin
             for plugin in filter_plugins
-            if plugin.pods_matter is PodsMatter.IN_DETAIL
-            # The one-node form would have to be asked, and it is given real pods only.
-            or not overrides(plugin, "filter_nodes")
+            if plugin.pods_matter is PodsMatter.IN_DETAIL or plugin.name in self._one_by_one
         }
 
     def totals_suffice(self, state: CycleState) -> bool:
         """Whether no filter that runs for this pod looks at single pods."""
-        return self._in_detail <= state.skip_filter
+        return self._detailed.keys() <= state.skip_filter
 
-    def ask(self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool) -> Rejections:
+    def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
+        """Tells whether a pod makes no difference but by its totals; None: nobody can tell."""
+        involved = [
+            plugin for name, plugin in self._detailed.items() if name not in state.skip_filter
+        ]
+        if any(
+            plugin.name in self._one_by_one or not overrides(plugin, "ignores")
+            for plugin in involved
+        ):
+            return None
+        return lambda other: all(plugin.ignores(state, pod, other) for plugin in involved)
+
+    def ask(
+        self, state: CycleState, pod: Pod, nodes: NodeView, *, in_full: bool, again: bool
+    ) -> Rejections:
         """The verdict of the first filter that rejects a node, for every node.
 
-        Filters run up to the first that looks at single pods. With `again` only those run
-        that see totals: the others have let these very nodes pass.
+        Filters run up to the first that looks at single pods, or `in_full`. With `again` all
+        those run that see totals: the others have let these very nodes pass.
         """
-        active = (plugin for plugin in self._plugins if plugin.name not in state.skip_filter)
-        plugins = takewhile(lambda plugin: plugin.name not in self._in_detail, active)
+        plugins: Iterable[Plugin] = (
+            plugin for plugin in self._plugins if plugin.name not in state.skip_filter
+        )
+        if not in_full and not again:
+            plugins = takewhile(lambda plugin: plugin.name not in self._detailed, plugins)
         codes: NDArray[np.uint32] | None = None
         statuses: list[Status] = []
         for plugin in plugins:
-            if again and plugin.pods_matter is PodsMatter.NOT_AT_ALL:
+            if again and plugin.pods_matter is not PodsMatter.AS_TOTALS:
                 continue
             if codes is None:
                 found = ask_filter(plugin, state, pod, nodes)

@@ -370,10 +370,19 @@ class Framework:
     def totals_suffice(self, state: CycleState) -> bool:
         return self._dry_run_filters.totals_suffice(state)
 
+    def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
+        return self._dry_run_filters.indifference(state, pod)
+
     def filter_by_totals(
-        self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool = False
+        self,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        *,
+        in_full: bool = False,
+        again: bool = False,
     ) -> Rejections:
-        return self._dry_run_filters.ask(state, pod, nodes, again=again)
+        return self._dry_run_filters.ask(state, pod, nodes, in_full=in_full, again=again)
 
     def qualifying_nominated_pods(self, pod: Pod, node_name: str) -> list[PodInfo]:
         """Other pods nominated to the node whose priority is at least the pod's."""

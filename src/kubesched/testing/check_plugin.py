@@ -8,7 +8,8 @@ Call it from a test of your own:
 The rules: the plugin has a legal name and extends a point; methods raise nothing, mutate
 nothing they are given, and answer with what their extension point allows; Filter and Score
 say the same for one node as for many; a node-local plugin does not look at other nodes;
-one that says pods do not matter, or as totals only, sees no more of them;
+one that says pods do not matter, or as totals only, sees no more of them, and pods that it
+ignores make no difference;
 normalised scores are within 0..100; a cloned state is independent; registered events are
 well-formed and hints answer; equal pods have equal signatures.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.framework import Plugin
-from kubesched.testing.checks.emptying import check_pods_matter
+from kubesched.testing.checks.emptying import check_ignored_pods, check_pods_matter
 from kubesched.testing.checks.judging import (
     check_dry_runs,
     check_filter,
@@ -59,5 +60,6 @@ def check_plugin(
         check_node_local(trial)
         check_dry_runs(trial)
         check_pods_matter(trial)
+        check_ignored_pods(trial)
         check_post_filter(trial)
         check_placing(trial)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -253,10 +253,19 @@ class FakeHandle:
     def totals_suffice(self, state: CycleState) -> bool:
         return self._framework().totals_suffice(state)
 
+    def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
+        return self._framework().indifference(state, pod)
+
     def filter_by_totals(
-        self, state: CycleState, pod: Pod, nodes: NodeView, *, again: bool = False
+        self,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        *,
+        in_full: bool = False,
+        again: bool = False,
     ) -> Rejections:
-        return self._framework().filter_by_totals(state, pod, nodes, again=again)
+        return self._framework().filter_by_totals(state, pod, nodes, in_full=in_full, again=again)
 
     def add_pod_to_state(
         self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo

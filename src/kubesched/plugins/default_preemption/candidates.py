@@ -80,6 +80,9 @@ class Candidates:
 
         return cls(joined, describe)
 
+    def reordered(self, order: NDArray[np.intp]) -> Candidates:
+        return Candidates(self.costs[:, order], lambda number: self[int(order[number])])
+
     def __len__(self) -> int:
         return int(self.costs.shape[1])
 

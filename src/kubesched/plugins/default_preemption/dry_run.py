@@ -1,18 +1,29 @@
 """The search for nodes where evicting pods helps: which are looked at, and when it is enough.
 
-Spec 06 §3.5. Nodes are looked at in the order given, many at a time. What single pods on a
-node mean to some filter is asked of the plugins node by node; but filters that see no more of
-pods than their totals have then ruled out all nodes that are too small even when emptied.
+Spec 06 §3.5. Nodes are looked at in the order given, many at a time. Only where a filter looks
+at single pods, and cares about one that would go, are the plugins asked node by node; and then
+filters that see totals have ruled out all nodes that are too small even when emptied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.framework import Code, CycleState, Diagnosis, Handle, PodInfo, Rejections, Status
+from kubesched.api.pods import pod_priority
+from kubesched.framework import (
+    Code,
+    CycleState,
+    Diagnosis,
+    Handle,
+    NodeInfo,
+    PodInfo,
+    Rejections,
+    Status,
+)
 from kubesched.plugins.default_preemption.budgets import Budgets
 from kubesched.plugins.default_preemption.candidates import VIOLATIONS, Candidate, Candidates
 from kubesched.plugins.default_preemption.pod_columns import PodColumns
@@ -51,11 +62,13 @@ class DryRun:
         self._handle = handle
         self._state = state
         self._preemptor = preemptor
+        self._priority = pod_priority(preemptor.pod)
         self._budgets = budgets
         self._now_ns = handle.clock.now_ns()
         self._columns = columns
         self._totals = TotalsDryRun(handle, state, preemptor, columns, budgets, self._now_ns)
-        self._is_vectorized = handle.totals_suffice(state)
+        self._totals_suffice = handle.totals_suffice(state)
+        self._indifferent = handle.indifference(state, preemptor.pod)
         self._diagnosis = Diagnosis(handle.snapshot.nodes.table.names)
         self._errors: list[BaseException] = []
         if budgets:
@@ -70,7 +83,7 @@ class DryRun:
         start, least = 0, 1
         while start < len(rows) and not found.is_enough:
             size = max(found.missing, 1)
-            if self._is_vectorized:
+            if self._totals_suffice:
                 # To look at some more nodes costs little, to look once more does not.
                 size = min(max(size + size // 4, least), _MOST_AT_A_TIME)
                 least = max(_FEWEST_AT_A_TIME, 2 * least)
@@ -79,47 +92,87 @@ class DryRun:
         return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
 
     def _judge(self, rows: NDArray[np.intp]) -> Candidates:
-        if self._is_vectorized and self._has_no_future(rows):
-            try:
-                candidates, verdicts = self._totals.judge(rows)
-            except PluginError:
-                # Only one node at a time can tell which node it is that a plugin fails on.
-                self._is_vectorized = False
-            else:
-                self._note(rows, verdicts)
-                return candidates
-        return self._judge_one_by_one(self._screen(rows))
+        """The candidates among the rows, in their order."""
+        calm = self._calm(rows)
+        together, one_by_one = np.flatnonzero(calm), np.flatnonzero(~calm)
+        candidates, places = self._judge_together(rows[together])
+        if not len(one_by_one):
+            return candidates
+        others, other_places = self._judge_one_by_one(rows[one_by_one])
+        joined = Candidates.joined(
+            [(part, np.arange(len(part))) for part in (candidates, others)],
+        )
+        order = np.argsort(np.concatenate([together[places], one_by_one[other_places]]))
+        return joined.reordered(order)
 
-    def _has_no_future(self, rows: NDArray[np.intp]) -> bool:
-        """Whether no pod claims to start later than now, which columns would sort wrongly."""
-        self._columns.refresh(self._handle.snapshot.nodes, rows)
-        return self._columns.latest_start_ns <= self._now_ns
+    def _calm(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Where no filter looks at any pod that may go, or that is to come."""
+        nodes = self._handle.snapshot.nodes
+        self._columns.refresh(nodes, rows)
+        if self._indifferent is None or self._columns.latest_start_ns > self._now_ns:
+            # A pod that claims to start later than now would be sorted wrongly in columns.
+            return np.zeros(len(rows), dtype=bool)
+        if self._totals_suffice:
+            return np.ones(len(rows), dtype=bool)
+        return np.fromiter(
+            (
+                all(map(self._indifferent, self._pods_in_question(node)))
+                for node in nodes.at_rows(rows)
+            ),
+            dtype=bool,
+            count=len(rows),
+        )
 
-    def _screen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of the rows that could be helped, as far as totals tell."""
+    def _pods_in_question(self, node: NodeInfo) -> Iterator[PodInfo]:
+        for other in node.pods:
+            if pod_priority(other.pod) < self._priority:
+                yield other
+        yield from self._handle.nominator.nominated_pods(node.name)
+
+    def _judge_together(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+        """Candidates, and where among the rows they stand."""
+        if not len(rows):
+            return Candidates.of((), self._now_ns), rows
         try:
-            verdicts = self._totals.screen(self._totals.emptied(rows))
+            candidates, places, verdicts = self._totals.judge(
+                rows, in_full=not self._totals_suffice
+            )
         except PluginError:
-            return rows
-        if verdicts.codes is None:
-            return rows
+            # Only one node at a time can tell which node it is that a plugin fails on.
+            self._indifferent = None
+            return self._judge_one_by_one(rows)
         self._note(rows, verdicts)
-        passed: NDArray[np.intp] = rows[verdicts.codes == 0]
-        return passed
+        return candidates, places
 
-    def _judge_one_by_one(self, rows: NDArray[np.intp]) -> Candidates:
+    def _judge_one_by_one(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+        """Candidates, and where among the rows they stand; totals rule many out beforehand."""
         found: list[Candidate] = []
-        nodes = self._handle.snapshot.nodes.at_rows(rows)
-        for node in nodes:
+        places: list[int] = []
+        left = self._screen(rows)
+        nodes = self._handle.snapshot.nodes.at_rows(rows[left])
+        for place, node in zip(left.tolist(), nodes, strict=True):
             answer = select_victims(
                 self._handle, self._state, self._preemptor, node, self._budgets, self._now_ns
             )
             if isinstance(answer, Candidate):
                 found.append(answer)
+                places.append(place)
                 continue
             self._diagnosis.add_node_status(node.name, answer)
             self._note_error(answer)
-        return Candidates.of(found, self._now_ns)
+        return Candidates.of(found, self._now_ns), np.array(places, dtype=np.intp)
+
+    def _screen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Where those of the rows stand that could be helped, as far as totals tell."""
+        everywhere = np.arange(len(rows))
+        try:
+            verdicts = self._totals.screen(self._totals.emptied(rows))
+        except PluginError:
+            return everywhere
+        if verdicts.codes is None:
+            return everywhere
+        self._note(rows, verdicts)
+        return np.flatnonzero(verdicts.codes == 0)
 
     def _note(self, rows: NDArray[np.intp], verdicts: Rejections) -> None:
         codes = verdicts.codes

@@ -91,15 +91,22 @@ class TotalsDryRun:
         nominated = self._nominated_to(rows)
         return _Emptied(rows, matrix, amounts, requested, pod_count, nominated)
 
-    def screen(self, emptied: _Emptied) -> Rejections:
+    def screen(self, emptied: _Emptied, *, in_full: bool = False) -> Rejections:
         """What filters say of the emptied nodes, up to the first that looks at single pods."""
-        verdicts = self._ask(emptied, emptied.requested, emptied.pod_count)
+        totals = emptied.requested, emptied.pod_count
+        verdicts = self._ask(emptied, *totals, in_full=in_full)
         return _with_no_victims(verdicts, emptied.matrix.number == 0)
 
-    def judge(self, rows: NDArray[np.intp]) -> tuple[Candidates, Rejections]:
-        """The candidates among the rows, in their order, and why the others are none."""
+    def judge(
+        self, rows: NDArray[np.intp], *, in_full: bool = False
+    ) -> tuple[Candidates, NDArray[np.intp], Rejections]:
+        """The candidates among the rows, where they stand there, and why the others are none.
+
+        With `in_full` there are filters that look at single pods, but to none of the pods
+        that would go from these nodes.
+        """
         emptied = self.emptied(rows)
-        verdicts = self.screen(emptied)
+        verdicts = self.screen(emptied, in_full=in_full)
         passed = np.arange(len(rows))
         if verdicts.codes is not None:
             passed = np.flatnonzero(verdicts.codes == 0)
@@ -110,9 +117,9 @@ class TotalsDryRun:
         if unneeded.any():
             verdicts = _with_unneeded(verdicts, passed[unneeded], rows, self._nodes)
             keep = np.flatnonzero(~unneeded)
-            left, victims = left.subset(keep), victims[keep]
+            left, victims, passed = left.subset(keep), victims[keep], passed[keep]
             violating = None if violating is None else violating[keep]
-        return self._candidates(left, victims, violating), verdicts
+        return self._candidates(left, victims, violating), passed, verdicts
 
     # -- sparing as many as possible ---------------------------------------------------
 
@@ -142,24 +149,29 @@ class TotalsDryRun:
         return victims.T
 
     def _ask(
-        self, nodes: _Emptied, requested: Amounts, pod_count: Amounts, *, again: bool = False
+        self,
+        nodes: _Emptied,
+        requested: Amounts,
+        pod_count: Amounts,
+        *,
+        in_full: bool = False,
+        again: bool = False,
     ) -> Rejections:
         """What filters say with these totals, with and without the pods nominated to a node."""
         rows, nominated = nodes.rows, nodes.nominated
         places = nominated.places
-        pod = self._preemptor.pod
-        if not len(places):
-            view = WhatIfView(self._nodes, rows, requested, pod_count)
-            return self._handle.filter_by_totals(self._state, pod, view, again=again)
-        view = WhatIfView(
-            self._nodes,
-            np.concatenate([rows, rows[places]]),
-            np.concatenate([requested, requested[:, places] + nominated.requested], axis=1),
-            np.concatenate([pod_count, pod_count[places] + nominated.pod_count]),
+        if len(places):
+            rows = np.concatenate([rows, rows[places]])
+            crowded = requested[:, places] + nominated.requested
+            requested = np.concatenate([requested, crowded], axis=1)
+            pod_count = np.concatenate([pod_count, pod_count[places] + nominated.pod_count])
+        view = WhatIfView(self._nodes, rows, requested, pod_count)
+        verdicts = self._handle.filter_by_totals(
+            self._state, self._preemptor.pod, view, in_full=in_full, again=again
         )
-        verdicts = self._handle.filter_by_totals(self._state, pod, view, again=again)
-        if verdicts.codes is None:
+        if verdicts.codes is None or not len(places):
             return verdicts
+        rows = nodes.rows
         codes, with_nominated = verdicts.codes[: len(rows)].copy(), verdicts.codes[len(rows) :]
         codes[places] = np.where(with_nominated != 0, with_nominated, codes[places])
         return Rejections(codes, verdicts.statuses)

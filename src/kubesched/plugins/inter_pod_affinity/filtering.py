@@ -117,6 +117,17 @@ class RequiredTerms:
         copy.existing = self.existing.clone()
         return copy
 
+    def concerns(self, pod: Pod, other: PodInfo) -> bool:
+        """Whether it makes a difference where `other` is."""
+        return (
+            any(
+                term.matches(pod, self.namespace_labels)
+                for term in other.required_anti_affinity_terms
+            )
+            or matches_all(self.affinity_terms, other.pod)
+            or any(incoming.matches(other.pod) for incoming in self.anti_affinity_terms)
+        )
+
     def change(self, pod: Pod, other: PodInfo, node: NodeInfo, step: int) -> None:
         """Count `other` on the node (`step` 1), or no longer (-1)."""
         for term in other.required_anti_affinity_terms:

@@ -91,6 +91,10 @@ class InterPodAffinity(Plugin):
         terms.change(pod, other, node, step)
         return SUCCESS
 
+    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        terms = _required_terms(state)
+        return not isinstance(terms, Status) and not terms.concerns(pod, other)
+
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         terms = _required_terms(state)
         return terms if isinstance(terms, Status) else terms.verdict(node)

@@ -49,6 +49,9 @@ class NodePorts(Plugin):
         state.write(STATE_KEY, wanted)
         return SUCCESS
 
+    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        return not other.host_ports
+
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         try:
             wanted = state.read(STATE_KEY)

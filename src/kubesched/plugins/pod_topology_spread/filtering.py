@@ -167,6 +167,13 @@ class HardSpread:
     def clone(self) -> HardSpread:
         return HardSpread([spread.clone() for spread in self._spreads], self._keys)
 
+    def concerns(self, pod: Pod, other: PodInfo) -> bool:
+        """Whether it makes a difference where `other` is."""
+        metadata = other.pod.metadata
+        return metadata.namespace == pod.metadata.namespace and any(
+            spread.standing.constraint.selector.matches(metadata.labels) for spread in self._spreads
+        )
+
     def change(self, pod: Pod, other: PodInfo, node: NodeInfo, step: int) -> None:
         """Count `other` on the node (`step` 1), or no longer (-1).
 

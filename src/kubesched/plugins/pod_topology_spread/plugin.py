@@ -161,6 +161,10 @@ class PodTopologySpread(Plugin):
         spread.change(pod, other, node, step)
         return SUCCESS
 
+    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        spread = _hard_spread(state)
+        return not isinstance(spread, Status) and not spread.concerns(pod, other)
+
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         spread = _hard_spread(state)
         return spread if isinstance(spread, Status) else spread.verdict(node)

@@ -1,15 +1,23 @@
-"""Rules about `pods_matter`: what a filter says when pods leave a node."""
+"""Rules about `pods_matter` and `ignores`: what a filter says when pods leave a node."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kubesched.framework import CycleState, NodeInfo, PodsMatter, Status, WhatIfView, overrides
+from kubesched.framework import (
+    CycleState,
+    NodeInfo,
+    PodInfo,
+    PodsMatter,
+    Status,
+    WhatIfView,
+    overrides,
+)
 from kubesched.testing.checks.judging import run_pre_filter
 from kubesched.testing.checks.trial import Trial
 from kubesched.testing.views import filter_together, same_status
 
-__all__ = ["check_pods_matter"]
+__all__ = ["check_ignored_pods", "check_pods_matter"]
 
 _RULE = "pods_matter says what of pods the filter looks at"
 
@@ -38,6 +46,41 @@ def check_pods_matter(trial: Trial) -> None:
         with trial.calling("filter_nodes"):
             together = filter_together(plugin, state, trial.pod, view)
         _compare(trial, nodes, each, together, "when only totals are changed")
+
+
+def check_ignored_pods(trial: Trial) -> None:
+    """A pod that a plugin says it ignores may come and go unnoticed."""
+    plugin = trial.plugin
+    if not overrides(plugin, "ignores") or not overrides(plugin, "filter"):
+        return
+    state = CycleState()
+    if not run_pre_filter(trial, state, plugin, trial.view):
+        return
+    for place, node in enumerate(trial.view):
+        for other in node.pods:
+            with trial.calling("ignores"):
+                ignored = plugin.ignores(state, trial.pod, other)
+            if ignored:
+                _check_ignored(trial, state, place, other)
+
+
+def _check_ignored(trial: Trial, state: CycleState, place: int, other: PodInfo) -> None:
+    plugin, node = trial.plugin, trial.view.info(place)
+    copy, without = state.clone(), node.clone()
+    without.remove_pod(other.uid)
+    with trial.calling("remove_pod"):
+        plugin.remove_pod(copy, trial.pod, other, without)
+    nodes = [without if index == place else each for index, each in enumerate(trial.view)]
+    with trial.calling("filter"):
+        before = [plugin.filter(state, trial.pod, each) for each in trial.view]
+        after = [plugin.filter(copy, trial.pod, each) for each in nodes]
+    for each, one, two in zip(nodes, before, after, strict=True):
+        if not same_status(one, two):
+            trial.fail(
+                "a pod that is ignored makes no difference",
+                f"without {other.pod.metadata.name}, {each.name} was told {two.code.label} "
+                f"{two.message!r} instead of {one.code.label} {one.message!r}",
+            )
 
 
 def _with_fewer_pods(trial: Trial, node: NodeInfo) -> NodeInfo:
