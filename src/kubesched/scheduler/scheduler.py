@@ -103,6 +103,11 @@ class Scheduler:
             feature_gates=feature_gates,
             known_args=PluginRegistry(out_of_tree_registry).known_args(),
         )
+        if configuration.extenders:
+            log.warning(
+                "Extenders are configured and not called: pods are placed without asking them",
+                extenders=len(configuration.extenders),
+            )
         self._clock = clock
         self._stopping = False
         self._ready = asyncio.Event()
