@@ -7,16 +7,14 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.access import ApiAccess
 from kubesched.api.pods import pod_priority
 from kubesched.config.types import KubeSchedulerProfile
 from kubesched.framework import (
@@ -24,27 +22,22 @@ from kubesched.framework import (
     Code,
     CycleState,
     Diagnosis,
-    EventRecorder,
     ExtensionPoint,
-    Lister,
     Moment,
     NodeInfo,
     NodeView,
     NominatedTotals,
     Nominating,
     NominatingMode,
-    Nominator,
     OnlyNodes,
     Plugin,
     PodInfo,
     PostFilterResult,
     QueuedPodInfo,
     Rejections,
-    Snapshot,
     Status,
     overrides,
 )
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.asking import (
     ADD_POD,
     PRE_FILTER,
@@ -61,63 +54,23 @@ from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.dry_runs import DryRunFilters
 from kubesched.runtime.evaluations import Evaluation, Evaluations
 from kubesched.runtime.nominated import NominatedPods
+from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PluginTiming, PointMetrics
+from kubesched.runtime.profile_handle import ProfileHandle
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
-from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
-from kubesched.util.clock import Clock
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
 
-__all__ = ["Framework", "PreFilterOutcome", "QuickChoice", "Scores"]
+__all__ = ["Framework"]
 
 log = get_logger(__name__)
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 _FEWEST_TO_SCORE = 2  # a single node is taken without being scored
 
 
-class PreFilterOutcome(NamedTuple):
-    """What PreFilter said: on success, perhaps only some nodes are worth a look."""
-
-    status: Status
-    only_nodes: frozenset[str] | None
-    narrowing_plugins: frozenset[str]
-
-
-class QuickChoice(NamedTuple):
-    """A node that was found without going through all of them."""
-
-    row: int
-    fitting: int  # how many nodes fit
-    feasible: NodeView  # those nodes, worked out when someone looks
-
-
-class Scores:
-    """Scores of the nodes of a view, in its order."""
-
-    __slots__ = ("_explain", "total")
-
-    def __init__(
-        self,
-        total: NDArray[np.int64],
-        explain: Callable[[], Mapping[str, NDArray[np.int64]]] = dict,
-    ) -> None:
-        self.total = total
-        self._explain = explain
-
-    @property
-    def by_plugin(self) -> Mapping[str, NDArray[np.int64]]:
-        """What each plugin added, after normalisation and weight; asked again when read.
-
-        Valid until the cluster changes, like every view of its nodes.
-        """
-        return self._explain()
-
-
-class Framework:
+class Framework(ProfileHandle):
     """The plugins of one profile. It is also the Handle that those plugins hold."""
 
     def __init__(
@@ -129,10 +82,8 @@ class Framework:
         keeps_evaluations: bool = True,
     ) -> None:
         """Without `keeps_evaluations` every plugin is asked about every node, every time."""
-        self._services = services
+        super().__init__(profile.scheduler_name, services)
         self.keeps_evaluations = keeps_evaluations
-        self.profile_name = profile.scheduler_name
-        self._recorder = services.recorder_of(profile.scheduler_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         plugins = self.plugins = ProfilePlugins(profile, registry, self)
         points = self.points = PointMetrics(
@@ -169,70 +120,6 @@ class Framework:
         self._epoch = services.epoch
         self.binding = BindingPoints(plugins, services, points)
         self._signer = PodSigner(profile.scheduler_name, plugins)
-
-    # -- the handle --------------------------------------------------------------------
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self._services.snapshot
-
-    @property
-    def nominator(self) -> Nominator:
-        assert self._services.nominator is not None
-        return self._services.nominator
-
-    @property
-    def api(self) -> ApiAccess:
-        return self._services.api
-
-    @property
-    def recorder(self) -> EventRecorder:
-        return self._recorder
-
-    @property
-    def clock(self) -> Clock:
-        return self._services.clock
-
-    @property
-    def random(self) -> Random:
-        return self._services.random
-
-    def lister(self, kind: type[T]) -> Lister[T]:
-        found: Lister[T] = self._services.lister(kind)
-        return found
-
-    def feature_enabled(self, gate: str) -> bool:
-        return self._services.feature_enabled(gate)
-
-    @property
-    def metrics(self) -> SchedulerMetrics:
-        return self._services.metrics
-
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        assert self._services.spawn is not None
-        self._services.spawn(work, name)
-
-    @property
-    def moment(self) -> Moment:
-        changes = self.snapshot.nodes.table.changes.position
-        return Moment(changes, self.nominator.position, self._services.epoch)
-
-    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
-        assert self._services.has_room is not None
-        return self._services.has_room(self.profile_name, pod_info, since)
-
-    def activate(self, pods: Mapping[str, Pod]) -> None:
-        assert self._services.activate is not None
-        self._services.activate(pods)
-
-    def waiting_pod(self, uid: str) -> WaitingPodEntry | None:
-        return self._services.waiting_pods.get(uid)
-
-    def waiting_pods(self) -> Iterable[WaitingPodEntry]:
-        return self._services.waiting_pods
-
-    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
-        return self._services.pods_in_pre_bind.get(uid)
 
     # -- in the queue ------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from kubesched.framework import (
     Status,
     WhatIfView,
 )
-from kubesched.runtime.framework import Framework, PreFilterOutcome, Scores
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.outcomes import PreFilterOutcome, Scores
 from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger

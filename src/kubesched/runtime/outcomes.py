@@ -1,0 +1,51 @@
+"""What the runtime hands back when it looked for a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework import NodeView, Status
+
+__all__ = ["PreFilterOutcome", "QuickChoice", "Scores"]
+
+
+class PreFilterOutcome(NamedTuple):
+    """What PreFilter said: on success, perhaps only some nodes are worth a look."""
+
+    status: Status
+    only_nodes: frozenset[str] | None
+    narrowing_plugins: frozenset[str]
+
+
+class QuickChoice(NamedTuple):
+    """A node that was found without going through all of them."""
+
+    row: int
+    fitting: int  # how many nodes fit
+    feasible: NodeView  # those nodes, worked out when someone looks
+
+
+class Scores:
+    """Scores of the nodes of a view, in its order."""
+
+    __slots__ = ("_explain", "total")
+
+    def __init__(
+        self,
+        total: NDArray[np.int64],
+        explain: Callable[[], Mapping[str, NDArray[np.int64]]] = dict,
+    ) -> None:
+        self.total = total
+        self._explain = explain
+
+    @property
+    def by_plugin(self) -> Mapping[str, NDArray[np.int64]]:
+        """What each plugin added, after normalisation and weight; asked again when read.
+
+        Valid until the cluster changes, like every view of its nodes.
+        """
+        return self._explain()

@@ -1,0 +1,95 @@
+"""The world of a profile's plugins, as far as it is the same for all profiles.
+
+With what `Framework` adds, this is the `Handle` of the plugin contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiAccess
+from kubesched.framework import EventRecorder, Lister, Moment, Nominator, PodInfo, Snapshot
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.runtime.services import Services
+from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
+from kubesched.util.clock import Clock
+
+__all__ = ["ProfileHandle"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class ProfileHandle:
+    """Doors to what all profiles share, in the name of one of them."""
+
+    def __init__(self, profile_name: str, services: Services) -> None:
+        self.profile_name = profile_name
+        self._services = services
+        self._recorder = services.recorder_of(profile_name)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._services.snapshot
+
+    @property
+    def nominator(self) -> Nominator:
+        assert self._services.nominator is not None
+        return self._services.nominator
+
+    @property
+    def api(self) -> ApiAccess:
+        return self._services.api
+
+    @property
+    def recorder(self) -> EventRecorder:
+        return self._recorder
+
+    @property
+    def clock(self) -> Clock:
+        return self._services.clock
+
+    @property
+    def random(self) -> Random:
+        return self._services.random
+
+    def lister(self, kind: type[T]) -> Lister[T]:
+        found: Lister[T] = self._services.lister(kind)
+        return found
+
+    def feature_enabled(self, gate: str) -> bool:
+        return self._services.feature_enabled(gate)
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        return self._services.metrics
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._services.spawn is not None
+        self._services.spawn(work, name)
+
+    @property
+    def moment(self) -> Moment:
+        changes = self.snapshot.nodes.table.changes.position
+        return Moment(changes, self.nominator.position, self._services.epoch)
+
+    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
+        assert self._services.has_room is not None
+        return self._services.has_room(self.profile_name, pod_info, since)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        assert self._services.activate is not None
+        self._services.activate(pods)
+
+    def waiting_pod(self, uid: str) -> WaitingPodEntry | None:
+        return self._services.waiting_pods.get(uid)
+
+    def waiting_pods(self) -> Iterable[WaitingPodEntry]:
+        return self._services.waiting_pods
+
+    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
+        return self._services.pods_in_pre_bind.get(uid)
