@@ -43,6 +43,7 @@ from kubesched.util.errors import KubeschedError
 __all__ = ["TaintToleration"]
 
 STATE_KEY = "PreScoreTaintToleration"
+_FEW_TAINT_SETS = 64
 UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
 
 
@@ -96,6 +97,8 @@ class TaintToleration(Plugin):
         return default_normalize(scores, reverse=True)
 
     def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
+        if len(nodes.taint_sets) > _FEW_TAINT_SETS:
+            return None  # looking through them for every pod would cost more than it saves
         tolerations = _relevant_tolerations(state)
         if any(self._count_unwelcoming(tolerations, taints) for taints in nodes.taint_sets):
             return None
