@@ -22,7 +22,6 @@ from kubesched.config import (
     expand_plugins,
 )
 from kubesched.config.base import MINUTE, SECOND
-from kubesched.config.options import nodes_to_find, parallel_chunk_size
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 
 HEAD = {
@@ -251,26 +250,3 @@ def test_gates_append_plugins() -> None:
         "placementGenerate": "TopologyPlacementGenerator",
         "placementScore": "NodeResourcesFit=1 PodGroupPodsCount=1",
     }
-
-
-@pytest.mark.parametrize(
-    ("nodes", "profile", "everywhere", "want"),
-    [
-        (1000, 0, 30, 420),
-        (5000, None, 10, 500),
-        (6000, None, 0, 300),
-        (99, 1, 1, 99),
-        (100, 1, 1, 100),
-        (1000, 100, 0, 1000),
-        (200, 20, 0, 100),
-    ],
-)
-def test_nodes_to_find(nodes: int, profile: int | None, everywhere: int, want: int) -> None:
-    assert nodes_to_find(nodes, percentage=profile, global_percentage=everywhere) == want
-
-
-@pytest.mark.parametrize(
-    ("items", "workers", "want"), [(0, 16, 1), (1, 16, 1), (100, 16, 7), (100, 2, 10)]
-)
-def test_parallel_chunk_size(items: int, workers: int, want: int) -> None:
-    assert parallel_chunk_size(items, workers) == want

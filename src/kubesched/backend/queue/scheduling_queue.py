@@ -23,7 +23,6 @@ from kubesched.api import Pod
 from kubesched.api.pods import pod_key
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.containers import Containers
-from kubesched.backend.queue.in_flight import SeenEvent
 from kubesched.backend.queue.judge import Judge
 from kubesched.backend.queue.nominator import Nominator, PodLister
 from kubesched.backend.queue.pod_key import key_of
@@ -320,11 +319,6 @@ class SchedulingQueue:
     def in_flight_pods(self) -> list[Pod]:
         """The pods being tried, as they were when they were popped."""
         return [pod.popped for pod in self._in_flight]
-
-    @property
-    def in_flight_timeline(self) -> list[Pod | SeenEvent]:
-        """Pods in flight and the events kept for them, in the order they came."""
-        return self._in_flight.timeline()
 
     def pending_pods(self) -> tuple[list[Pod], str]:
         """Return all waiting pods, and how many wait where; those in flight are left out."""
