@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api import Pod
+from kubesched.api.labels import Selector
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.engine import CPU, MEMORY
 from kubesched.framework import PodInfo
+from kubesched.framework.pod_query import PodQuery
 from kubesched.testing import make_node, make_pod
 from kubesched.util.errors import CacheError
 
@@ -364,3 +366,44 @@ def test_a_start_time_that_becomes_known_is_logged_apart_from_other_changes() ->
     rows = table.pod_changes.since(pod_position)
     assert rows is not None
     assert [table.names[row] for row in rows] == ["b"]
+
+
+WEB = PodQuery([(frozenset({"default"}), Selector.from_map({"app": "web"}))])
+
+
+@pytest.mark.parametrize("is_confirmed_at_once", [True, False], ids=["at once", "later"])
+@pytest.mark.parametrize("do_rows_change", [True, False], ids=["row", "no row"])
+def test_a_bound_pod_that_comes_with_other_labels_keeps_its_place(
+    is_confirmed_at_once: bool, do_rows_change: bool
+) -> None:
+    """API servers copy labels of the node onto pods that are bound."""
+    cache = cache_with("n1", "n2")
+    cache.labels_change_rows = do_rows_change
+    table = cache.update_snapshot().table
+    cache.assume_pod(PodInfo(bound("p", "n2")))
+    if not is_confirmed_at_once:
+        cache.update_snapshot()
+    position, pod_position = table.changes.position, table.pod_changes.position
+    cache.add_pod(bound("p", "n2", labels={"app": "web"}))
+    snapshot = cache.update_snapshot()
+    assert snapshot.pod_index.count(WEB).get(table.row_of["n2"]) == 1
+    assert cpu_on(cache, "n2") == 1000
+    assert not cache.is_assumed(bound("p", "n2"))
+    rows = table.changes.since(position)
+    assert rows is not None
+    # The row was written for the assumption in any case.
+    assert len(rows) == (do_rows_change or is_confirmed_at_once)
+    relabelled = table.pod_changes.since(pod_position)
+    assert relabelled is not None
+    assert [table.names[row] for row in relabelled] == ["n2"]
+
+
+def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() -> None:
+    cache = cache_with("n1")
+    cache.add_pod(bound("p", "n1"))
+    cache.update_snapshot()
+    cache.remove_node(make_node("n1"))
+    cache.update_pod(bound("p", "n1"), bound("p", "n1", labels={"app": "web"}))
+    assert cache.update_snapshot().pod_index.count(WEB).total == 0
+    cache.add_node(make_node("n1"))
+    assert cache.update_snapshot().pod_index.count(WEB).total == 1

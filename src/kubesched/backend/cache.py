@@ -34,6 +34,7 @@ class _Change(enum.Enum):
     NODE_VANISHED = enum.auto()
     POD_ADDED = enum.auto()
     POD_REMOVED = enum.auto()
+    POD_RELABELLED = enum.auto()
 
 
 class _Entry(NamedTuple):
@@ -52,6 +53,9 @@ class Cache:
         self._pods: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
         self.snapshot = ClusterSnapshot(NodeTable(), self._tree)
+        # Whether some plugin judges a node by the labels of pods there, so that its row counts
+        # as changed with them. API servers label every pod that is bound.
+        self.labels_change_rows = True
         self._log: list[_Entry] = []
         self._dirty: set[str] = set()  # names of nodes that changed since the last refresh
         self._written_nodes: dict[str, Node] = {}  # node object that a row shows
@@ -167,13 +171,18 @@ class Cache:
         self._take_off(uid)
 
     def _replace(self, cached: PodInfo, pod: Pod) -> None:
-        """Take a newer version of a pod that makes no difference to what is counted."""
-        if cached.pod.status.start_time != pod.status.start_time:
+        """Take a newer version of a pod that asks for the same."""
+        old, cached.pod = cached.pod, pod
+        name = pod.spec.node_name
+        if _look_different(old, pod):
+            self._log.append(_Entry(_Change.POD_RELABELLED, name, (cached,)))
+            if self.labels_change_rows:
+                self._dirty.add(name)
+        elif old.status.start_time != pod.status.start_time:
             table = self.snapshot.table
-            row = table.row_of.get(pod.spec.node_name)
+            row = table.row_of.get(name)
             if row is not None:
                 table.pod_changes.append(row)
-        cached.pod = pod
 
     def _place(self, uid: str, pod_info: PodInfo) -> None:
         name = pod_info.pod.spec.node_name
@@ -239,7 +248,7 @@ class Cache:
 
     def update_snapshot(self) -> ClusterSnapshot:
         """Bring the snapshot up to date with everything that happened since the last call."""
-        if not self._dirty:
+        if not self._log and not self._dirty:
             return self.snapshot
         snapshot, row_of = self.snapshot, self.snapshot.table.row_of
         shown_before: dict[str, bool] = {}
@@ -250,6 +259,9 @@ class Cache:
             elif change is _Change.POD_REMOVED:
                 if name in row_of:
                     snapshot.hide_pod(row_of[name], pods[0])
+            elif change is _Change.POD_RELABELLED:
+                if name in row_of:
+                    snapshot.relabel_pod(row_of[name], pods[0])
             elif change is _Change.NODE_APPEARED:
                 shown_before.setdefault(name, False)
                 row = snapshot.show_node(name, self._nodes.get(name) or NodeInfo(name))
@@ -332,12 +344,16 @@ def _named(pod: Pod) -> str:
 
 
 def _same_demand(old: Pod, new: Pod) -> bool:
-    """Whether nothing that the cache counts or that selectors see differs."""
-    if old.metadata.labels != new.metadata.labels:
-        return False
-    if (old.metadata.deletion_timestamp is None) != (new.metadata.deletion_timestamp is None):
-        return False
+    """Whether two versions of a pod on a node count the same there."""
     return (old.spec is new.spec or old.spec == new.spec) and not _has_resizes(old, new)
+
+
+def _look_different(old: Pod, new: Pod) -> bool:
+    """Whether selectors may tell two versions of a pod apart."""
+    before, after = old.metadata, new.metadata
+    return before.labels != after.labels or (
+        (before.deletion_timestamp is None) != (after.deletion_timestamp is None)
+    )
 
 
 def _has_resizes(*pods: Pod) -> bool:

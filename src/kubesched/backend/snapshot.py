@@ -103,6 +103,11 @@ class ClusterSnapshot:
                 if self._pvc_users[key] <= 0:
                     del self._pvc_users[key]
 
+    def relabel_pod(self, row: int, pod_info: PodInfo) -> None:
+        """The pod is a newer version of itself, with other labels."""
+        self.pod_index.relabel(row, pod_info)
+        self.table.pod_changes.append(row)
+
 
 def _claims(pod_info: PodInfo) -> list[str]:
     namespace = pod_info.pod.metadata.namespace

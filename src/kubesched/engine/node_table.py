@@ -65,7 +65,7 @@ class NodeTable:
             self.resources.intern(name)
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner()
         self.changes = ChangeLog(capacity)
-        # Rows where a pod's start time changed, which no column shows.
+        # Rows where a pod's labels or start time changed, which no column shows.
         self.pod_changes = ChangeLog(capacity)
         self.allocatable = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
         self.requested = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)

@@ -143,6 +143,7 @@ class Moment(msgspec.Struct, frozen=True):
     """How far changes to the cluster had come, to ask later what they changed since."""
 
     rows: int
+    pods: int
     nominations: int
     other_objects: int
 

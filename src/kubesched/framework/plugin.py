@@ -95,7 +95,8 @@ class Plugin:
     # PreFilter and PreScore noted from the pod alone), not on other nodes. Caching trusts this.
     node_local: ClassVar[bool] = False
     # Of the pod, a node-local plugin looks at more than the parts of its spec that are about
-    # nodes (containers, node name and selectors, tolerations, overhead, host settings).
+    # nodes (containers, node name and selectors, tolerations, overhead, host settings), or at
+    # the labels of pods on the node.
     reads_metadata: ClassVar[bool] = True
     # What the plugin's filter of a node has to do with the pods there. Dry runs over many nodes
     # trust this; the default is always right.

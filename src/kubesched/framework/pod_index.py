@@ -206,6 +206,12 @@ class PodIndex:
             if self._empty_shapes > max(_EMPTY_SHAPES_KEPT, len(self._shapes) // 2):
                 self._drop_empty_shapes()
 
+    def relabel(self, row: int, pod_info: PodInfo) -> None:
+        """A pod on the node in this row may look different to selectors than it did."""
+        if self._intern(pod_info) is not self._shape_of[pod_info]:
+            self.remove(row, pod_info)
+            self.add(row, pod_info)
+
     # -- for plugins -------------------------------------------------------------------
 
     def count(self, question: PodQuery | CarriedTerm) -> RowCounts:

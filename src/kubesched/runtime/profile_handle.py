@@ -74,8 +74,13 @@ class ProfileHandle:
 
     @property
     def moment(self) -> Moment:
-        changes = self.snapshot.nodes.table.changes.position
-        return Moment(changes, self.nominator.position, self._services.epoch)
+        table = self.snapshot.nodes.table
+        return Moment(
+            table.changes.position,
+            table.pod_changes.position,
+            self.nominator.position,
+            self._services.epoch,
+        )
 
     def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
         assert self._services.has_room is not None

@@ -134,6 +134,11 @@ class Scheduler:
             metrics=metrics,
         )
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
+        self.cache.labels_change_rows = any(
+            plugin.node_local and plugin.reads_metadata
+            for framework in self.profiles.values()
+            for plugin in framework.plugins.by_name.values()
+        )
         max_in_unschedulable_ns = (
             pod_max_in_unschedulable_pods_duration // _MICROSECOND * MICROSECOND
         )

@@ -228,7 +228,10 @@ class FakeHandle:
 
     @property
     def moment(self) -> Moment:
-        return Moment(self.snapshot.nodes.table.changes.position, self.nominator.position, 0)
+        table = self.snapshot.nodes.table
+        return Moment(
+            table.changes.position, table.pod_changes.position, self.nominator.position, 0
+        )
 
     def has_room(self, pod_info: PodInfo, since: Moment) -> bool:  # noqa: ARG002
         return self.room
