@@ -55,6 +55,7 @@ class NodeTable:
         self._high = 0  # rows at and above this were never used
         self._live_rows: slice | NDArray[np.intp] | None = None
         self.generation = 0  # grows when a node gets or loses its row
+        self.node_version = 0  # grows when a row changes by more than its pods
         self._label_columns: dict[str, LabelColumn] = {}
         self._labels: list[Mapping[str, str]] = []  # per row, for label columns made later
         self.row_of: dict[str, int] = {}
@@ -116,6 +117,7 @@ class NodeTable:
         self.is_live[row] = True
         self._live_rows = None
         self.generation += 1
+        self.node_version += 1
         return row
 
     def remove_row(self, name: str) -> None:
@@ -125,6 +127,7 @@ class NodeTable:
         self._free.append(row)
         self._live_rows = None
         self.generation += 1
+        self.node_version += 1
         self._write_labels(row, _NO_LABELS)
         self.allocatable[:, row] = 0
         self.requested[:, row] = 0
@@ -140,6 +143,7 @@ class NodeTable:
 
     def write_node(self, row: int, node: Node, allocatable: Resources, allowed_pods: int) -> None:
         """Copy the facts of a node object into its row."""
+        self.node_version += 1
         self._write_resources(self.allocatable, row, allocatable)
         self.allowed_pods[row] = allowed_pods
         self.unschedulable[row] = node.spec.unschedulable
@@ -155,6 +159,7 @@ class NodeTable:
 
     def write_images(self, row: int, images: Mapping[str, ImageFacts]) -> None:
         """Note the images on a node; the mapping must not change afterwards."""
+        self.node_version += 1
         self.images.write(row, images)
 
     def write_usage(

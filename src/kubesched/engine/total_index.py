@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,31 @@ class TotalIndex:
         """One of the rows with the highest total."""
         bucket = self._buckets[self._best]
         return bucket[rng.randrange(len(bucket))] if len(bucket) > 1 else bucket[0]
+
+    def choose_accepted(
+        self, rng: random.Random, accepts: Callable[[int], bool], tries: int
+    ) -> int | None:
+        """One of the accepted rows with the highest total there is among them.
+
+        None if so many tries did not find one: then it is cheaper to ask about all rows at once.
+        """
+        for total in self._totals_from_best():
+            bucket = self._buckets[total]
+            if len(bucket) > tries:
+                # Drawn until one is accepted: each that would be is as likely as the others.
+                draws = (bucket[rng.randrange(len(bucket))] for _ in range(tries))
+                return next((row for row in draws if accepts(row)), None)
+            for row in rng.sample(bucket, len(bucket)):
+                if accepts(row):
+                    return row
+            tries -= len(bucket)
+        return None
+
+    def _totals_from_best(self) -> Iterator[int]:
+        if self._buckets:
+            yield self._best
+        # The best are mostly enough, so the others are put in order only now.
+        yield from sorted(self._buckets, reverse=True)[1:]
 
     def best_rows(self) -> list[int]:
         """All rows with the highest total."""

@@ -63,6 +63,11 @@ class NodeView:
         return self._rows
 
     @property
+    def selection(self) -> slice | NDArray[np.intp]:
+        """The rows, as a slice where that is possible."""
+        return self._selection
+
+    @property
     def is_whole(self) -> bool:
         """Whether this is every node of the cluster."""
         return self._selection is self.table.live_rows

@@ -98,8 +98,8 @@ class Plugin:
     # nodes (containers, node name and selectors, tolerations, overhead, host settings), or at
     # the labels of pods on the node.
     reads_metadata: ClassVar[bool] = True
-    # What the plugin's filter of a node has to do with the pods there. Dry runs over many nodes
-    # trust this; the default is always right.
+    # What the plugin's verdict on a node, and its score, have to do with the pods there. Dry runs
+    # over many nodes and caching trust this; the default is always right.
     pods_matter: ClassVar[PodsMatter] = PodsMatter.IN_DETAIL
     # PreBind of neighbouring plugins that say so run at the same time.
     pre_bind_in_parallel: ClassVar[bool] = False

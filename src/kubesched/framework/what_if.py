@@ -21,7 +21,7 @@ __all__ = ["NominatedTotals", "PodsMatter", "WhatIfView"]
 
 
 class PodsMatter(enum.IntEnum):
-    """What a filter's verdict on a node has to do with the pods there."""
+    """What a plugin's verdict on a node, and its score, have to do with the pods there."""
 
     NOT_AT_ALL = 0  # the node alone decides
     AS_TOTALS = 1  # what they request in sum and how many they are, read through columns

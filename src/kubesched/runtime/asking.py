@@ -34,6 +34,7 @@ __all__ = [
     "ask_score",
     "ask_score_of_node",
     "ask_to_normalize",
+    "check_range",
     "checked_score",
     "fail",
     "first_rejection",
@@ -140,10 +141,16 @@ def ask_to_normalize(
     normalized: NDArray[np.int64] = ask(
         _NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores
     )
-    if len(normalized) and (normalized.min() < MIN_NODE_SCORE or normalized.max() > MAX_NODE_SCORE):
-        bad = (normalized < MIN_NODE_SCORE) | (normalized > MAX_NODE_SCORE)
-        raise _out_of_range(plugin, int(normalized[bad][0]))
+    check_range(plugin, normalized)
     return normalized
+
+
+def check_range(plugin: Plugin, scores: NDArray[np.int64]) -> None:
+    """Fail the attempt if a score is out of 0..100."""
+    # Read without a sign, negative numbers are large: one pass looks at both ends.
+    if len(scores) and scores.astype(np.int64, copy=False).view(np.uint64).max() > MAX_NODE_SCORE:
+        bad = (scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)
+        raise _out_of_range(plugin, int(scores[bad][0]))
 
 
 def _out_of_range(plugin: Plugin, score: int) -> PluginError:

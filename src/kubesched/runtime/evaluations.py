@@ -9,8 +9,8 @@ Nothing here decides: a kept answer is what the plugin itself said about that ve
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import chain, takewhile
 
 import msgspec
 import numpy as np
@@ -22,8 +22,10 @@ from kubesched.framework import (
     MAX_NODE_SCORE,
     CycleState,
     Diagnosis,
+    NodeInfo,
     NodeView,
     Plugin,
+    PodsMatter,
     Status,
     overrides,
 )
@@ -32,6 +34,7 @@ from kubesched.runtime.asking import (
     ask_score,
     ask_score_of_node,
     ask_to_normalize,
+    check_range,
     checked_score,
     first_rejection,
 )
@@ -44,6 +47,8 @@ _MAX_BYTES = 128 << 20
 _FEW_NODES = 4
 # So many changes since the last pod of a shape are worked into its index one by one.
 _FEW_CHANGES = 16
+# An index is made when so many pods of a shape in a row found few changes.
+_STEADY = 2
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -51,18 +56,25 @@ class Evaluation:
     """What node-local plugins said about every row, for pods of one shape."""
 
     __slots__ = (
+        "_is_final",
         "_numbers",
         "codes",
         "filter_position",
+        "filter_version",
+        "has_final",
         "index",
         "index_uses",
+        "is_scored",
         "may_have_index",
+        "node_total",
         "raw_scores",
         "score_position",
+        "score_version",
         "skipped_filters",
         "skipped_scores",
         "static_total",
         "statuses",
+        "steady",
         "versions",
     )
 
@@ -75,17 +87,27 @@ class Evaluation:
         self.codes = np.zeros(capacity, dtype=np.int32)  # int32[row]: 0 passes, k is status k - 1
         self.statuses: list[Status] = []  # with the plugin that gave them
         self._numbers: dict[Status, int] = {}
+        # bool[code]: whatever pods come or go, the node is told so.
+        self._is_final = [False]
+        self.has_final = False
         # Places in the change log up to which the answers are right; -1: nothing is known.
         self.filter_position = -1
         self.score_position = -1
+        # The table's version of its nodes at that time.
+        self.filter_version = -1
+        self.score_version = -1
         # Weighted sum of the scores that need no normalising.
         self.static_total: NDArray[np.signedinteger] = np.zeros(capacity, dtype=total_type)
+        # The part of it that has nothing to do with pods; None while it is zero everywhere.
+        self.node_total: NDArray[np.signedinteger] | None = None
+        self.is_scored = np.zeros(capacity, dtype=bool)  # bool[row]: that part is known
         # The others as they are; None while every row's score is zero, as it mostly is.
         self.raw_scores: dict[str, NDArray[np.int64] | None] = dict.fromkeys(normalizing)
         # Rows that pass, by static total, in step with both positions; None: not kept.
         self.index: TotalIndex | None = None
         self.index_uses = 0
         self.may_have_index = True
+        self.steady = 0  # how many pods in a row found few changes
         self.versions: tuple[Hashable, ...] = ()
 
     @property
@@ -94,11 +116,12 @@ class Evaluation:
 
     @property
     def size_bytes(self) -> int:
-        return self.capacity * (4 + self.static_total.itemsize + 8 * len(self.raw_scores))
+        return self.capacity * (5 + 2 * self.static_total.itemsize + 8 * len(self.raw_scores))
 
     def forget(self) -> None:
         """What the answers depended on, besides rows, is no longer the same."""
         self.filter_position = self.score_position = -1
+        self.filter_version = self.score_version = -1
         self.index = None
         self.may_have_index = True
 
@@ -119,12 +142,30 @@ class Evaluation:
             kept = self.raw_scores[plugin] = np.zeros(self.capacity, dtype=np.int64)
         kept[rows] = scores
 
-    def number_of(self, status: Status) -> int:
+    def note_node_total(
+        self, rows: int | NDArray[np.intp], totals: int | NDArray[np.int64]
+    ) -> None:
+        """Keep the part of the sum that has nothing to do with pods."""
+        if self.node_total is None:
+            if not (totals if isinstance(totals, int) else totals.any()):
+                return
+            self.node_total = np.zeros_like(self.static_total)
+        self.node_total[rows] = totals
+
+    def number_of(self, status: Status, *, is_final: bool = False) -> int:
         number = self._numbers.get(status)
         if number is None:
             self.statuses.append(status)
+            self._is_final.append(is_final)
+            self.has_final |= is_final
             number = self._numbers[status] = len(self.statuses)
         return number
+
+    def is_final(self, code: int) -> bool:
+        return self._is_final[code]
+
+    def are_final(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        return np.array(self._is_final).take(codes)
 
 
 class Evaluations:
@@ -143,6 +184,10 @@ class Evaluations:
     ) -> None:
         self._points = points
         self.filters = tuple(takewhile(lambda plugin: plugin.node_local, filter_plugins))
+        # What these say stays true when pods come and go, and none is asked before them.
+        self._node_filters = frozenset(
+            plugin.name for plugin in takewhile(_sees_no_pods, self.filters)
+        )
         local = [plugin for plugin in score_plugins if plugin.node_local]
         self.static = tuple(
             (plugin, weights[plugin.name])
@@ -237,10 +282,11 @@ class Evaluations:
             known.forget()
             known.skipped_filters = skipped
         changed = _changed(nodes, known.filter_position)
-        if len(changed):
+        if len(changed) or known.score_position != known.filter_position:
             known.drop_index()
+        if len(changed):
             self._refresh_verdicts(known, state, pod, changed)
-        known.filter_position = nodes.table.changes.position
+        _note_filtered(known, nodes)
         codes = nodes.at(known.codes)
         if not codes.any():
             return nodes
@@ -248,65 +294,101 @@ class Evaluations:
         diagnosis.add_verdicts(nodes.rows[rejected], codes[rejected], tuple(known.statuses))
         return nodes.subset(~rejected)
 
+    def passing(self, known: Evaluation, nodes: NodeView) -> NodeView:
+        """Those of all nodes that the local filters let pass, while nothing changed since."""
+        codes = nodes.at(known.codes)
+        return nodes.subset(codes == 0) if codes.any() else nodes
+
     def _refresh_verdicts(
         self, known: Evaluation, state: CycleState, pod: Pod, changed: NodeView
     ) -> None:
-        plugins = [plugin for plugin in self.filters if plugin.name not in state.skip_filter]
+        plugins = self._filters_to_ask(known, state, changed)
         if len(changed) <= _FEW_NODES:
-            for row, node in zip(changed.rows.tolist(), changed, strict=True):
-                status = first_rejection(plugins, state, pod, node)
-                known.codes[row] = 0 if status is None else known.number_of(status)
-                self._points.count_filtered(plugins, status)
+            for row in changed.rows.tolist():
+                self._refresh_verdict(known, state, pod, changed, row, plugins)
             return
+        if known.has_final and known.filter_version == changed.table.node_version:
+            changed = changed.subset(~known.are_final(changed.at(known.codes)))
         known.codes[changed.rows] = 0
         for plugin in plugins:
+            if not len(changed):
+                return
             self._points.filters[plugin.name].value += len(changed)
             rejections = ask_filter(plugin, state, pod, changed)
             if rejections.codes is None or not rejections.codes.any():
                 continue
-            numbers = [known.number_of(status.blame(plugin.name)) for status in rejections.statuses]
+            is_final = plugin.name in self._node_filters
+            numbers = [
+                known.number_of(status.blame(plugin.name), is_final=is_final)
+                for status in rejections.statuses
+            ]
             translate = np.asarray([0, *numbers], dtype=np.int32)
             known.codes[changed.rows] = translate[rejections.codes]
             changed = changed.subset(rejections.codes == 0)
-            if not len(changed):
-                return
 
-    # -- score -------------------------------------------------------------------------
+    def _filters_to_ask(
+        self, known: Evaluation, state: CycleState, nodes: NodeView
+    ) -> list[Plugin]:
+        """Those with something to say about rows that changed."""
+        skipped = state.skip_filter
+        if known.filter_version == nodes.table.node_version:
+            skipped = skipped | self._node_filters  # only pods came and went
+        return [plugin for plugin in self.filters if plugin.name not in skipped]
 
-    def score(
+    def _refresh_verdict(
         self,
         known: Evaluation,
         state: CycleState,
         pod: Pod,
-        feasible: NodeView,
-        *,
-        is_local: bool,
-    ) -> NDArray[np.int64]:
-        """The weighted sum of the local plugins' scores, for the feasible nodes.
+        nodes: NodeView,
+        row: int,
+        plugins: Sequence[Plugin],
+    ) -> bool:
+        """Ask about one row; whether the node passes."""
+        if known.has_final and known.filter_version == nodes.table.node_version:
+            code = int(known.codes[row])
+            if code and known.is_final(code):
+                return False
+        status = first_rejection(plugins, state, pod, nodes.info_at(row))
+        self._points.count_filtered(plugins, status)
+        if status is None:
+            known.codes[row] = 0
+            return True
+        is_final = status.plugin in self._node_filters
+        known.codes[row] = known.number_of(status, is_final=is_final)
+        return False
 
-        `is_local` says that no other filter had anything to say about the pod.
-        """
+    # -- score -------------------------------------------------------------------------
+
+    def score(
+        self, known: Evaluation, state: CycleState, pod: Pod, feasible: NodeView
+    ) -> NDArray[np.int64]:
+        """The weighted sum of the local plugins' scores, for the feasible nodes."""
         skipped = self._local_names & state.skip_score
         if skipped != known.skipped_scores:
             known.skipped_scores, known.score_position = skipped, -1
+            known.score_version = -1
             known.index = None
         whole = feasible.whole
         changed = _changed(whole, known.score_position)
         is_steady = known.score_position >= 0 and len(changed) <= _FEW_CHANGES
-        if len(changed):
-            changed = changed.subset(changed.at(known.codes) == 0)
+        known.steady = known.steady + 1 if is_steady else 0
         if len(changed):
             self._refresh_scores(known, state, pod, changed)
-        known.score_position = feasible.table.changes.position
-        if is_steady and is_local and known.may_have_index:
+        _note_scored(known, whole)
+        if known.steady >= _STEADY and known.index is None and known.may_have_index:
             self._build_index(known, whole)
         total = feasible.at(known.static_total).astype(np.int64)
         for plugin, weight in self.normalizing:
             if plugin.name in state.skip_score:
                 continue
             kept = known.raw_scores[plugin.name]
-            zeros = np.zeros(len(feasible), dtype=np.int64)
-            raw = zeros if kept is None else feasible.at(kept)
+            if kept is None:
+                uniform = plugin.uniform_score(state, pod, whole)
+                if uniform is not None:
+                    total += uniform * weight
+                    continue
+            raw = np.zeros(len(feasible), dtype=np.int64) if kept is None else feasible.at(kept)
             total += ask_to_normalize(plugin, state, pod, feasible, raw) * weight
         return total
 
@@ -329,20 +411,20 @@ class Evaluations:
         if index is None or known.skipped_filters != self._local_names & state.skip_filter:
             return None
         changed = table.changes.since(known.filter_position)
-        if changed is None or len(changed) > _FEW_CHANGES:
+        if (
+            changed is None
+            or len(changed) > _FEW_CHANGES
+            or known.score_position != known.filter_position
+        ):
             known.drop_index()
             return None
-        plugins = [plugin for plugin in self.filters if plugin.name not in state.skip_filter]
+        plugins = self._filters_to_ask(known, state, nodes)
         to_score: list[int] = []
         for row in changed.tolist():
             index.discard(row)
-            if not table.is_live[row]:
-                continue
-            status = first_rejection(plugins, state, pod, nodes.info_at(row))
-            known.codes[row] = 0 if status is None else known.number_of(status)
-            self._points.count_filtered(plugins, status)
-            if status is None:
+            if table.is_live[row] and self._refresh_verdict(known, state, pod, nodes, row, plugins):
                 to_score.append(row)
+        _note_filtered(known, nodes)
         return to_score
 
     def score_into_index(
@@ -357,43 +439,130 @@ class Evaluations:
             self._refresh_scores(known, state, pod, nodes.at_rows(np.array(rows, dtype=np.intp)))
             for row, total in zip(rows, known.static_total[rows].tolist(), strict=True):
                 index.put(row, total)
-        known.filter_position = known.score_position = nodes.table.changes.position
+        _note_scored(known, nodes)
         known.index_uses += 1
         return index
 
     def _refresh_scores(
         self, known: Evaluation, state: CycleState, pod: Pod, changed: NodeView
     ) -> None:
-        static = [each for each in self.static if each[0].name not in state.skip_score]
-        normalizing = [
-            plugin for plugin, _ in self.normalizing if plugin.name not in state.skip_score
-        ]
+        """Ask about those of the changed rows that pass."""
+        only_pods = known.score_version == changed.table.node_version
+        if not only_pods:
+            known.is_scored[changed.rows] = False
+        codes = changed.at(known.codes)
+        if codes.any():
+            changed = changed.subset(codes == 0)
         rows = changed.rows
-        count, evaluations = len(rows), self._points.scores
-        for plugin, _ in static:
-            evaluations[plugin.name].value += count
-        for plugin in normalizing:
-            evaluations[plugin.name].value += count
-        if count <= _FEW_NODES:
+        if only_pods:
+            only_pods = bool(known.is_scored[rows].all())
+        known.is_scored[rows] = True
+        skipped = state.skip_score
+        scoring = _Scoring(
+            [each for each in self.static if each[0].name not in skipped],
+            [plugin for plugin, _ in self.normalizing if plugin.name not in skipped],
+            only_pods,
+        )
+        for plugin in scoring.plugins:
+            self._points.scores[plugin.name].value += len(rows)
+        if len(rows) <= _FEW_NODES:
             for row, node in zip(rows.tolist(), changed, strict=True):
-                known.static_total[row] = sum(
-                    checked_score(plugin, state, pod, node) * weight for plugin, weight in static
-                )
-                for plugin in normalizing:
-                    known.note_raw(plugin.name, row, ask_score_of_node(plugin, state, pod, node))
-            return
-        total = np.zeros(len(changed), dtype=np.int64)
-        for plugin, weight in static:
-            scores = ask_score(plugin, state, pod, changed)
-            total += ask_to_normalize(plugin, state, pod, changed, scores) * weight
+                scoring.score_row(known, state, pod, row, node)
+        else:
+            scoring.score_rows(known, state, pod, changed)
+
+
+class _Scoring:
+    """The local plugins that are asked about rows, by what becomes of their scores."""
+
+    __slots__ = ("_by_node", "_by_pods", "_normalizing", "_only_pods")
+
+    def __init__(
+        self,
+        static: Sequence[tuple[Plugin, int]],
+        normalizing: Sequence[Plugin],
+        only_pods: bool,
+    ) -> None:
+        """With `only_pods` nothing but pods changed: plugins that see none are not asked."""
+        self._only_pods = only_pods
+        self._by_pods = [each for each in static if not _sees_no_pods(each[0])]
+        self._by_node: list[tuple[Plugin, int]] = []
+        if not only_pods:
+            self._by_node = [each for each in static if _sees_no_pods(each[0])]
+        self._normalizing = [
+            plugin for plugin in normalizing if not (only_pods and _sees_no_pods(plugin))
+        ]
+
+    @property
+    def plugins(self) -> Iterator[Plugin]:
+        for plugin, _ in chain(self._by_pods, self._by_node):
+            yield plugin
+        yield from self._normalizing
+
+    def score_row(
+        self, known: Evaluation, state: CycleState, pod: Pod, row: int, node: NodeInfo
+    ) -> None:
+        """Ask about one node: up to a handful of rows this is quicker than starting up NumPy."""
+        total = sum(
+            checked_score(plugin, state, pod, node) * weight for plugin, weight in self._by_pods
+        )
+        if not self._only_pods:
+            of_node = sum(
+                checked_score(plugin, state, pod, node) * weight for plugin, weight in self._by_node
+            )
+            known.note_node_total(row, of_node)
+            total += of_node
+        elif known.node_total is not None:
+            total += int(known.node_total[row])
+        known.static_total[row] = total
+        for plugin in self._normalizing:
+            known.note_raw(plugin.name, row, ask_score_of_node(plugin, state, pod, node))
+
+    def score_rows(self, known: Evaluation, state: CycleState, pod: Pod, nodes: NodeView) -> None:
+        rows = nodes.rows
+        total = _weighted(self._by_pods, state, pod, nodes)
+        if not self._only_pods:
+            of_nodes = _weighted(self._by_node, state, pod, nodes)
+            known.note_node_total(rows, of_nodes)
+            total += of_nodes
+        elif known.node_total is not None:
+            total += nodes.at(known.node_total)
         known.static_total[rows] = total
-        for plugin in normalizing:
-            known.note_raw(plugin.name, rows, ask_score(plugin, state, pod, changed))
+        for plugin in self._normalizing:
+            known.note_raw(plugin.name, rows, ask_score(plugin, state, pod, nodes))
+
+
+def _weighted(
+    plugins: Sequence[tuple[Plugin, int]], state: CycleState, pod: Pod, nodes: NodeView
+) -> NDArray[np.int64]:
+    total = np.zeros(len(nodes), dtype=np.int64)
+    for plugin, weight in plugins:
+        scores = ask_score(plugin, state, pod, nodes)
+        check_range(plugin, scores)
+        total += scores if weight == 1 else scores * weight
+    return total
+
+
+def _sees_no_pods(plugin: Plugin) -> bool:
+    return plugin.pods_matter is PodsMatter.NOT_AT_ALL
+
+
+def _note_filtered(known: Evaluation, nodes: NodeView) -> None:
+    known.filter_position = nodes.table.changes.position
+    known.filter_version = nodes.table.node_version
+
+
+def _note_scored(known: Evaluation, nodes: NodeView) -> None:
+    known.score_position = nodes.table.changes.position
+    known.score_version = nodes.table.node_version
 
 
 def _changed(nodes: NodeView, position: int) -> NodeView:
     """Those of all nodes whose row changed since the position in the log."""
-    rows = nodes.table.changes.since(position) if position >= 0 else None
+    table = nodes.table
+    rows = table.changes.since(position) if position >= 0 else None
     if rows is None or 2 * len(rows) > len(nodes):
         return nodes
-    return nodes.at_rows(rows[nodes.table.is_live[rows]])
+    if not isinstance(table.live_rows, slice):
+        rows = rows[table.is_live[rows]]
+    return nodes.at_rows(rows)

@@ -7,7 +7,7 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -54,7 +54,7 @@ from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.dry_runs import DryRunFilters
 from kubesched.runtime.evaluations import Evaluation, Evaluations
 from kubesched.runtime.nominated import NominatedPods
-from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores
+from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores, best_of
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PluginTiming, PointMetrics
 from kubesched.runtime.profile_handle import ProfileHandle
@@ -68,6 +68,7 @@ __all__ = ["Framework"]
 log = get_logger(__name__)
 
 _FEWEST_TO_SCORE = 2  # a single node is taken without being scored
+_TRIES = 32  # so many nodes are asked about one by one before all are asked about at once
 
 
 class Framework(ProfileHandle):
@@ -110,9 +111,8 @@ class Framework(ProfileHandle):
         self._evaluations = Evaluations(
             self.filter_plugins, self.score_plugins, plugins.score_weights, points
         )
-        self._other_filters = frozenset(
-            plugin.name for plugin in self.filter_plugins[len(self._evaluations.filters) :]
-        )
+        self._other_filter_plugins = self.filter_plugins[len(self._evaluations.filters) :]
+        self._other_filters = frozenset(plugin.name for plugin in self._other_filter_plugins)
         self._not_summed = (
             *(plugin for plugin, _ in self._evaluations.normalizing),
             *self._other_score_plugins,
@@ -175,7 +175,17 @@ class Framework(ProfileHandle):
         plugins = self.filter_plugins
         if nodes.is_whole and (known := self._known(state, pod, nodes)) is not None:
             nodes = self._evaluations.filter(known, state, pod, nodes, diagnosis)
-            plugins = plugins[len(self._evaluations.filters) :]
+            plugins = self._other_filter_plugins
+        return self._filter_by(plugins, state, pod, nodes, diagnosis)
+
+    def _filter_by(
+        self,
+        plugins: Sequence[Plugin],
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        diagnosis: Diagnosis | None,
+    ) -> NodeView:
         for plugin in plugins:
             if not len(nodes):
                 break
@@ -184,7 +194,8 @@ class Framework(ProfileHandle):
             self.points.filters[plugin.name].value += len(nodes)
             rejections = ask_filter(plugin, state, pod, nodes)
             if rejections.codes is not None and rejections.codes.any():
-                diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
+                if diagnosis is not None:
+                    diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
                 nodes = nodes.subset(rejections.codes == 0)
         return nodes
 
@@ -195,8 +206,9 @@ class Framework(ProfileHandle):
         if self._services.epoch != self._epoch:
             self._evaluations.forget()
             self._epoch = self._services.epoch
-        known = self._evaluations.find(pod, nodes)
-        state.evaluation = known
+        known = state.evaluation
+        if not isinstance(known, Evaluation):
+            known = state.evaluation = self._evaluations.find(pod, nodes)
         return known
 
     def rows_judged_anew(self, state: CycleState, since: Moment) -> NDArray[np.intp] | None:
@@ -350,8 +362,7 @@ class Framework(ProfileHandle):
         total = np.zeros(len(nodes), dtype=np.int64)
         plugins = self.score_plugins
         if isinstance(known, Evaluation):
-            is_local = self._other_filters <= state.skip_filter
-            total = self._evaluations.score(known, state, pod, nodes, is_local=is_local)
+            total = self._evaluations.score(known, state, pod, nodes)
             plugins = self._other_score_plugins
         for plugin in plugins:
             if plugin.name not in state.skip_score:
@@ -361,45 +372,70 @@ class Framework(ProfileHandle):
     def choose_at_once(
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView, rng: Random
     ) -> QuickChoice | None:
-        """The best of all nodes from what was kept, without looking at those that did not change.
+        """The best of all nodes from what was kept, asking only about nodes that changed.
 
-        None when that is not possible for this pod now: some plugin judges nodes by more than
-        their own row and has something to say, or too much has changed.
+        None when that is not possible for this pod now: too much has changed, or no node fits.
         """
-        if not self._other_filters <= state.skip_filter:
-            return None
-        known = self._known(state, pod_info.pod, nodes)
+        pod, points = pod_info.pod, self.points
+        known = self._known(state, pod, nodes)
         if known is None:
             return None
-        evaluations, points, pod = self._evaluations, self.points, pod_info.pod
+        evaluations = self._evaluations
         filter_ns = points.now_ns()
         rows = evaluations.refresh_index(known, state, pod, nodes)
         if rows is None or known.index is None:
             return None
-        fitting = len(known.index) + len(rows)
-        if fitting < _FEWEST_TO_SCORE:
-            known.index = None
+        if len(known.index) + len(rows) < _FEWEST_TO_SCORE:
             return None
-        feasible = nodes.deferred(lambda: nodes.rows[nodes.at(known.codes) == 0])
+        others = [
+            plugin for plugin in self._other_filter_plugins if plugin.name not in state.skip_filter
+        ]
+        feasible = nodes.deferred(
+            lambda: (
+                self._filter_by(
+                    others, state, pod, evaluations.passing(known, nodes), None
+                ).selection
+            )
+        )
         pre_score_ns = points.observe("Filter", Code.SUCCESS, filter_ns)
         self.run_pre_score(state, pod_info, feasible)
         score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
-        if not all(
-            plugin.name in state.skip_score or plugin.uniform_score(state, pod, nodes) is not None
-            for plugin in self._not_summed
-        ):
-            # PreScore runs again below; pods of this shape do not come this way any more.
-            known.index, known.may_have_index = None, False
-            state.skip_score.clear()
-            return None
         index = evaluations.score_into_index(known, state, pod, nodes, rows)
         if index is None:
             known.index = None
             state.skip_score.clear()
             return None
-        row = index.choose(rng)
+        row: int | None = None
+        if all(
+            plugin.name in state.skip_score or plugin.uniform_score(state, pod, nodes) is not None
+            for plugin in self._not_summed
+        ):
+            if not others:
+                row = index.choose(rng)
+            else:
+                row = index.choose_accepted(
+                    rng, self._acceptance(others, state, pod, nodes), _TRIES
+                )
+        if row is None and len(feasible):
+            total = self.run_score(state, pod, feasible).total
+            row = int(feasible.rows[best_of(total, rng)])
+        if row is None:
+            state.skip_score.clear()
+            return None
         points.observe("Score", Code.SUCCESS, score_ns)
-        return QuickChoice(row, fitting, feasible)
+        return QuickChoice(row, feasible)
+
+    def _acceptance(
+        self, plugins: Sequence[Plugin], state: CycleState, pod: Pod, nodes: NodeView
+    ) -> Callable[[int], bool]:
+        """Tells whether filters let the node in a row pass."""
+
+        def accepts(row: int) -> bool:
+            rejection = first_rejection(plugins, state, pod, nodes.info_at(row))
+            self.points.count_filtered(plugins, rejection)
+            return rejection is None
+
+        return accepts
 
     def _score_by_plugin(
         self, state: CycleState, pod: Pod, nodes: NodeView

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from kubesched.framework import NodeView, Status
 
-__all__ = ["PreFilterOutcome", "QuickChoice", "Scores"]
+__all__ = ["PreFilterOutcome", "QuickChoice", "Scores", "best_of"]
 
 
 class PreFilterOutcome(NamedTuple):
@@ -25,8 +26,7 @@ class QuickChoice(NamedTuple):
     """A node that was found without going through all of them."""
 
     row: int
-    fitting: int  # how many nodes fit
-    feasible: NodeView  # those nodes, worked out when someone looks
+    feasible: NodeView  # the nodes that fit, worked out when someone looks
 
 
 class Scores:
@@ -49,3 +49,9 @@ class Scores:
         Valid until the cluster changes, like every view of its nodes.
         """
         return self._explain()
+
+
+def best_of(total: NDArray[np.int64], rng: Random) -> int:
+    """Where the highest total is; among equals a seeded choice, so that a run can be repeated."""
+    best = np.flatnonzero(total == total.max())
+    return int(best[rng.randrange(len(best)) if len(best) > 1 else 0])

@@ -24,7 +24,7 @@ from kubesched.framework import (
     WhatIfView,
 )
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.outcomes import PreFilterOutcome, Scores
+from kubesched.runtime.outcomes import PreFilterOutcome, Scores, best_of
 from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
@@ -138,7 +138,7 @@ class SchedulingAlgorithm:
         chosen, scores = 0, None
         if len(feasible) > 1:
             scores = self._prioritize(framework, state, pod_info, feasible)
-            chosen = self._choose(scores.total)
+            chosen = best_of(scores.total, self._random)
         return ScheduleResult(
             feasible.info(chosen).name,
             feasible,
@@ -391,11 +391,6 @@ class SchedulingAlgorithm:
             framework.run_pre_score(state, pod_info, feasible)
         with framework.points.timing("Score"):
             return framework.run_score(state, pod_info.pod, feasible)
-
-    def _choose(self, total: NDArray[np.int64]) -> int:
-        """The best node; among equals a seeded choice, so that a run can be repeated."""
-        best = np.flatnonzero(total == total.max())
-        return int(best[self._random.randrange(len(best)) if len(best) > 1 else 0])
 
 
 def nodes_to_find(count: int, percentage: int | None) -> int:

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from kubesched.api import Pod
 from kubesched.config.plugin_names import IMAGE_LOCALITY
 from kubesched.engine import NodeTable, kernels
-from kubesched.framework import MAX_NODE_SCORE, CycleState, Handle, NodeInfo, NodeView, Plugin
+from kubesched.framework import (
+    MAX_NODE_SCORE,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodsMatter,
+)
 from kubesched.util.ints import div_trunc
 
 __all__ = ["ImageLocality"]
@@ -29,6 +37,7 @@ _MOST_REMEMBERED = 64
 class ImageLocality(Plugin):
     name = IMAGE_LOCALITY
     node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
     reads_metadata = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
