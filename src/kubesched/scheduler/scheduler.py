@@ -37,7 +37,7 @@ from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.verification import VerifyingAlgorithm
 from kubesched.scheduler.watched_kinds import watched_kind
-from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
+from kubesched.util.clock import MICROSECOND, MILLISECOND, SECOND, Clock, RealClock
 from kubesched.util.components import StopSwitch, running
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
@@ -46,6 +46,10 @@ __all__ = ["Scheduler"]
 
 log = get_logger(__name__)
 
+# How many pods are placed, and for how long, before others on the event loop have a turn. A
+# turn for each pod would cost as much as a tenth of placing it.
+_PODS_PER_TURN = 16
+_TURN_NS = 2 * MILLISECOND
 _MICROSECOND = timedelta(microseconds=1)
 _POD_MAX_IN_UNSCHEDULABLE_PODS = POD_MAX_IN_UNSCHEDULABLE_PODS_NS // MICROSECOND * _MICROSECOND
 
@@ -76,6 +80,7 @@ class Scheduler:
         broadcaster: Broadcaster | None = None,
         begins: asyncio.Event | None = None,
         stream_lists: bool = False,
+        share_parts: bool = False,
     ) -> None:
         """Build a scheduler for the pods of `api`, on the machine's clock unless one is given.
 
@@ -84,7 +89,8 @@ class Scheduler:
         `out_of_tree_registry` exist besides the in-tree ones, for profiles to enable. Events go
         to the broadcaster, which is run and stopped with the scheduler. With `begins`, pods are
         placed only once it is set. `stream_lists` has informers ask for their first list as part
-        of the watch.
+        of the watch, `share_parts` has them keep equal parts of pods and nodes once, which is
+        for a server outside this process.
 
         Raises:
             ConfigError: no scheduler can be built from these options.
@@ -118,7 +124,12 @@ class Scheduler:
         self._begins = begins
         self._beginning = StopSwitch()
         self.informers = InformerFactory(
-            api, clock, seed, options={Pod: NON_TERMINAL_PODS}, stream_lists=stream_lists
+            api,
+            clock,
+            seed,
+            options={Pod: NON_TERMINAL_PODS},
+            stream_lists=stream_lists,
+            share_parts=share_parts,
         )
         pods = self.informers.lister(Pod)
         events = broadcaster or EventBroadcaster(api, clock, derive(seed, "events"))
@@ -251,6 +262,7 @@ class Scheduler:
             await self._begins.wait()
 
     async def _place_pods(self) -> None:
+        placed, began_ns = 0, self._clock.monotonic_ns()
         while not self._stopping:
             queued = self.queue.pop(self._clock.now_ns())
             if queued is None:
@@ -258,8 +270,11 @@ class Scheduler:
                 await self._ready.wait()
                 continue
             self.schedule_one(queued)
-            # Let watch events in and bindings out between two pods.
-            await asyncio.sleep(0)
+            placed += 1
+            if placed >= _PODS_PER_TURN or self._clock.monotonic_ns() - began_ns >= _TURN_NS:
+                # Let watch events in and bindings out.
+                await asyncio.sleep(0)
+                placed, began_ns = 0, self._clock.monotonic_ns()
 
     def schedule_one(self, queued: QueuedPodInfo) -> None:
         """Place a popped pod and start binding it, or put it back."""
