@@ -29,7 +29,7 @@ _MOST_AT_ONCE = 500
 async def measure(nodes: int, running_pods: int, new_pods: int) -> dict[str, Any]:
     before_mib = rss_mib()
     api = WireApi(nodes, running_pods)
-    scheduler = Scheduler(api, RealClock())
+    scheduler = Scheduler(api, RealClock(), share_parts=True)
     running = asyncio.create_task(scheduler.run(), name="scheduler")
     loading = Stopwatch()
     with GcPauses() as while_loading:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,21 +25,25 @@ __all__ = ["WireApi", "node_json", "pod_json"]
 T = TypeVar("T", bound=msgspec.Struct)
 Json = dict[str, Any]
 
-_CREATED = "2026-01-01T00:00:00Z"
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _AMOUNTS = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 _APPS = 200
 """Different workloads that the pods belong to."""
+_IMAGES_PER_NODE = 20
+_IMAGES = 400
 
 
 def node_json(number: int) -> Json:
-    """A node as a kubelet keeps it: labels, addresses, conditions, images."""
+    """A node as a kubelet keeps it: labels, addresses, conditions, versions, images."""
     name = f"node-{number:06d}"
+    created = _moment(number)
+    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
     conditions = [
         {
             "type": kind,
             "status": "True" if kind == "Ready" else "False",
-            "lastHeartbeatTime": _CREATED,
-            "lastTransitionTime": _CREATED,
+            "lastHeartbeatTime": _moment(number % 300),
+            "lastTransitionTime": created,
             "reason": f"Kubelet{kind}",
             "message": f"kubelet reports {kind}",
         }
@@ -49,35 +54,60 @@ def node_json(number: int) -> Json:
             "name": name,
             "uid": f"10000000-0000-4000-8000-{number:012d}",
             "resourceVersion": str(number + 1),
-            "creationTimestamp": _CREATED,
+            "creationTimestamp": created,
             "labels": {
-                "kubernetes.io/hostname": name,
+                "beta.kubernetes.io/arch": "amd64",
+                "beta.kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "node.kubernetes.io/instance-type": "m6i.4xlarge",
                 "topology.kubernetes.io/region": "region-1",
                 "topology.kubernetes.io/zone": f"zone-{number % 3}",
             },
-            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+            "annotations": {
+                "node.alpha.kubernetes.io/ttl": "0",
+                "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+            },
         },
-        "spec": {"podCIDR": f"10.{number >> 8 & 255}.{number & 255}.0/24", "providerID": name},
+        "spec": {
+            "podCIDR": f"10.{number >> 8 & 255}.{number & 255}.0/24",
+            "podCIDRs": [f"10.{number >> 8 & 255}.{number & 255}.0/24"],
+            "providerID": f"cloud:///zone-{number % 3}/{name}",
+        },
         "status": {
             "capacity": _AMOUNTS,
             "allocatable": _AMOUNTS,
             "conditions": conditions,
-            "addresses": [{"type": "Hostname", "address": name}],
-            "images": [
-                {"names": [f"registry.example/app-{i}:1"], "sizeBytes": 50_000_000 + i}
-                for i in range(number % 7, number % 7 + 10)
+            "addresses": [
+                {"type": "InternalIP", "address": address},
+                {"type": "Hostname", "address": name},
             ],
+            "nodeInfo": {
+                "machineID": f"{number:032x}",
+                "systemUUID": f"40000000-0000-4000-8000-{number:012d}",
+                "bootID": f"50000000-0000-4000-8000-{number:012d}",
+                "kernelVersion": "6.8.0-60-generic",
+                "osImage": "Ubuntu 24.04.2 LTS",
+                "containerRuntimeVersion": "containerd://2.1.4",
+                "kubeletVersion": "v1.36.0",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
+            "images": [_image_json((number * 7 + i) % _IMAGES) for i in range(_IMAGES_PER_NODE)],
         },
     }
+
+
+def _image_json(number: int) -> Json:
+    names = [f"registry.example/app-{number}@{_digest(number)}", f"registry.example/app-{number}:1"]
+    return {"names": names, "sizeBytes": 50_000_000 + number}
 
 
 def pod_json(number: int, node_name: str) -> Json:
     """A pod of some Deployment, running if it has a node."""
     app = f"app-{number % _APPS}"
-    name = f"{app}-5d4f8c7b9-{number:07d}"
+    volume = f"kube-api-access-{number:05x}"
     spec: Json = {
         "containers": [
             {
@@ -86,13 +116,18 @@ def pod_json(number: int, node_name: str) -> Json:
                 "imagePullPolicy": "IfNotPresent",
                 "ports": [{"containerPort": 8080, "protocol": "TCP"}],
                 "env": [{"name": "LOG_LEVEL", "value": "info"}],
-                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                "resources": {
+                    "requests": {"cpu": "100m", "memory": "128Mi"},
+                    "limits": {"memory": "128Mi"},
+                },
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
                 "volumeMounts": [
-                    {"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}
+                    {"name": volume, "mountPath": "/var/run/secrets", "readOnly": True}
                 ],
             }
         ],
-        "volumes": [{"name": "token", "projected": {"defaultMode": 420, "sources": []}}],
+        "volumes": [{"name": volume, "projected": _TOKEN_VOLUME}],
         "tolerations": [
             {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
             | {"tolerationSeconds": 300}
@@ -110,33 +145,83 @@ def pod_json(number: int, node_name: str) -> Json:
     status: Json = {"phase": "Pending", "qosClass": "Burstable"}
     if node_name:
         spec["nodeName"] = node_name
-        status = {
-            "phase": "Running",
-            "qosClass": "Burstable",
-            "hostIP": "10.0.0.1",
-            "podIP": f"10.128.{number >> 8 & 255}.{number & 255}",
-            "startTime": _CREATED,
-            "conditions": [
-                {"type": kind, "status": "True", "lastTransitionTime": _CREATED}
-                for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-            ],
-            "containerStatuses": [{"name": "main", "ready": True, "restartCount": 0}],
-        }
+        status = _running_json(number, app)
     owner: Json = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{app}-5d4f8c7b9"}
-    owner |= {"uid": f"30000000-0000-4000-8000-{number % _APPS:012d}", "controller": True}
+    owner |= {"uid": f"30000000-0000-4000-8000-{number % _APPS:012d}"}
+    owner |= {"controller": True, "blockOwnerDeletion": True}
     return {
         "metadata": {
-            "name": name,
+            "name": f"{app}-5d4f8c7b9-{number:07d}",
+            "generateName": f"{app}-5d4f8c7b9-",
             "namespace": f"team-{number % 20}",
             "uid": f"20000000-0000-4000-8000-{number:012d}",
             "resourceVersion": str(number + 1),
-            "creationTimestamp": _CREATED,
+            "creationTimestamp": _moment(number),
             "labels": {"app": app, "pod-template-hash": "5d4f8c7b9"},
             "ownerReferences": [owner],
         },
         "spec": spec,
         "status": status,
     }
+
+
+_TOKEN_VOLUME: Json = {
+    "defaultMode": 420,
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ],
+}
+
+
+def _running_json(number: int, app: str) -> Json:
+    """The status that a kubelet writes."""
+    host_ip = f"10.0.{number % 5000 >> 8}.{number % 256}"
+    pod_ip = f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
+    started = _moment(number, 3)
+    changes = {
+        "PodScheduled": _moment(number),
+        "Initialized": _moment(number),
+        "PodReadyToStartContainers": started,
+        "ContainersReady": started,
+        "Ready": started,
+    }
+    return {
+        "phase": "Running",
+        "qosClass": "Burstable",
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "startTime": _moment(number),
+        "conditions": [
+            {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
+            for kind, moment in changes.items()
+        ],
+        "containerStatuses": [
+            {
+                "name": "main",
+                "state": {"running": {"startedAt": started}},
+                "lastState": {},
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "image": f"registry.example/{app}:1",
+                "imageID": f"registry.example/{app}@{_digest(number % _APPS)}",
+                "containerID": f"containerd://{number:064x}",
+            }
+        ],
+    }
+
+
+def _moment(number: int, later_s: int = 0) -> str:
+    """When something came to be: a new one every seven seconds."""
+    moment = _EPOCH + timedelta(seconds=number * 7 + later_s)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _digest(number: int) -> str:
+    return f"sha256:{number:064x}"
 
 
 class WireApi:

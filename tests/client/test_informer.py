@@ -143,24 +143,34 @@ def test_selectors_and_namespace_are_repeated_on_every_request() -> None:
 
 
 def test_a_transform_is_applied_before_anyone_sees_the_object() -> None:
-    def strip(seen: Pod) -> Pod:
+    def note_version_before(seen: Pod, before: Pod | None) -> Pod:
+        uid = "none" if before is None else before.metadata.resource_version
         return msgspec.structs.replace(
-            seen, metadata=msgspec.structs.replace(seen.metadata, uid="stripped")
+            seen, metadata=msgspec.structs.replace(seen.metadata, uid=uid)
         )
 
-    async def main() -> set[str]:
+    async def main() -> tuple[list[str], list[str]]:
         server = FakeApiServer()
         server.put("a")
-        informer = Informer(server.access, Pod, current_clock(), random.Random(1), transform=strip)
-        uids: set[str] = set()
-        informer.add_handler(lambda new: uids.add(new.metadata.uid))
+        informer = Informer(
+            server.access,
+            Pod,
+            current_clock(),
+            random.Random(1),
+            transform=note_version_before,
+        )
+        uids: list[str] = []
+        informer.add_handler(
+            lambda new: uids.append(new.metadata.uid), lambda _, new: uids.append(new.metadata.uid)
+        )
         async with running(informer):
             await informer.wait_for_sync()
+            server.put("a")
             server.put("b")
             await asyncio.sleep(1)
-        return uids | {kept.metadata.uid for kept in informer.store.list()}
+        return uids, [kept.metadata.uid for kept in informer.store.list()]
 
-    assert run(main) == {"stripped"}
+    assert run(main) == (["none", "11", "none"], ["11", "none"])
 
 
 class TestWatchEnds:

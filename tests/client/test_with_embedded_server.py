@@ -191,6 +191,34 @@ def test_a_list_may_come_as_the_beginning_of_a_watch() -> None:
     assert set(calls) == {"watch"}
 
 
+def test_a_transform_is_applied_to_a_streamed_list() -> None:
+    def marked(seen: Pod, before: Pod | None) -> Pod:
+        mark = "new" if before is None else "known"
+        return msgspec.structs.replace(
+            seen, metadata=msgspec.structs.replace(seen.metadata, labels={"mark": mark})
+        )
+
+    async def main() -> list[str]:
+        api = LocalApi(Store(random.Random(0)), current_clock())
+        created = await api.create(make_pod("a"))
+        informer = Informer(
+            api, Pod, current_clock(), random.Random(1), transform=marked, stream_lists=True
+        )
+        marks: list[str] = []
+        informer.add_handler(
+            lambda new: marks.append(new.metadata.labels["mark"]),
+            lambda _, new: marks.append(new.metadata.labels["mark"]),
+        )
+        async with running(informer):
+            await informer.wait_for_sync()
+            running_pod = msgspec.structs.replace(created, status=PodStatus(phase="Running"))
+            await api.update(running_pod, subresource="status")
+            await asyncio.sleep(1)
+        return marks
+
+    assert run(main) == ["new", "known"]
+
+
 @pytest.mark.parametrize("code", [422, 500, 0, 410])
 def test_a_server_that_refuses_to_stream_is_listed_and_one_that_is_away_is_asked_again(
     code: int,

@@ -271,6 +271,7 @@ class SchedulerProcess:
             broadcaster=broadcaster,
             begins=self._may_place,
             stream_lists=config.gates.enabled("WatchListClient"),
+            share_parts=True,
         )
 
     async def _build_server(self) -> tuple[Component, ...]:

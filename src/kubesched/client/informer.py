@@ -44,6 +44,7 @@ _UNREACHABLE = 0
 OnAdd = Callable[[T], None]
 OnUpdate = Callable[[T, T], None]
 OnDelete = Callable[[T, bool], None]
+Transform = Callable[[T, T | None], T]
 
 
 class _Handler(NamedTuple):
@@ -65,9 +66,10 @@ class Informer(Generic[T]):
         field_selector: str = "",
         label_selector: str = "",
         namespace: str | None = None,
-        transform: Callable[[T], T] | None = None,
+        transform: Transform[T] | None = None,
         stream_lists: bool = False,
     ) -> None:
+        """Make an informer that keeps what `transform` makes of an object and the one before it."""
         self.kind = kind
         self.store: ObjectStore[T] = ObjectStore()
         self._api, self._clock = api, clock
@@ -138,7 +140,7 @@ class Informer(Generic[T]):
         await self._replace(*await self._fetch_pages())
 
     async def _replace(self, listed: Iterable[T], version: str) -> None:
-        changes = self.store.replace(map(self._transform, listed) if self._transform else listed)
+        changes = self.store.replace(listed)
         self._version = version
         await self._announce(changes)
         if not self._synced.is_set():
@@ -164,7 +166,8 @@ class Informer(Generic[T]):
                 # The state that the pages show was forgotten half way: take it in one piece.
                 listed, limit, token = [], 0, ""
                 continue
-            listed.extend(page.items)
+            # Page by page: a transform may keep less than was decoded.
+            listed.extend(map(self._transformed, page.items) if self._transform else page.items)
             token = page.continue_token
             if not token:
                 return listed, page.resource_version
@@ -191,7 +194,7 @@ class Informer(Generic[T]):
                     elif event.type == "ERROR":
                         self._take_in(event)
                     else:
-                        initial.apply(event)
+                        initial.apply(self._transformed_in(event))
         except ApiError as error:
             is_passing = error.code in (_UNREACHABLE, _TOO_MANY_REQUESTS)
             if is_whole and not is_passing:
@@ -251,12 +254,20 @@ class Informer(Generic[T]):
         if event.type == "ERROR":
             raise ApiError(event.object if isinstance(event.object, Status) else _NAMELESS)
         if event.type != "BOOKMARK":
-            if self._transform is not None and event.object is not None:
-                event = msgspec.structs.replace(event, object=self._transform(event.object))
-            change = self.store.apply(event)
+            change = self.store.apply(self._transformed_in(event))
             if change is not None:
                 self._notify(self._handlers, change)
         self._version = event.resource_version
+
+    def _transformed_in(self, event: WatchEvent[T]) -> WatchEvent[T]:
+        if self._transform is None or event.object is None:
+            return event
+        return msgspec.structs.replace(event, object=self._transformed(event.object))
+
+    def _transformed(self, new: T) -> T:
+        assert self._transform is not None
+        metadata: Any = new.metadata  # type: ignore[attr-defined]  # every kind has it
+        return self._transform(new, self.store.get(metadata.name, metadata.namespace))
 
     async def _announce(self, changes: Iterable[Change[T]]) -> None:
         handlers = self._handlers

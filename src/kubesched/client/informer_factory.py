@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
+from kubesched.api.sharing import NodeSharing, PodSharing
 from kubesched.client.informer import Informer
 from kubesched.client.store import ObjectStore
 from kubesched.util.clock import Clock
@@ -25,7 +27,7 @@ class InformerOptions(msgspec.Struct, frozen=True):
     field_selector: str = ""
     label_selector: str = ""
     namespace: str | None = None
-    transform: Callable[[Any], Any] | None = None
+    transform: Callable[[Any, Any], Any] | None = None  # of an object and the one before it
 
 
 NON_TERMINAL_PODS = InformerOptions(
@@ -38,6 +40,8 @@ class InformerFactory:
     """Shares informers between all that need a kind.
 
     Ask for all kinds before running `components()`: an informer made later runs with nobody.
+    With `share_parts`, equal parts of pods and of nodes are kept once; that is for objects that
+    are decoded one by one, not for those that a store in this process holds already.
     """
 
     def __init__(
@@ -48,10 +52,14 @@ class InformerFactory:
         *,
         options: Mapping[type[msgspec.Struct], InformerOptions] | None = None,
         stream_lists: bool = False,
+        share_parts: bool = False,
     ) -> None:
         self._api, self._clock, self._seed = api, clock, seed
         self._stream_lists = stream_lists
         self._options = options or {}
+        self._sharing: dict[type[Any], Callable[[Any, Any], Any]] = {}
+        if share_parts:
+            self._sharing = {Pod: PodSharing().share, Node: NodeSharing().share}
         self._informers: dict[type[msgspec.Struct], Informer[Any]] = {}
 
     def informer(self, kind: type[T]) -> Informer[T]:
@@ -66,7 +74,7 @@ class InformerFactory:
                 field_selector=options.field_selector,
                 label_selector=options.label_selector,
                 namespace=options.namespace,
-                transform=options.transform,
+                transform=options.transform or self._sharing.get(kind),
                 stream_lists=self._stream_lists,
             )
         return informer

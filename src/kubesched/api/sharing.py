@@ -1,0 +1,276 @@
+"""Equal parts of objects that came from a server, kept once.
+
+Pods of one workload differ in little: names, the node, addresses, moments. Decoded one by one,
+each has its own copy of everything else. `PodSharing` and `NodeSharing` take a decoded object
+and return an equal one whose parts are those of the version before it or of a model, another
+object like it. Objects are immutable, so nobody can tell.
+
+What is remembered is bounded. A value or model that was forgotten costs memory, as its next
+equal is kept beside it; it is never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.node import Node, NodeCondition, NodeStatus
+from kubesched.api.pod import (
+    ContainerStateRunning,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodIP,
+    PodSpec,
+    PodStatus,
+)
+from kubesched.api.volume import Volume
+
+__all__ = ["NodeSharing", "PodSharing", "Recent", "Shared"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+H = TypeVar("H", bound=Hashable)
+S = TypeVar("S", bound=Struct)
+
+# Lists come in the order of names, so pods of one workload come together.
+_MODELS = 2_000
+# Three of them per node: its name and its addresses. The rest are moments.
+_VALUES = 50_000
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+
+class Recent(Generic[K, V]):
+    """A mapping that forgets what nobody asked for lately, and holds at most twice `most`.
+
+    Entries are in two generations. When the younger one is full, it becomes the older one, and
+    what is still in the older one by then is dropped.
+    """
+
+    __slots__ = ("_most", "_older", "_younger")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._younger: dict[K, V] = {}
+        self._older: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._younger.keys() | self._older.keys())
+
+    def get(self, key: K) -> V | None:
+        found = self._younger.get(key)
+        if found is None:
+            found = self._older.get(key)
+            if found is not None:
+                self.put(key, found)
+        return found
+
+    def put(self, key: K, value: V) -> None:
+        if len(self._younger) >= self._most:
+            self._older, self._younger = self._younger, {}
+        self._younger[key] = value
+
+
+class Shared(Recent[Any, Any]):
+    """Values of any kind, each standing for all that equal it."""
+
+    __slots__ = ()
+
+    def __init__(self, most: int = _VALUES) -> None:
+        super().__init__(most)
+
+    def __call__(self, value: H) -> H:
+        found: H | None = self._younger.get(value)
+        if found is None:
+            found = self._older.get(value)
+            if found is None:
+                found = value
+            self.put(found, found)
+        return found
+
+
+class PodSharing:
+    """Remembers a pod of each workload, running and waiting, and values such as node names."""
+
+    def __init__(self) -> None:
+        self._models: Recent[tuple[str, bool], Pod] = Recent(_MODELS)
+        self._same = Shared()
+        self._last = Pod()
+
+    def share(self, pod: Pod, before: Pod | None) -> Pod:
+        """The same pod, sharing what it can with the version before it and with its like."""
+        owners = pod.metadata.owner_references
+        key = owners[0].uid if owners else pod.metadata.namespace, bool(pod.spec.node_name)
+        model = self._models.get(key)
+        is_known = model is not None
+        if model is None:
+            # Pods have much in common even across workloads.
+            model = self._last
+        nearest = model if before is None else before
+        shared = Pod(
+            metadata=self._metadata(pod.metadata, nearest.metadata),
+            spec=self._spec(pod.spec, nearest.spec),
+            status=self._status(pod.status, model.status),
+        )
+        # Templates change under their owner.
+        if not is_known or shared.spec.containers is not model.spec.containers:
+            self._models.put(key, shared)
+        self._last = shared
+        return shared
+
+    def _metadata(self, metadata: ObjectMeta, model: ObjectMeta) -> ObjectMeta:
+        return _alike(
+            metadata,
+            model,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            creation_timestamp=self._same(metadata.creation_timestamp),
+        )
+
+    def _spec(self, spec: PodSpec, model: PodSpec) -> PodSpec:
+        if spec == model:
+            return model
+        return _alike(
+            spec,
+            model,
+            volumes=_each(spec.volumes, model.volumes, _volume),
+            node_name=self._same(spec.node_name),
+            hostname=spec.hostname,
+        )
+
+    def _status(self, status: PodStatus, model: PodStatus) -> PodStatus:
+        if status == model:
+            return model
+        same = self._same
+        pod_ip, pod_ips = status.pod_ip, status.pod_ips
+        if len(pod_ips) == 1 and pod_ips[0].ip == pod_ip:
+            pod_ips = (PodIP(ip=pod_ip),)
+        return _alike(
+            status,
+            model,
+            conditions=self._conditions(status.conditions, model.conditions),
+            host_ip=same(status.host_ip),
+            host_ips=same(status.host_ips),
+            pod_ip=pod_ip,
+            pod_ips=pod_ips,
+            start_time=same(status.start_time),
+            container_statuses=_each(
+                status.container_statuses, model.container_statuses, self._container
+            ),
+        )
+
+    def _conditions(
+        self, conditions: tuple[PodCondition, ...], models: tuple[PodCondition, ...]
+    ) -> tuple[PodCondition, ...]:
+        if len(conditions) != len(models):
+            return conditions
+        shared = []
+        for condition, model in zip(conditions, models, strict=True):
+            moment = self._same(condition.last_transition_time)
+            alike = replace(model, last_transition_time=moment)
+            shared.append(alike if alike == condition else condition)
+        return tuple(shared)
+
+    def _container(self, status: ContainerStatus, model: ContainerStatus) -> ContainerStatus:
+        state = status.state
+        if state.running is not None:
+            started = ContainerStateRunning(started_at=self._same(state.running.started_at))
+            state = replace(state, running=started)
+        return _alike(status, model, state=state, container_id=status.container_id)
+
+
+class NodeSharing:
+    """Remembers a node of each instance type, and values such as images and zones."""
+
+    def __init__(self) -> None:
+        self._models: Recent[str, Node] = Recent(_MODELS)
+        self._same = Shared()
+
+    def share(self, node: Node, before: Node | None) -> Node:
+        """The same node, sharing what it can with the version before it and with its like."""
+        key = node.metadata.labels.get(_INSTANCE_TYPE, "")
+        model = self._models.get(key)
+        nearest = before or model or Node()
+        shared = Node(
+            metadata=self._metadata(node.metadata, nearest.metadata),
+            spec=_alike(node.spec, nearest.spec),
+            status=self._status(node.status, nearest.status),
+        )
+        if model is None:
+            self._models.put(key, shared)
+        return shared
+
+    def _metadata(self, metadata: ObjectMeta, model: ObjectMeta) -> ObjectMeta:
+        labels = model.labels
+        if metadata.labels != labels:
+            labels = {name: self._same(value) for name, value in metadata.labels.items()}
+        return _alike(
+            metadata,
+            model,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            creation_timestamp=metadata.creation_timestamp,
+            labels=labels,
+        )
+
+    def _status(self, status: NodeStatus, model: NodeStatus) -> NodeStatus:
+        images = model.images
+        if status.images != images:
+            images = tuple(map(self._same, status.images))
+        info = status.node_info
+        return _alike(
+            status,
+            model,
+            conditions=_each(status.conditions, model.conditions, self._condition),
+            addresses=_each(status.addresses, model.addresses, _alike),
+            node_info=_alike(
+                info,
+                model.node_info,
+                machine_id=info.machine_id,
+                system_uuid=info.system_uuid,
+                boot_id=info.boot_id,
+            ),
+            images=images,
+        )
+
+    def _condition(self, condition: NodeCondition, model: NodeCondition) -> NodeCondition:
+        return _alike(
+            condition,
+            model,
+            last_heartbeat_time=self._same(condition.last_heartbeat_time),
+            last_transition_time=self._same(condition.last_transition_time),
+        )
+
+
+def _volume(volume: Volume, model: Volume) -> Volume:
+    return _alike(volume, model, name=volume.name)
+
+
+def _each(new: tuple[S, ...], model: tuple[S, ...], alike: Callable[[S, S], S]) -> tuple[S, ...]:
+    if new == model:
+        return model
+    if len(new) != len(model):
+        return new
+    return tuple(map(alike, new, model))
+
+
+def _alike(new: S, model: S, **own: Any) -> S:
+    """`new` with the parts of the model, where they are equal, and with `own` ones.
+
+    The own parts are equal to those that `new` has. Usually all others are the model's.
+    """
+    shared = replace(model, **own)
+    if shared == new:
+        return shared
+    for name in new.__struct_fields__:
+        if name not in own:
+            part, theirs = getattr(new, name), getattr(model, name)
+            if part is not theirs and part == theirs:
+                own[name] = theirs
+    return replace(new, **own)
