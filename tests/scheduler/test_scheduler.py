@@ -531,3 +531,58 @@ def test_extenders_that_are_not_called_are_warned_about(
 
     run(scenario)
     assert "Extenders are configured and not called" in caplog.text
+
+
+# -- sharing the event loop, and labels of pods on nodes -----------------------------------
+
+
+def test_bindings_do_not_wait_until_the_whole_backlog_is_placed() -> None:
+    reserved: list[str] = []
+    reserved_at_first_bind: list[int] = []
+
+    class Watching(Plugin):
+        name = "Watching"
+
+        def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+            reserved.append(pod.metadata.name)
+            return SUCCESS
+
+        async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+            if not reserved_at_first_bind:
+                reserved_at_first_bind.append(len(reserved))
+
+    async def scenario() -> None:
+        async with cluster(Watching) as world:
+            await world.add(make_node("n1", cpu="100"), *(a_pod(f"p{n}") for n in range(90)))
+            await world.settle()
+            assert len(reserved) == 90
+            assert reserved_at_first_bind[0] <= 20
+
+    run(scenario)
+
+
+class LikesMarked(Plugin):
+    """The best node is one where a marked pod runs."""
+
+    name = "LikesMarked"
+    node_local = True
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 100 * any("mark" in other.pod.metadata.labels for other in node.pods)
+
+
+def test_a_node_local_plugin_notices_labels_that_change_on_a_pod() -> None:
+    async def scenario() -> None:
+        async with cluster(LikesMarked) as world:
+            await world.add(make_node("n1", cpu="16"), a_pod("p", requests={"cpu": "8"}))
+            await world.settle()
+            # For the next pod n1 is judged too, and nothing happens to it afterwards.
+            await world.add(make_node("n2", cpu="16"), a_pod("q"))
+            await world.settle()
+            assert await world.node_of("q") == "n2"
+            await world.api.patch(Pod, "p", "default", {"metadata": {"labels": {"mark": "x"}}})
+            await world.add(a_pod("late"))
+            await world.settle()
+            assert await world.node_of("late") == "n1"
+
+    run(scenario)
