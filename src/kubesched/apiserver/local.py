@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
+from kubesched.api.documents import Document
+from kubesched.apiserver.records import Record
 from kubesched.apiserver.resources import Resource
 from kubesched.apiserver.store import Store
 from kubesched.apiserver.typed_views import overlay
-from kubesched.apiserver.watching import Watcher
+from kubesched.apiserver.watching import Seen, Watcher
 from kubesched.util.clock import Clock
 
 __all__ = ["Fault", "Faults", "LocalApi"]
@@ -77,7 +80,11 @@ class LocalApi:
             limit=limit,
             continue_token=continue_token,
         )
-        items = [record.typed for record in page.records]
+        items: list[Any]
+        if issubclass(kind, Document):
+            items = [_document_of(kind, record) for record in page.records]
+        else:
+            items = [record.typed for record in page.records]
         return _answer(fault, ObjectList(items, str(page.revision), page.continue_token))
 
     def watch(
@@ -96,6 +103,7 @@ class LocalApi:
         known, 400 for a selector) is raised there, as it is when a watcher falls too far
         behind.
         """
+        show = _event_of(kind) if issubclass(kind, Document) else _typed_event
 
         def open_watch() -> tuple[Watcher, Iterable[WatchEvent[T]]]:
             watcher = self.store.watch(
@@ -109,12 +117,12 @@ class LocalApi:
             if not send_initial_events:
                 return watcher, ()
             end = WatchEvent[T]("BOOKMARK", None, str(self.store.revision), is_initial_end=True)
-            return watcher, [*(seen.event for seen in watcher.read()), end]
+            return watcher, [*map(show, watcher.read()), end]
 
         async def before() -> None:
             _answer(await self._before("watch", kind, namespace, ""), None)
 
-        return LocalWatch(open_watch, before if self._faults else None)
+        return LocalWatch(open_watch, before if self._faults else None, show)
 
     async def create(self, new: T) -> T:
         metadata = _metadata(new)
@@ -256,6 +264,23 @@ def _document(obj: msgspec.Struct) -> dict[str, Any]:
     return document
 
 
+_typed_event: Callable[[Seen], WatchEvent[Any]] = attrgetter("event")
+
+
+def _event_of(kind: type[Document]) -> Callable[[Seen], WatchEvent[Any]]:
+    """How a watch shows what it has seen to someone who wants all of the JSON."""
+
+    def event(seen: Seen) -> WatchEvent[Any]:
+        shown = None if seen.record is None else _document_of(kind, seen.record)
+        return WatchEvent(seen.type, shown, str(seen.revision))
+
+    return event
+
+
+def _document_of(kind: type[Document], record: Record) -> Document:
+    return msgspec.json.decode(record.encoded, type=kind)
+
+
 class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
     """A watch on the store. It holds no task: whoever iterates does the waiting."""
 
@@ -263,9 +288,11 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         self,
         open_watch: Callable[[], tuple[Watcher, Iterable[WatchEvent[T]]]],
         before: Callable[[], Awaitable[None]] | None,
+        show: Callable[[Seen], WatchEvent[Any]],
     ) -> None:
         self._open = open_watch
         self._before = before
+        self._show = show
         self._watcher: Watcher | None = None
         self._events: Iterator[WatchEvent[T]] = iter(())
         self._closed = False
@@ -284,7 +311,7 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
                 self._events = iter(first)
                 for event in self._events:
                     return event
-            self._events = (seen.event for seen in self._watcher.read())
+            self._events = map(self._show, self._watcher.read())
             for event in self._events:
                 return event
             if self._watcher.idle:

@@ -11,28 +11,13 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api.documents import node_wire_form, pod_wire_form
 from kubesched.api.meta import Status
 from kubesched.apiserver.resources import Resource
 
 __all__ = ["status_body", "wire_form"]
 
 Json = dict[str, Any]
-
-_NODE_INFO = dict.fromkeys(
-    (
-        "machineID",
-        "systemUUID",
-        "bootID",
-        "kernelVersion",
-        "osImage",
-        "containerRuntimeVersion",
-        "kubeletVersion",
-        "kubeProxyVersion",
-        "operatingSystem",
-        "architecture",
-    ),
-    "",
-)
 
 
 def wire_form(resource: Resource, data: Json) -> Json:
@@ -44,31 +29,6 @@ def wire_form(resource: Resource, data: Json) -> Json:
 
 def _spec_and_status(data: Json) -> Json:
     return {"spec": {}, "status": {}, **data}
-
-
-def _conditions(status: Json, *times: str) -> Json:
-    conditions = status.get("conditions")
-    if not conditions:
-        return status
-    empty = dict.fromkeys(times)
-    return {**status, "conditions": [{**empty, **condition} for condition in conditions]}
-
-
-def _node(data: Json) -> Json:
-    status = data.get("status", {})
-    info = status.get("nodeInfo")
-    status = {
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-        **status,
-        "nodeInfo": _NODE_INFO if info is None else {**_NODE_INFO, **info},
-    }
-    status = _conditions(status, "lastHeartbeatTime", "lastTransitionTime")
-    return {"spec": {}, **data, "status": status}
-
-
-def _pod(data: Json) -> Json:
-    status = _conditions(data.get("status", {}), "lastProbeTime", "lastTransitionTime")
-    return {**data, "status": status}
 
 
 def _event(data: Json) -> Json:
@@ -104,8 +64,8 @@ def _spec_only(data: Json) -> Json:
 
 
 _SHOWN: dict[str, Callable[[Json], Json]] = {
-    "Node": _node,
-    "Pod": _pod,
+    "Node": node_wire_form,
+    "Pod": pod_wire_form,
     "Event": _either_event,
     "Lease": _spec_only,
     **dict.fromkeys(

@@ -1,0 +1,141 @@
+"""Keeps the JSON of pods and nodes beside what is decoded of them.
+
+The types of `api/` declare what the scheduler reads. Extenders are sent whole objects, so where
+there are extenders, informers are given a `DocumentKeeper` in place of the API: it has objects
+sent in full, hands on the part that everybody else works with, and remembers the JSON of those
+objects that somebody may be sent. What it remembers is of the very version that it handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from kubesched.api import codec
+from kubesched.api.access import ApiAccess, ObjectList, WatchEvent
+from kubesched.api.documents import (
+    Document,
+    NodeDocument,
+    PodDocument,
+    node_wire_form,
+    pod_wire_form,
+)
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+
+__all__ = ["DocumentKeeper"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_DOCUMENTS: Mapping[type, type[Document]] = {Pod: PodDocument, Node: NodeDocument}
+
+
+class _Kept(NamedTuple):
+    uid: str
+    node_name: str  # of a pod that has one
+    body: bytes
+
+
+class DocumentKeeper:
+    """An `ApiAccess` to list and watch with, and the documents of what came through it.
+
+    `keeps` says, by type, of which objects the JSON will be needed; types that are not named
+    there pass through untouched.
+    """
+
+    def __init__(self, api: ApiAccess, keeps: Mapping[type, Callable[[Any], bool]]) -> None:
+        self._api = api
+        self._keeps = keeps
+        self._kept: dict[tuple[type, str, str], _Kept] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    # -- reading -----------------------------------------------------------------------
+
+    def pod(self, pod: Pod) -> bytes:
+        """The pod as JSON: of the version seen last, on the node that `pod` is on."""
+        kept = self._kept.get(_key(Pod, pod.metadata))
+        if kept is None or kept.uid != pod.metadata.uid:
+            return _encoded(pod_wire_form(_declared(pod)))
+        node_name = pod.spec.node_name
+        if node_name and node_name != kept.node_name:
+            # It was given this node and is not seen there yet.
+            document = msgspec.json.decode(kept.body)
+            document.setdefault("spec", {})["nodeName"] = node_name
+            return _encoded(document)
+        return kept.body
+
+    def node(self, node: Node) -> bytes:
+        """The node as JSON, of the version seen last."""
+        kept = self._kept.get(_key(Node, node.metadata))
+        if kept is None or kept.uid != node.metadata.uid:
+            return _encoded(node_wire_form(_declared(node)))
+        return kept.body
+
+    def forget(self, gone: Pod | Node) -> None:
+        self._kept.pop(_key(type(gone), gone.metadata), None)
+
+    # -- passing through ---------------------------------------------------------------
+
+    async def list(
+        self, kind: type[T], namespace: str | None = None, **options: Any
+    ) -> ObjectList[T]:
+        document = _DOCUMENTS.get(kind)
+        if document is None or kind not in self._keeps:
+            return await self._api.list(kind, namespace, **options)
+        page = await self._api.list(document, namespace, **options)
+        items = [self._take(kind, each) for each in page.items]
+        return ObjectList(items, page.resource_version, page.continue_token)
+
+    def watch(
+        self, kind: type[T], namespace: str | None = None, **options: Any
+    ) -> AsyncIterator[WatchEvent[T]]:
+        document = _DOCUMENTS.get(kind)
+        if document is None or kind not in self._keeps:
+            return self._api.watch(kind, namespace, **options)
+        return self._watch(kind, self._api.watch(document, namespace, **options))
+
+    async def _watch(
+        self, kind: type[T], events: AsyncIterator[WatchEvent[Document]]
+    ) -> AsyncIterator[WatchEvent[T]]:
+        try:
+            async for event in events:
+                shown: Any = event.object
+                if isinstance(shown, Document):
+                    shown = self._take(kind, shown)
+                yield WatchEvent(event.type, shown, event.resource_version, event.is_initial_end)
+        finally:
+            close = getattr(events, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _take(self, kind: type[T], document: Document) -> T:
+        body = document.body
+        decoded = codec.decode(body, kind)
+        metadata: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]
+        key = _key(kind, metadata)
+        if self._keeps[kind](decoded):
+            node_name = decoded.spec.node_name if isinstance(decoded, Pod) else ""
+            self._kept[key] = _Kept(metadata.uid, node_name, body)
+        else:
+            self._kept.pop(key, None)
+        return decoded
+
+
+def _key(kind: type, metadata: ObjectMeta) -> tuple[type, str, str]:
+    return kind, metadata.namespace, metadata.name
+
+
+def _declared(shown: Pod | Node) -> dict[str, Any]:
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(shown)))
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(document)

@@ -1,0 +1,162 @@
+"""The JSON of pods and nodes, kept beside what is decoded of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod
+from kubesched.api.documents import NodeDocument, PodDocument
+from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.store import Store
+from kubesched.client.document_keeper import DocumentKeeper
+from kubesched.client.informer import Informer
+from kubesched.util import virtual_loop
+from kubesched.util.clock import current_clock
+from kubesched.util.components import running
+from kubesched.util.randomness import derive
+
+MANAGED = [{"manager": "someone", "operation": "Update"}]
+
+
+def node_document(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "managedFields": MANAGED},
+        "spec": {"podCIDR": "10.0.0.0/24"},
+        "status": {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def pod_document(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "default", "managedFields": MANAGED},
+        "spec": {"containers": [{"name": "c", "image": "i", "stdin": True}], "hostname": "h"},
+    }
+
+
+class World:
+    """A store, a keeper in front of it, and an informer of each kind on the keeper."""
+
+    def __init__(self, keeps: dict[type, Callable[[Any], bool]]) -> None:
+        clock = current_clock()
+        self.api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        self.keeper = DocumentKeeper(self.api, keeps)
+        api: Any = self.keeper
+        self.nodes = Informer(api, Node, clock, derive(0, "nodes"))
+        self.pods = Informer(api, Pod, clock, derive(0, "pods"))
+        for informer in (self.nodes, self.pods):
+            informer.add_handler(on_delete=lambda gone, _: self.keeper.forget(gone))
+
+    async def create(self, kind: type, document: dict[str, Any]) -> None:
+        namespace = document["metadata"].get("namespace")
+        await self.api.create_document(kind, namespace, document)
+
+    def pod(self, name: str) -> Any:
+        found = self.pods.store.get(name, "default")
+        assert found is not None
+        return msgspec.json.decode(self.keeper.pod(found))
+
+    def node(self, name: str) -> Any:
+        found = self.nodes.store.get(name)
+        assert found is not None
+        return msgspec.json.decode(self.keeper.node(found))
+
+
+def everything(_: Any) -> bool:
+    return True
+
+
+def run(keeps: dict[type, Callable[[Any], bool]], work: Any) -> None:
+    async def scenario() -> None:
+        world = World(keeps)
+        async with running(world.nodes, world.pods):
+            await world.nodes.wait_for_sync()
+            await world.pods.wait_for_sync()
+            await work(world)
+
+    virtual_loop.run(scenario)
+
+
+async def turn() -> None:
+    await current_clock().sleep(1_000_000)
+
+
+def test_fields_that_no_type_declares_are_kept_with_what_the_reference_always_writes() -> None:
+    async def work(world: World) -> None:
+        await world.create(Node, node_document("n"))
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        node, pod = world.node("n"), world.pod("p")
+        assert node["spec"]["podCIDR"] == "10.0.0.0/24"
+        assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+        assert node["status"]["conditions"][0]["lastHeartbeatTime"] is None
+        assert pod["spec"]["hostname"] == "h"
+        assert pod["spec"]["containers"][0]["stdin"] is True
+        assert "kind" not in pod
+        assert "kind" not in node
+
+    run({Pod: everything, Node: everything}, work)
+
+
+def test_managed_fields_are_dropped_from_pods_alone() -> None:
+    metadata = msgspec.Raw(b'{"name":"x","managedFields":[{"manager":"m"}]}')
+    pod, node = PodDocument(metadata_part=metadata), NodeDocument(metadata_part=metadata)
+    assert msgspec.json.decode(pod.body)["metadata"] == {"name": "x"}
+    assert msgspec.json.decode(node.body)["metadata"]["managedFields"] == [{"manager": "m"}]
+    assert pod.metadata.name == "x"
+
+
+def test_the_version_seen_last_is_the_one_that_is_kept() -> None:
+    async def work(world: World) -> None:
+        await world.create(Node, node_document("n"))
+        await turn()
+        await world.api.patch(Node, "n", None, {"metadata": {"labels": {"a": "b"}}})
+        await turn()
+        found = world.nodes.store.get("n")
+        assert found is not None
+        assert world.node("n")["metadata"]["labels"]["a"] == "b"
+        assert world.node("n")["metadata"]["resourceVersion"] == found.metadata.resource_version
+
+    run({Node: everything}, work)
+
+
+def test_what_nobody_may_be_sent_is_not_kept_and_what_is_gone_is_forgotten() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("wanted"))
+        await world.create(Pod, pod_document("other"))
+        await world.create(Node, node_document("n"))
+        await turn()
+        assert len(world.keeper) == 1
+        await world.api.delete(Pod, "wanted", "default", grace_period_seconds=0)
+        await turn()
+        assert len(world.keeper) == 0
+
+    run({Pod: lambda pod: pod.metadata.name == "wanted"}, work)
+
+
+def test_a_pod_that_was_given_a_node_is_shown_on_it() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        pod = world.pods.store.get("p", "default")
+        assert pod is not None
+        placed = replace(pod, spec=replace(pod.spec, node_name="n"))
+        shown = msgspec.json.decode(world.keeper.pod(placed))
+        assert shown["spec"]["nodeName"] == "n"
+        assert shown["spec"]["hostname"] == "h"
+
+    run({Pod: everything}, work)
+
+
+def test_a_pod_that_is_not_kept_is_shown_as_far_as_its_type_goes() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        shown = world.pod("p")
+        assert shown["metadata"]["name"] == "p"
+        assert shown["spec"]["containers"][0]["image"] == "i"
+
+    run({}, work)
