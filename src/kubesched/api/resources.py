@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from kubesched.api.base import RawQuantity
 from kubesched.api.quantity import Quantity, parse_milli_value, parse_value
 from kubesched.api.resource_names import (
@@ -21,22 +23,17 @@ from kubesched.api.resource_names import (
 __all__ = ["Resources"]
 
 
-class Resources:
-    """A vector of amounts that can be added to and subtracted from in place."""
+class Resources(msgspec.Struct, gc=False):
+    """A vector of amounts that can be added to and subtracted from in place.
 
-    __slots__ = ("ephemeral_storage", "memory", "milli_cpu", "scalar")
+    There is one for every pod and node; holding nothing but numbers, none can be part of a cycle,
+    and the garbage collector need not look at them.
+    """
 
-    def __init__(
-        self,
-        milli_cpu: int = 0,
-        memory: int = 0,
-        ephemeral_storage: int = 0,
-        scalar: dict[str, int] | None = None,
-    ) -> None:
-        self.milli_cpu = milli_cpu
-        self.memory = memory
-        self.ephemeral_storage = ephemeral_storage
-        self.scalar: dict[str, int] = {} if scalar is None else scalar
+    milli_cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    scalar: dict[str, int] = {}
 
     @classmethod
     def from_resource_list(cls, amounts: Mapping[str, RawQuantity]) -> Resources:
@@ -105,21 +102,3 @@ class Resources:
         if name == EPHEMERAL_STORAGE:
             return self.ephemeral_storage
         return self.scalar.get(name, 0)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Resources):
-            return NotImplemented
-        return (
-            self.milli_cpu == other.milli_cpu
-            and self.memory == other.memory
-            and self.ephemeral_storage == other.ephemeral_storage
-            and self.scalar == other.scalar
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
-
-    def __repr__(self) -> str:
-        return (
-            f"Resources(milli_cpu={self.milli_cpu}, memory={self.memory}, "
-            f"ephemeral_storage={self.ephemeral_storage}, scalar={self.scalar})"
-        )

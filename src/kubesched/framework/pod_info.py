@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from kubesched.api import Pod
+from kubesched.api import Affinity, Pod
 from kubesched.api.host_ports import HostPort, host_ports
 from kubesched.api.pod_requests import pod_nonzero_requested, pod_requested
 from kubesched.api.resources import Resources
@@ -26,42 +28,32 @@ def assigned_to(pod: Pod, node_name: str) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_name=node_name))
 
 
-class PodInfo:
+class PodInfo(msgspec.Struct, eq=False, gc=False):
     """A pod with its parsed affinity terms and its computed amounts.
 
     A term list that cannot be parsed is empty here, and its error is kept in
     `affinity_errors`: existing pods are then treated as having no such terms, while an
     incoming pod is refused by InterPodAffinity. Amounts are computed once, when first asked.
+
+    There is one for every pod of the cluster, and nothing that it holds leads back to it, so the
+    garbage collector is not made to look at them.
     """
 
-    __slots__ = (
-        "_host_ports",
-        "_nonzero",
-        "_requested",
-        "affinity_errors",
-        "pod",
-        "preferred_affinity_terms",
-        "preferred_anti_affinity_terms",
-        "required_affinity_terms",
-        "required_anti_affinity_terms",
-    )
+    pod: Pod
+    required_affinity_terms: tuple[AffinityTerm, ...] = ()
+    required_anti_affinity_terms: tuple[AffinityTerm, ...] = ()
+    preferred_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
+    preferred_anti_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
+    affinity_errors: tuple[str, ...] = ()
+    _requested: Resources | None = None
+    _nonzero: tuple[int, int] | None = None
+    _host_ports: tuple[HostPort, ...] | None = None
 
-    def __init__(self, pod: Pod) -> None:
-        self.pod = pod
-        self._requested: Resources | None = None
-        self._nonzero: tuple[int, int] | None = None
-        self._host_ports: tuple[HostPort, ...] | None = None
-        self._parse_terms()
+    def __post_init__(self) -> None:
+        if self.pod.spec.affinity is not None:
+            self._parse_terms(self.pod.spec.affinity)
 
-    def _parse_terms(self) -> None:
-        self.required_affinity_terms: tuple[AffinityTerm, ...] = ()
-        self.required_anti_affinity_terms: tuple[AffinityTerm, ...] = ()
-        self.preferred_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
-        self.preferred_anti_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
-        self.affinity_errors: tuple[str, ...] = ()
-        affinity = self.pod.spec.affinity
-        if affinity is None:
-            return
+    def _parse_terms(self, affinity: Affinity) -> None:
         namespace = self.pod.metadata.namespace
         errors: list[str] = []
 
@@ -132,17 +124,9 @@ class PodInfo:
 
     def placed_on(self, node_name: str) -> PodInfo:
         """A copy of this pod as it will be on the node, sharing all that was computed."""
-        copy = PodInfo.__new__(PodInfo)
-        copy.pod = assigned_to(self.pod, node_name)
-        copy._requested = self._requested
-        copy._nonzero = self._nonzero
-        copy._host_ports = self._host_ports
-        copy.required_affinity_terms = self.required_affinity_terms
-        copy.required_anti_affinity_terms = self.required_anti_affinity_terms
-        copy.preferred_affinity_terms = self.preferred_affinity_terms
-        copy.preferred_anti_affinity_terms = self.preferred_anti_affinity_terms
-        copy.affinity_errors = self.affinity_errors
-        return copy
+        placed = copy(self)
+        placed.pod = assigned_to(self.pod, node_name)
+        return placed
 
 
 class QueuedPodInfo:
