@@ -1,7 +1,8 @@
 """Arithmetic on columns: free functions on arrays, without plugin rules.
 
-Integers are int64 and wrap; divisions of integers truncate toward zero, as everywhere in the
-reference. A function leaves its arguments alone unless its docstring says otherwise.
+A sequence of columns may be a matrix, whose first axis is then the sequence. Integers are int64
+and wrap; divisions of integers truncate toward zero, as everywhere in the reference. A function
+leaves its arguments alone unless its docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
 
 IntColumn = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Fractions = Sequence[NDArray[np.float64]] | NDArray[np.float64]
 
 
 def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntColumn:
@@ -55,7 +57,7 @@ def used_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColum
 
 
 def weighted_sums(
-    scores: Sequence[IntColumn], weights: Sequence[int], counted: Sequence[Mask | None]
+    scores: Sequence[IntColumn] | IntColumn, weights: Sequence[int], counted: Sequence[Mask | None]
 ) -> tuple[IntColumn, IntColumn | int]:
     """The weighted sum of the scores, and the sum of the weights that counted.
 
@@ -73,19 +75,19 @@ def weighted_sums(
 
 def mean_toward_zero(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
     """Divide sums by their weights in place; 0 where nothing counted."""
-    return divide_toward_zero(total, np.maximum(weight_sum, 1))
+    return divide_toward_zero(total, _at_least_one(weight_sum))
 
 
 def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
     """Divide sums by their weights and round halves away from zero; 0 where nothing counted."""
-    mean = total / np.maximum(weight_sum, 1)
+    mean = total / _at_least_one(weight_sum)
     whole = np.trunc(mean)
     # The difference is exact, where adding 0.5 first would round.
     whole += np.copysign(np.abs(mean - whole) >= 0.5, mean)
     return whole.astype(np.int64)
 
 
-def balance(fractions: Sequence[NDArray[np.float64]], counted: Sequence[Mask | None]) -> IntColumn:
+def balance(fractions: Fractions, counted: Sequence[Mask | None]) -> IntColumn:
     """How alike the fractions of a row are: 100 × (1 - standard deviation), truncated.
 
     There are at least two, of any equal shape whose last axis are rows. `counted[i]` tells for
@@ -125,7 +127,13 @@ def number_values(
     return codes, distinct.tolist()
 
 
-def _deviation(fractions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _at_least_one(number: IntColumn | int) -> IntColumn | int:
+    return max(number, 1) if isinstance(number, int) else np.maximum(number, 1)
+
+
+def _deviation(
+    fractions: Sequence[NDArray[np.float64]] | NDArray[np.float64],
+) -> NDArray[np.float64]:
     mean = fractions[0].copy()
     for fraction in fractions[1:]:
         mean += fraction
@@ -139,9 +147,7 @@ def _deviation(fractions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.sqrt(total, out=total)
 
 
-def _deviation_of_some(
-    fractions: Sequence[NDArray[np.float64]], counted: Sequence[Mask | None]
-) -> NDArray[np.float64]:
+def _deviation_of_some(fractions: Fractions, counted: Sequence[Mask | None]) -> NDArray[np.float64]:
     """As `_deviation`, but each row has its own number of fractions."""
     shape = fractions[0].shape
     masks = [np.broadcast_to(True if mask is None else mask, shape) for mask in counted]

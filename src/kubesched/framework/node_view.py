@@ -114,6 +114,19 @@ class NodeView:
     def requested(self, resource: str) -> NDArray[np.int64]:
         return self._amounts(self.table.requested, resource)
 
+    def allocatable_of(self, resources: Sequence[str]) -> NDArray[np.int64]:
+        """int64[resource, node]"""
+        return self._amounts_of(self.table.allocatable, resources)
+
+    def requested_of(self, resources: Sequence[str]) -> NDArray[np.int64]:
+        """int64[resource, node]"""
+        return self._amounts_of(self.table.requested, resources)
+
+    @property
+    def nonzero_requested(self) -> NDArray[np.int64]:
+        """Of cpu and memory, int64[resource, node]."""
+        return self._at_all(self.table.nonzero_requested)
+
     @property
     def nonzero_requested_cpu(self) -> NDArray[np.int64]:
         return self.at(self.table.nonzero_requested[CPU])
@@ -165,6 +178,20 @@ class NodeView:
         if place < 0 or place >= matrix.shape[0]:
             return np.zeros(len(self), dtype=np.int64)
         return self.at(matrix[place])
+
+    def _amounts_of(self, matrix: NDArray[np.int64], resources: Sequence[str]) -> NDArray[np.int64]:
+        places = [self.table.resource_column(name) for name in resources]
+        first, last = places[0], places[-1]
+        if places == list(range(first, last + 1)) and first >= 0 and last < matrix.shape[0]:
+            return self._at_all(matrix[first : last + 1])
+        return np.stack([self._amounts(matrix, name) for name in resources])
+
+    def _at_all(self, matrix: NDArray[S]) -> NDArray[S]:
+        """Rows of the table are the second axis of the matrix."""
+        selection = self._selection
+        if isinstance(selection, slice):
+            return matrix[:, selection]
+        return matrix.take(selection, axis=1)
 
 
 class DeferredNodeView(NodeView):

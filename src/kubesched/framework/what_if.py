@@ -8,7 +8,7 @@ a plugin that says `pods_matter = AS_TOTALS` looks at nothing else of them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -60,6 +60,9 @@ class WhatIfView(NodeView):
         amounts: NDArray[np.int64] = self._requested[place]
         return amounts
 
+    def requested_of(self, resources: Sequence[str]) -> NDArray[np.int64]:
+        return np.stack([self.requested(name) for name in resources])
+
     @property
     def pod_count(self) -> NDArray[np.int64]:
         return self._pod_count
@@ -71,6 +74,10 @@ class WhatIfView(NodeView):
         self._refuse()
 
     def info(self, index: int) -> NodeInfo:  # noqa: ARG002  the answer would be wrong for any
+        self._refuse()
+
+    @property
+    def nonzero_requested(self) -> NDArray[np.int64]:
         self._refuse()
 
     @property

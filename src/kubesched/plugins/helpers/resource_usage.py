@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kubesched.api.resource_names import CPU, MEMORY, is_scalar_resource_name
 from kubesched.config.args import ResourceSpec
+from kubesched.engine import NodeTable
 from kubesched.framework import NodeInfo, NodeView
 from kubesched.util.errors import KubeschedError
 from kubesched.util.ints import wrap_int64
@@ -31,14 +32,14 @@ class ResourceUsage(NamedTuple):
 
 
 class ResourceColumns(NamedTuple):
-    """One resource of many nodes; `counted` tells on which it counts, None: on all."""
+    """Some resources of many nodes. Amounts are int64[resource, node]."""
 
     allocatable: NDArray[np.int64]
     divisor: NDArray[np.int64]  # allocatable, or 1 where that is 0
     allocated: NDArray[np.int64]
     requested: NDArray[np.int64]
-    counted: NDArray[np.bool_] | None
-    weight: int
+    counted: Sequence[NDArray[np.bool_] | None]  # per resource on which nodes, None: on all
+    weights: Sequence[int]
 
 
 class TrackedResources:
@@ -49,6 +50,8 @@ class TrackedResources:
         self._weights = tuple(spec.weight for spec in specs)
         self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
         self._with_defaults = with_defaults
+        self._looked_at: tuple[NodeTable, int] | None = None
+        self._has_all: list[bool] = []
 
     def usages(self, wanted: Sequence[int], node: NodeInfo) -> list[ResourceUsage]:
         """One entry per configured resource.
@@ -59,31 +62,42 @@ class TrackedResources:
         self._check()
         return [self._usage(place, amount, node) for place, amount in enumerate(wanted)]
 
-    def columns(self, wanted: Sequence[int], nodes: NodeView) -> list[ResourceColumns]:
-        """One entry per configured resource that counts on some node.
+    def columns(self, wanted: Sequence[int], nodes: NodeView) -> ResourceColumns | None:
+        """Those of the configured resources that count on some node; None if none does.
 
         Raises:
             KubeschedError: no resource is configured.
         """
         self._check()
-        found = []
-        for place, amount in enumerate(wanted):
-            if not amount and self._is_scalar[place]:
-                continue
-            allocatable = nodes.allocatable(self.names[place])
-            counted, divisor = None, allocatable
-            if allocatable.size and allocatable.min() <= 0:
-                counted = allocatable != 0
-                if not counted.any():
-                    continue
-                divisor = np.where(counted, allocatable, 1)
-            allocated = self._allocated_column(place, nodes)
-            requested = allocated + amount
-            weight = self._weights[place]
-            found.append(
-                ResourceColumns(allocatable, divisor, allocated, requested, counted, weight)
-            )
-        return found
+        places = [
+            place for place, amount in enumerate(wanted) if amount or not self._is_scalar[place]
+        ]
+        if not places:
+            return None
+        allocatable = divisor = nodes.allocatable_of([self.names[place] for place in places])
+        counted: list[NDArray[np.bool_] | None] = [None] * len(places)
+        if not self._are_everywhere(places, nodes):
+            has_some = allocatable != 0
+            there = np.flatnonzero(has_some.any(axis=1)).tolist()
+            if not there:
+                return None
+            places = [places[index] for index in there]
+            allocatable, counted = allocatable[there], list(has_some[there])
+            divisor = np.where(has_some[there], allocatable, 1)
+        allocated = self._allocated_of(places, nodes)
+        amounts = np.array([wanted[place] for place in places], dtype=np.int64)
+        weights = [self._weights[place] for place in places]
+        requested = allocated + amounts[:, np.newaxis]
+        return ResourceColumns(allocatable, divisor, allocated, requested, counted, weights)
+
+    def _are_everywhere(self, places: Sequence[int], nodes: NodeView) -> bool:
+        """Whether every node of the cluster has something of these resources."""
+        now = (nodes.table, nodes.table.node_version)
+        if self._looked_at != now:
+            self._looked_at = now
+            of_all_nodes = nodes.whole.allocatable_of(self.names)
+            self._has_all = [bool((amounts > 0).all()) for amounts in of_all_nodes]
+        return all(self._has_all[place] for place in places)
 
     def _check(self) -> None:
         if not self.names:
@@ -105,10 +119,17 @@ class TrackedResources:
             return node.nonzero_memory
         return node.requested.amount(name)
 
-    def _allocated_column(self, place: int, nodes: NodeView) -> NDArray[np.int64]:
-        name = self.names[place]
-        if self._with_defaults and name == CPU:
+    def _allocated_of(self, places: Sequence[int], nodes: NodeView) -> NDArray[np.int64]:
+        names = [self.names[place] for place in places]
+        if not self._with_defaults:
+            return nodes.requested_of(names)
+        if names == [CPU, MEMORY]:
+            return nodes.nonzero_requested
+        return np.stack([self._allocated_column(name, nodes) for name in names])
+
+    def _allocated_column(self, name: str, nodes: NodeView) -> NDArray[np.int64]:
+        if name == CPU:
             return nodes.nonzero_requested_cpu
-        if self._with_defaults and name == MEMORY:
+        if name == MEMORY:
             return nodes.nonzero_requested_memory
         return nodes.requested(name)

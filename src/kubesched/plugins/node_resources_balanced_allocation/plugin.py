@@ -81,10 +81,9 @@ class NodeResourcesBalancedAllocation(Plugin):
         if not any(wanted):
             return np.zeros(len(nodes), dtype=np.int64)
         columns = self._tracked.columns(wanted, nodes)
-        if len(columns) < 2:
+        if columns is None or len(columns.weights) < 2:
             return np.full(len(nodes), 75, dtype=np.int64)
-        counted = [column.counted for column in columns]
-        before, after = kernels.balance([_fractions(column) for column in columns], counted)
+        before, after = kernels.balance(_fractions(columns), columns.counted)
         scores: NDArray[np.int64] = after - before
         # The two differ by 50 at most, so this never divides a negative number.
         scores += 50
@@ -129,9 +128,10 @@ def _sum_in_order(numbers: Sequence[float]) -> float:
     return total
 
 
-def _fractions(column: ResourceColumns) -> NDArray[np.float64]:
-    """The shares in use without and with the pod, float64[2, node]."""
-    shares = np.empty((2, len(column.allocatable)))
-    np.true_divide(column.allocated, column.divisor, out=shares[0])
-    np.true_divide(column.requested, column.divisor, out=shares[1])
+def _fractions(columns: ResourceColumns) -> NDArray[np.float64]:
+    """The shares in use without and with the pod, float64[resource, 2, node]."""
+    resources, nodes = columns.allocatable.shape
+    shares = np.empty((resources, 2, nodes))
+    np.true_divide(columns.allocated, columns.divisor, out=shares[:, 0])
+    np.true_divide(columns.requested, columns.divisor, out=shares[:, 1])
     return np.minimum(shares, 1.0, out=shares)

@@ -94,23 +94,38 @@ def find_rejections(demand: Demand, nodes: NodeView) -> Rejections:
     full = nodes.pod_count >= nodes.allowed_pods
     if full.any():
         complaints = _flagged(demand, full, _NO_POD_LEFT)
-    for place, (name, amount) in enumerate(demand.amounts):
-        there_is = nodes.allocatable(name)
-        short = there_is - nodes.requested(name) < amount
-        if name in demand.served_by_devices:
-            short &= there_is > 0
-        if not short.any():
-            continue
-        flag = 1 << (_FIRST_RESOURCE + place)
-        flagged = _flagged(demand, short, flag)
-        complaints = flagged if complaints is None else complaints | flagged
-        never = short & (there_is < amount)
-        if never.any():
-            np.bitwise_or(complaints, _UNRESOLVABLE, out=complaints, where=never)
+    if demand.amounts:
+        names = [name for name, _ in demand.amounts]
+        wanted = np.array([[amount] for _, amount in demand.amounts], dtype=np.int64)
+        allocatable = nodes.allocatable_of(names)
+        lacking = allocatable - nodes.requested_of(names) < wanted
+        if lacking.any():
+            complaints = _complain(demand, allocatable, lacking, complaints)
     if complaints is None:
         return Rejections.none()
     codes, distinct = kernels.number_values(complaints)
     return Rejections(codes, tuple(_status_of(demand, number) for number in distinct))
+
+
+def _complain(
+    demand: Demand,
+    allocatable: NDArray[np.int64],
+    lacking: NDArray[np.bool_],
+    complaints: NDArray[np.unsignedinteger] | None,
+) -> NDArray[np.unsignedinteger] | None:
+    """Add what is lacking of each resource; both matrices are [resource, node]."""
+    for place, (name, amount) in enumerate(demand.amounts):
+        there_is, short = allocatable[place], lacking[place]
+        if name in demand.served_by_devices:
+            short &= there_is > 0
+        if not short.any():
+            continue
+        flagged = _flagged(demand, short, 1 << (_FIRST_RESOURCE + place))
+        complaints = flagged if complaints is None else complaints | flagged
+        never = short & (there_is < amount)
+        if never.any():
+            np.bitwise_or(complaints, _UNRESOLVABLE, out=complaints, where=never)
+    return complaints
 
 
 def _flagged(demand: Demand, rows: NDArray[np.bool_], flag: int) -> NDArray[np.unsignedinteger]:

@@ -109,7 +109,7 @@ class NodeResourcesFit(Plugin):
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         columns = self._tracked.columns(self._wanted(state, pod), nodes)
-        if not columns:
+        if columns is None:
             return np.zeros(len(nodes), dtype=np.int64)
         return self._strategy.score_nodes(columns)
 

@@ -40,7 +40,7 @@ class Strategy(Protocol):
         """One node: its resources in the configured order."""
         ...
 
-    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
+    def score_nodes(self, columns: ResourceColumns) -> IntColumn:
         """Many nodes: the resources that some node can give, at least one."""
         ...
 
@@ -59,7 +59,7 @@ class LeastAllocated:
     def score(self, usages: Sequence[ResourceUsage]) -> int:
         return _weighted_mean(usages, self._share_left)
 
-    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
+    def score_nodes(self, columns: ResourceColumns) -> IntColumn:
         return _weighted_mean_of_columns(columns, kernels.free_percent)
 
     @staticmethod
@@ -78,7 +78,7 @@ class MostAllocated:
     def score(self, usages: Sequence[ResourceUsage]) -> int:
         return _weighted_mean(usages, self._share_taken)
 
-    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
+    def score_nodes(self, columns: ResourceColumns) -> IntColumn:
         return _weighted_mean_of_columns(columns, kernels.used_percent)
 
     @staticmethod
@@ -105,20 +105,15 @@ class RequestedToCapacityRatio:
                 weight_sum += usage.weight
         return round_half_away(total / weight_sum) if weight_sum else 0
 
-    def score_nodes(self, columns: Sequence[ResourceColumns]) -> IntColumn:
-        scores, counted = [], []
-        for column in columns:
-            percent = kernels.used_percent(column.allocatable, column.requested, column.divisor)
-            percent[column.requested > column.allocatable] = _MAX_UTILIZATION
-            score = self._table.take(percent, mode="clip")
-            counts = score > 0
-            if column.counted is not None:
-                counts &= column.counted
-                score *= column.counted
-            scores.append(score)
-            counted.append(counts)
-        weights = [column.weight for column in columns]
-        return kernels.mean_rounded(*kernels.weighted_sums(scores, weights, counted))
+    def score_nodes(self, columns: ResourceColumns) -> IntColumn:
+        percent = kernels.used_percent(columns.allocatable, columns.requested, columns.divisor)
+        percent[columns.requested > columns.allocatable] = _MAX_UTILIZATION
+        scores = self._table.take(percent, mode="clip")
+        for score, counts in zip(scores, columns.counted, strict=True):
+            if counts is not None:
+                score *= counts
+        counted = list(scores > 0)
+        return kernels.mean_rounded(*kernels.weighted_sums(scores, columns.weights, counted))
 
 
 _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
@@ -172,10 +167,9 @@ def _weighted_mean(
 
 
 def _weighted_mean_of_columns(
-    columns: Sequence[ResourceColumns],
+    columns: ResourceColumns,
     resource_score: Callable[[IntColumn, IntColumn, IntColumn], IntColumn],
 ) -> IntColumn:
-    scores = [resource_score(each.allocatable, each.requested, each.divisor) for each in columns]
-    weights = [column.weight for column in columns]
-    counted = [column.counted for column in columns]
-    return kernels.mean_toward_zero(*kernels.weighted_sums(scores, weights, counted))
+    scores = resource_score(columns.allocatable, columns.requested, columns.divisor)
+    sums = kernels.weighted_sums(scores, columns.weights, columns.counted)
+    return kernels.mean_toward_zero(*sums)
