@@ -27,10 +27,17 @@ _MIN_SIZE_TO_REBUILD = 64
 class KeyedHeap(Generic[K, V]):
     """Members ordered by `sort_key`, addressed by `key`."""
 
-    def __init__(self, *, key: Callable[[V], K], sort_key: Callable[[V], Any]) -> None:
+    def __init__(
+        self,
+        *,
+        key: Callable[[V], K],
+        sort_key: Callable[[V], Any],
+        numbers: Iterator[int] | None = None,
+    ) -> None:
+        """Heaps that share `numbers` know which of them an equal member came to first."""
         self._key = key
         self._sort_key = sort_key
-        self._numbers = itertools.count()
+        self._numbers = itertools.count() if numbers is None else numbers
         # An entry is alive while its number is the one the member table holds for its key.
         self._heap: list[tuple[Any, int, K]] = []
         self._members: dict[K, tuple[Any, int, V]] = {}
@@ -93,6 +100,10 @@ class KeyedHeap(Generic[K, V]):
                 return member[2]
             heapq.heappop(heap)
         return None
+
+    def first_order(self) -> tuple[Any, int] | None:
+        """What the first member is ordered by, and its number; None if there is none."""
+        return None if self.peek() is None else self._heap[0][:2]
 
     def pop(self) -> V:
         """Remove and return the first member.

@@ -7,7 +7,7 @@ module only orders pods: it never reads a clock and does not decide who is backi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.pod_key import queued_key
@@ -85,9 +85,10 @@ class BackoffQueue:
             self._pending.dec()
         return deleted
 
-    def pop(self) -> QueuedPodInfo | None:
-        """Take the first rejected pod, however long its backoff still runs."""
-        if not self.rejected:
+    def pop(self, may_pop: Callable[[QueuedPodInfo], bool] | None = None) -> QueuedPodInfo | None:
+        """Take the first rejected pod, however long its backoff still runs, if it may be."""
+        head = self.rejected.peek()
+        if head is None or (may_pop is not None and not may_pop(head)):
             return None
         self._pending.dec()
         return self.rejected.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubesched.api.pods import pod_key
-from kubesched.backend.queue.active_queue import ActiveQueue
+from kubesched.backend.queue.active_queue import ActiveLines, ActiveQueue, Needs
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.backoff_queue import BackoffQueue
 from kubesched.backend.queue.in_flight import InFlight
@@ -28,8 +28,13 @@ class Containers:
         backoff: Backoff,
         profiles: frozenset[str],
         metrics: SchedulerMetrics,
+        needs: Needs | None = None,
     ) -> None:
-        self.active = ActiveQueue(sort_key, metrics)
+        self.active: ActiveQueue | ActiveLines = (
+            ActiveQueue(sort_key, metrics)
+            if needs is None
+            else ActiveLines(sort_key, metrics, needs)
+        )
         self.backoff = BackoffQueue(backoff, sort_key, metrics)
         self.unschedulable = UnschedulablePods(profiles, metrics)
         self.in_flight = InFlight(metrics)

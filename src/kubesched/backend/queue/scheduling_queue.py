@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import enum
 import random as random_module
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from kubesched.api import Pod
 from kubesched.api.pods import pod_key
+from kubesched.backend.queue.active_queue import Needs
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.containers import Containers
 from kubesched.backend.queue.judge import Judge
@@ -83,8 +84,12 @@ class SchedulingQueue:
         initial_backoff_ns: int = 1 * SECOND,
         max_backoff_ns: int = 10 * SECOND,
         max_in_unschedulable_ns: int = 5 * MINUTE,
+        needs: Needs | None = None,
     ) -> None:
-        """`monotonic_ns` is for durations in metrics only; without it none are observed."""
+        """`monotonic_ns` is for durations in metrics only; without it none are observed.
+
+        `needs` says what attempts at a pod wait for; without it they wait for nothing.
+        """
         self.on_ready: Callable[[], None] | None = None
         self.scheduling_cycle = 0
         self.is_closed = False
@@ -102,7 +107,8 @@ class SchedulingQueue:
             monotonic_ns,
         )
         self._backoff = Backoff(initial_backoff_ns, max_backoff_ns)
-        containers = Containers(sort_key, self._backoff, frozenset(profiles), self._metrics)
+        containers = Containers(sort_key, self._backoff, frozenset(profiles), self._metrics, needs)
+        self._needs = needs
         self._containers = containers
         self._active = containers.active
         self._backing_off = containers.backoff
@@ -155,12 +161,13 @@ class SchedulingQueue:
 
     # -- attempts ----------------------------------------------------------------------
 
-    def pop(self, now_ns: int) -> QueuedPodInfo | None:
+    def pop(self, now_ns: int, busy: Collection[str] = ()) -> QueuedPodInfo | None:
         """Take the pod to try next, or None if nothing is ready.
 
-        If no pod is active, the first rejected pod is taken out of its backoff early.
+        If no pod is active, the first rejected pod is taken out of its backoff early. Pods whose
+        attempts need something that is `busy` are passed over.
         """
-        while (queued := self._pop_first()) is not None:
+        while (queued := self._pop_first(busy)) is not None:
             queued.attempts += 1
             key = pod_key(queued.pod)
             if queued.pod.metadata.uid in self._in_flight:
@@ -441,10 +448,15 @@ class SchedulingQueue:
             return self._move_to_active(queued, label, now_ns, is_checked=True)
         return False
 
-    def _pop_first(self) -> QueuedPodInfo | None:
-        if self._active:
-            return self._active.pop()
-        queued = self._backing_off.pop()
+    def _pop_first(self, busy: Collection[str]) -> QueuedPodInfo | None:
+        queued = self._active.pop_unless(busy)
+        if queued is not None:
+            return queued
+        if busy and self._needs is not None:
+            needs = self._needs
+            queued = self._backing_off.pop(lambda head: needs(head.pod).isdisjoint(busy))
+        else:
+            queued = self._backing_off.pop()
         if queued is not None:
             self._metrics.queue_incoming_pods_total.labels("active", POPPED_FROM_BACKOFF).inc()
         return queued
