@@ -41,6 +41,7 @@ from kubesched.framework.pod_index import PodIndex
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import REJECTED, SKIP, SUCCESS, Code, Status
+from kubesched.framework.victim_review import VictimReview, Victims
 from kubesched.framework.what_if import NominatedTotals, PodsMatter, WhatIfView
 
 __all__ = [
@@ -86,6 +87,8 @@ __all__ = [
     "Snapshot",
     "StateNotFoundError",
     "Status",
+    "VictimReview",
+    "Victims",
     "Wait",
     "WaitingPod",
     "WeightedAffinityTerm",

@@ -85,6 +85,11 @@ class Diagnosis:
         if status.code is Code.PENDING:
             self.pending_plugins.add(status.plugin)
 
+    def settle(self) -> None:
+        """Note all verdicts by the names of nodes: rows are good for the present cycle only."""
+        self._by_name = self.node_statuses()
+        self._verdicts = []
+
     def merge(self, other: Diagnosis) -> None:
         """Take over the verdicts that a part of the search came to."""
         self._verdicts.extend(other._verdicts)

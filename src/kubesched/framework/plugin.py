@@ -25,6 +25,7 @@ from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import SKIP, SUCCESS, Status
+from kubesched.framework.victim_review import VictimReview
 from kubesched.framework.what_if import PodsMatter
 
 __all__ = [
@@ -166,6 +167,16 @@ class Plugin:
     ) -> PostFilterResult:
         """PostFilter: no node fits; try to make room."""
         raise NotImplementedError
+
+    async def post_filter_with_review(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
+    ) -> PostFilterResult:
+        """PostFilter of a pod that extenders want to be asked about, if pods are to be preempted.
+
+        The cluster may change while they are asked. A plugin that preempts nobody needs none
+        of this.
+        """
+        return self.post_filter(state, pod_info, diagnosis)
 
     # -- choosing among them -----------------------------------------------------------
 

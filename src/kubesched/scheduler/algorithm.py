@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 
 import numpy as np
@@ -16,6 +16,7 @@ from kubesched.framework import (
     Diagnosis,
     FitError,
     Moment,
+    NodeInfo,
     NodeView,
     NominatedTotals,
     PodInfo,
@@ -24,6 +25,7 @@ from kubesched.framework import (
     WhatIfView,
 )
 from kubesched.runtime.framework import Framework
+from kubesched.runtime.fresh_scores import score_fresh_nodes
 from kubesched.runtime.outcomes import PreFilterOutcome, Scores, best_of
 from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
@@ -99,11 +101,18 @@ class SchedulingAlgorithm:
     """
 
     def __init__(
-        self, snapshot: ClusterSnapshot, rng: random.Random, percentage: int | None = None
+        self,
+        snapshot: ClusterSnapshot,
+        rng: random.Random,
+        percentage: int | None = None,
+        *,
+        others_choose: bool = False,
     ) -> None:
+        """`others_choose` says that extenders narrow or rank the nodes that fit."""
         self._snapshot = snapshot
         self._random = rng
         self._percentage = percentage
+        self._others_choose = others_choose
         self._start_index = 0
 
     def schedule_pod(
@@ -116,6 +125,39 @@ class SchedulingAlgorithm:
             FitError: no node fits; carries the diagnosis.
             PluginError: a plugin failed.
         """
+        outcome = self.pre_filter(framework, state, pod_info)
+        quick = self._choose_at_once(framework, state, pod_info, outcome)
+        if quick is not None:
+            return quick
+        diagnosis = Diagnosis(self._snapshot.table.names)
+        # Nothing is filtered for a pod that PreFilter rejected.
+        with framework.points.timing("Filter") if outcome.status.is_success else nullcontext():
+            feasible = self._find_feasible(framework, state, pod_info, outcome, diagnosis)
+        if not len(feasible):
+            raise FitError(len(self._snapshot), diagnosis)
+        chosen, scores = 0, None
+        if len(feasible) > 1:
+            scores = self.prioritize(framework, state, pod_info, feasible)
+            chosen = best_of(scores.total, self._random)
+        return ScheduleResult(
+            feasible.info(chosen).name,
+            feasible,
+            len(feasible) + diagnosis.explicit_count,
+            lambda: scores,
+            lambda: diagnosis,
+        )
+
+    # -- the steps of an attempt -------------------------------------------------------
+
+    def pre_filter(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo
+    ) -> PreFilterOutcome:
+        """Have the plugins look at the pod and the cluster as a whole.
+
+        Raises:
+            NoNodesError: there is no node.
+            PluginError: a plugin failed.
+        """
         if not len(self._snapshot):
             raise NoNodesError
         points = framework.points
@@ -126,26 +168,51 @@ class SchedulingAlgorithm:
             points.observe("PreFilter", Code.ERROR, started_ns)
             raise
         points.observe("PreFilter", outcome.status.code, started_ns)
-        quick = self._choose_at_once(framework, state, pod_info, outcome)
-        if quick is not None:
-            return quick
-        diagnosis = Diagnosis(self._snapshot.table.names)
-        # Nothing is filtered for a pod that PreFilter rejected.
-        with points.timing("Filter") if outcome.status.is_success else nullcontext():
-            feasible = self._find_feasible(framework, state, pod_info, outcome, diagnosis)
-        if not len(feasible):
-            raise FitError(len(self._snapshot), diagnosis)
-        chosen, scores = 0, None
-        if len(feasible) > 1:
-            scores = self._prioritize(framework, state, pod_info, feasible)
-            chosen = best_of(scores.total, self._random)
-        return ScheduleResult(
-            feasible.info(chosen).name,
-            feasible,
-            len(feasible) + diagnosis.explicit_count,
-            lambda: scores,
-            lambda: diagnosis,
+        return outcome
+
+    def look_again(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        diagnosis: Diagnosis,
+        names: Collection[str] | None = None,
+    ) -> NodeView:
+        """Those of the named nodes, or of all, that fit in the snapshot as it is by now.
+
+        Raises:
+            NoNodesError: there is no node any more.
+            PluginError: a plugin failed.
+        """
+        outcome = self.pre_filter(framework, state, pod_info)
+        if not outcome.status.is_success:
+            return self.reject_all(outcome, diagnosis)
+        candidates = self._snapshot.nodes
+        if names is not None:
+            candidates = candidates.at_rows(self._snapshot.table.rows_of(names))
+        elif outcome.only_nodes is not None:
+            candidates = self._only(outcome, diagnosis)
+        with framework.points.timing("Filter"):
+            return self._filter(framework, state, pod_info, candidates, diagnosis)
+
+    def reject_all(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> NodeView:
+        """Note that PreFilter found no node worth a look; returns no nodes."""
+        diagnosis.absent_nodes_status = outcome.status
+        diagnosis.pre_filter_message = outcome.status.message
+        diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
+        if outcome.status.plugin:
+            diagnosis.unschedulable_plugins.add(outcome.status.plugin)
+        return self._snapshot.nodes.at_rows(np.empty(0, dtype=np.intp))
+
+    def _only(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> NodeView:
+        """The nodes that PreFilter left; the others are noted."""
+        assert outcome.only_nodes is not None
+        names = format_slice(sorted(outcome.narrowing_plugins))
+        diagnosis.absent_nodes_status = Status.unresolvable(
+            f"node(s) didn't satisfy plugin(s) {names}"
         )
+        diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
+        return self._snapshot.nodes.at_rows(self._snapshot.table.rows_of(outcome.only_nodes))
 
     def _choose_at_once(
         self,
@@ -215,36 +282,35 @@ class SchedulingAlgorithm:
         outcome: PreFilterOutcome,
         diagnosis: Diagnosis,
     ) -> NodeView:
-        nodes = self._snapshot.nodes
         if not outcome.status.is_success:
-            diagnosis.absent_nodes_status = outcome.status
-            diagnosis.pre_filter_message = outcome.status.message
-            diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
-            if outcome.status.plugin:
-                diagnosis.unschedulable_plugins.add(outcome.status.plugin)
-            return nodes.at_rows(np.empty(0, dtype=np.intp))
+            return self.reject_all(outcome, diagnosis)
         if pod_info.pod.status.nominated_node_name:
-            nominated = self._nominated_node(framework, state, pod_info, diagnosis)
+            nominated = self.nominated_node(framework, state, pod_info, diagnosis)
             if nominated is not None:
                 return nominated
-        candidates: NodeView | None = None
-        if outcome.only_nodes is not None:
-            names = format_slice(sorted(outcome.narrowing_plugins))
-            diagnosis.absent_nodes_status = Status.unresolvable(
-                f"node(s) didn't satisfy plugin(s) {names}"
-            )
-            diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
-            candidates = nodes.at_rows(self._snapshot.table.rows_of(outcome.only_nodes))
+        return self.find(framework, state, pod_info, outcome, diagnosis)
+
+    def find(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        outcome: PreFilterOutcome,
+        diagnosis: Diagnosis,
+    ) -> NodeView:
+        """Nodes that fit, enough of them; the search goes on next time where it ended."""
+        count = len(self._snapshot.nodes)
+        candidates = None if outcome.only_nodes is None else self._only(outcome, diagnosis)
         try:
             feasible = self._search(framework, state, pod_info, candidates, diagnosis)
         except PluginError:
-            self._start_index = (self._start_index + diagnosis.explicit_count) % len(nodes)
+            self._start_index = (self._start_index + diagnosis.explicit_count) % count
             raise
         visited = len(feasible) + diagnosis.explicit_count
-        self._start_index = (self._start_index + visited) % len(nodes)
+        self._start_index = (self._start_index + visited) % count
         return feasible
 
-    def _nominated_node(
+    def nominated_node(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> NodeView | None:
         """The node the pod is nominated to, if it fits there: no other is then looked at."""
@@ -283,7 +349,7 @@ class SchedulingAlgorithm:
         return self._filter_until(framework, state, pod_info, rows, wanted, diagnosis)
 
     def _nodes_wanted(self, framework: Framework, count: int) -> int:
-        if not framework.score_plugins:
+        if not framework.score_plugins and not self._others_choose:
             return 1
         own = framework.percentage_of_nodes_to_score
         return nodes_to_find(count, self._percentage if own is None else own)
@@ -382,15 +448,27 @@ class SchedulingAlgorithm:
             crowded[rows[hit]] = True
         return crowded
 
-    def _prioritize(
-        self, framework: Framework, state: CycleState, pod_info: PodInfo, feasible: NodeView
+    def prioritize(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        feasible: NodeView,
+        infos: Sequence[NodeInfo] | None = None,
     ) -> Scores:
+        """Scores of the nodes; of `infos`, if given, in place of what is known of them."""
         if not framework.score_plugins:
             return Scores(np.ones(len(feasible), dtype=np.int64))
         with framework.points.timing("PreScore"):
             framework.run_pre_score(state, pod_info, feasible)
         with framework.points.timing("Score"):
+            if infos is not None:
+                return score_fresh_nodes(framework, state, pod_info.pod, feasible, infos)
             return framework.run_score(state, pod_info.pod, feasible)
+
+    def choose(self, totals: NDArray[np.int64]) -> int:
+        """The position of the best; among equals a seeded choice."""
+        return best_of(totals, self._random)
 
 
 def nodes_to_find(count: int, percentage: int | None) -> int:

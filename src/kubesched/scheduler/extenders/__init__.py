@@ -1,0 +1,1 @@
+"""HTTP extenders: services outside this process that take part in decisions (spec 04 §18)."""

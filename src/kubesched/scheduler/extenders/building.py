@@ -1,0 +1,77 @@
+"""From the configuration to extenders that can be asked (spec 04 §18.1, 01 §10.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
+from kubesched.client.credentials import Credential, FixedCredentials
+from kubesched.client.extender_client import ExtenderClient
+from kubesched.client.tls import KeyPair, TlsOptions, client_context
+from kubesched.client.transport import Transport
+from kubesched.config.completion import DEFAULT_EXTENDER_TIMEOUT_NS, ordered_extenders
+from kubesched.config.types import Extender, ExtenderTLSConfig
+from kubesched.scheduler.extenders.extender import HTTPExtender
+from kubesched.util.errors import ConfigError
+
+__all__ = ["TransportOf", "build_extenders", "connect"]
+
+TransportOf = Callable[[Extender], Transport]
+
+_PREFIX = "couldn't build extenders: "
+
+
+def build_extenders(
+    configured: Iterable[Extender], transport_of: TransportOf | None = None
+) -> tuple[HTTPExtender, ...]:
+    """Extenders in the order in which they are asked; those that may fail come last.
+
+    `transport_of` says how to reach one; by default over the network.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used.
+    """
+    transport_of = transport_of or connect
+    built = []
+    for settings in ordered_extenders(configured):
+        try:
+            transport = transport_of(settings)
+        except ConfigError as exc:
+            raise ConfigError(f"{_PREFIX}{exc}") from exc
+        timeout_ns = settings.http_timeout_ns or DEFAULT_EXTENDER_TIMEOUT_NS
+        client = ExtenderClient(settings.url_prefix, transport, timeout_ns)
+        built.append(HTTPExtender(settings, client))
+    return tuple(built)
+
+
+def connect(settings: Extender) -> Transport:
+    """A pool of connections to the extender, over TLS if its URL says so."""
+    config = settings.tls_config or ExtenderTLSConfig()
+    ca = config.ca_data or _read(config.ca_file)
+    if config.insecure and ca:
+        raise ConfigError(
+            "specifying a root certificates file with the insecure flag is not allowed"
+        )
+    # HTTPS without anybody to trust means that everybody is trusted, as in the reference.
+    insecure = config.insecure or (settings.enable_https and not ca)
+    options = TlsOptions(ca, config.server_name, insecure)
+    certificate = config.cert_data or _read(config.cert_file)
+    key = config.key_data or _read(config.key_file)
+    pair = KeyPair(certificate, key) if certificate and key else None
+    client_context(options, pair)  # what cannot be used is said at the start
+    connection = Connection(
+        server=settings.url_prefix,
+        tls=options,
+        credentials=FixedCredentials(Credential(pair=pair)),
+    )
+    return AiohttpTransport(connection)
+
+
+def _read(path: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as exc:
+        raise ConfigError(f"open {path}: {(exc.strerror or str(exc)).lower()}") from exc

@@ -1,0 +1,208 @@
+"""One extender: whom it is interested in, and its verbs (spec 04 §18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kubesched.api import Container, Node, Pod, codec
+from kubesched.api.documents import node_wire_form
+from kubesched.client.extender_client import ExtenderClient, ExtenderError
+from kubesched.config.types import Extender
+from kubesched.framework import NodeInfo, Victims
+from kubesched.scheduler.extenders.answers import (
+    MetaVictims,
+    read_bind_error,
+    read_filter,
+    read_preemption,
+    read_scores,
+)
+from kubesched.util.go_format import quote
+
+__all__ = ["AskedNode", "Filtered", "HTTPExtender"]
+
+_encode = msgspec.json.encode
+_NULL = b"null"
+
+
+class AskedNode:
+    """A node that extenders are asked about: as it is here, or as one of them returned it."""
+
+    def __init__(
+        self, name: str, *, body: bytes = b"", returned: dict[str, Any] | None = None
+    ) -> None:
+        """`body` is the node's JSON; it may be missing if nobody is sent more than names."""
+        self.name = name
+        self._body = body
+        self.returned = returned
+
+    @property
+    def body(self) -> bytes:
+        if not self._body and self.returned is not None:
+            self._body = _encode(node_wire_form(self.returned))
+        return self._body
+
+    @cached_property
+    def info(self) -> NodeInfo | None:
+        """The returned node as scoring sees it: with nothing on it. None if it was not returned.
+
+        Raises:
+            ExtenderError: what was returned is no node.
+        """
+        if self.returned is None:
+            return None
+        try:
+            return NodeInfo(self.name, codec.from_builtins(self.returned, Node))
+        except msgspec.ValidationError as exc:
+            raise ExtenderError(f"json: cannot unmarshal node {quote(self.name)}: {exc}") from exc
+
+
+class Filtered(NamedTuple):
+    """Nodes that an extender left, and why it refused others."""
+
+    nodes: list[AskedNode]
+    failed: Mapping[str, str]
+    failed_and_unresolvable: Mapping[str, str]
+
+
+class HTTPExtender:
+    """An extender as it is configured, and how to reach it. A verb that is empty is not asked."""
+
+    def __init__(self, settings: Extender, client: ExtenderClient) -> None:
+        self.settings = settings
+        self.name = settings.url_prefix
+        self.client = client
+        self._managed = frozenset(resource.name for resource in settings.managed_resources)
+
+    @property
+    def takes_part_in_attempts(self) -> bool:
+        """Whether an attempt may have to wait for it."""
+        settings = self.settings
+        return bool(settings.filter_verb or settings.prioritize_verb or settings.preempt_verb)
+
+    @property
+    def is_sent_nodes(self) -> bool:
+        settings = self.settings
+        asks = settings.filter_verb or settings.prioritize_verb
+        return bool(asks) and not settings.node_cache_capable
+
+    def is_interested(self, pod: Pod) -> bool:
+        if not self._managed:
+            return True
+        spec = pod.spec
+        return self._uses_managed(spec.containers) or self._uses_managed(spec.init_containers)
+
+    def _uses_managed(self, containers: Iterable[Container]) -> bool:
+        managed = self._managed
+        return any(
+            not managed.isdisjoint(amounts)
+            for container in containers
+            for amounts in (container.resources.requests, container.resources.limits)
+        )
+
+    # -- verbs -------------------------------------------------------------------------
+
+    async def filter(self, pod: bytes, nodes: Sequence[AskedNode]) -> Filtered:
+        """Those of the nodes that suit the pod, whose JSON is given.
+
+        Raises:
+            ExtenderError: it could not be asked, or says that it failed.
+        """
+        settings = self.settings
+        if not settings.filter_verb:
+            return Filtered(list(nodes), {}, {})
+        answer = read_filter(await self._post(settings.filter_verb, self._arguments(pod, nodes)))
+        if answer.error:
+            raise ExtenderError(answer.error)
+        left: list[AskedNode] = []
+        if settings.node_cache_capable and answer.node_names is not None:
+            asked = {node.name: node for node in nodes}
+            for name in answer.node_names:
+                if name not in asked:
+                    raise ExtenderError(
+                        f"extender {quote(self.name)} claims a filtered node {quote(name)} "
+                        "which is not found in the input node list"
+                    )
+                left.append(asked[name])
+        elif answer.nodes is not None:
+            left = [AskedNode(_name_of(node), returned=node) for node in answer.nodes]
+        return Filtered(left, answer.failed, answer.failed_and_unresolvable)
+
+    async def prioritize(self, pod: bytes, nodes: Sequence[AskedNode]) -> Sequence[tuple[str, int]]:
+        """Scores by node name, not yet weighed. Raises ExtenderError."""
+        verb = self.settings.prioritize_verb
+        if not verb:
+            return ()
+        return read_scores(await self._post(verb, self._arguments(pod, nodes)))
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Have the extender bind the pod. Raises ExtenderError."""
+        metadata = pod.metadata
+        arguments = {
+            "PodName": metadata.name,
+            "PodNamespace": metadata.namespace,
+            "PodUID": metadata.uid,
+            "Node": node_name,
+        }
+        error = read_bind_error(await self._post(self.settings.bind_verb, _encode(arguments)))
+        if error:
+            raise ExtenderError(error)
+
+    async def preempt(
+        self, pod: bytes, victims: Mapping[str, Victims], body_of: Callable[[Pod], bytes]
+    ) -> Mapping[str, MetaVictims]:
+        """Nodes that stay candidates, and whom to preempt there. Raises ExtenderError."""
+        by_name = by_uid = _NULL
+        if self.settings.node_cache_capable:
+            by_uid = _encode(
+                {
+                    node: {
+                        "Pods": [{"UID": victim.uid} for victim in each.pods],
+                        "NumPDBViolations": each.violations,
+                    }
+                    for node, each in victims.items()
+                }
+            )
+        else:
+            by_name = _object(
+                (
+                    node,
+                    b'{"Pods":%b,"NumPDBViolations":%d}'
+                    % (_array(body_of(victim.pod) for victim in each.pods), each.violations),
+                )
+                for node, each in victims.items()
+            )
+        arguments = b'{"Pod":%b,"NodeNameToVictims":%b,"NodeNameToMetaVictims":%b}' % (
+            pod,
+            by_name,
+            by_uid,
+        )
+        return read_preemption(await self._post(self.settings.preempt_verb, arguments))
+
+    def _arguments(self, pod: bytes, nodes: Sequence[AskedNode]) -> bytes:
+        if self.settings.node_cache_capable:
+            names = _encode([node.name for node in nodes])
+            return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, names)
+        items = _array(node.body for node in nodes)
+        shown = b'{"metadata":{},"items":%b}' % items
+        return b'{"Pod":%b,"Nodes":%b,"NodeNames":null}' % (pod, shown)
+
+    async def _post(self, verb: str, arguments: bytes) -> Any:
+        return await self.client.post(verb, arguments)
+
+
+def _array(items: Iterable[bytes]) -> bytes:
+    return b"[%b]" % b",".join(items)
+
+
+def _object(members: Iterable[tuple[str, bytes]]) -> bytes:
+    return b"{%b}" % b",".join(b"%b:%b" % (_encode(name), value) for name, value in members)
+
+
+def _name_of(node: dict[str, Any]) -> str:
+    metadata = node.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
