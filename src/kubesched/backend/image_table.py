@@ -9,45 +9,59 @@ __all__ = ["ImageTable"]
 
 
 class _Image:
-    __slots__ = ("nodes", "size_bytes")
+    __slots__ = ("size_bytes", "state")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes  # as the first node that has it reported
-        self.nodes: set[str] = set()
+        self.state = ImageState(size_bytes, 0)  # one for all nodes that see this count
+
+    def count(self, step: int) -> int:
+        nodes = self.state.node_count + step
+        self.state = ImageState(self.size_bytes, nodes)
+        return nodes
 
 
 class ImageTable:
-    """Image name -> size and nodes, over the whole cluster."""
+    """Image name -> size and number of nodes, over the whole cluster.
+
+    A node is added once, and removed as it was added.
+    """
 
     def __init__(self) -> None:
         self._images: dict[str, _Image] = {}
         self.version = 0
 
     def add(self, node: Node) -> None:
-        for reported in node.status.images:
-            for name in reported.names:
-                image = self._images.get(name)
-                if image is None:
-                    image = self._images[name] = _Image(reported.size_bytes)
-                image.nodes.add(node.metadata.name)
-                self.version += 1
+        for name, size_bytes in _named(node).items():
+            image = self._images.get(name)
+            if image is None:
+                image = self._images[name] = _Image(size_bytes)
+            image.count(1)
+            self.version += 1
 
     def remove(self, node: Node) -> None:
-        for reported in node.status.images:
-            for name in reported.names:
-                image = self._images.get(name)
-                if image is None:
-                    continue
-                image.nodes.discard(node.metadata.name)
-                if not image.nodes:
-                    del self._images[name]
-                self.version += 1
+        for name in _named(node):
+            image = self._images.get(name)
+            if image is None:
+                continue
+            if not image.count(-1):
+                del self._images[name]
+            self.version += 1
 
     def states(self, node: Node) -> dict[str, ImageState]:
         """The images of a node with the counts of this moment."""
         return {
-            name: ImageState(image.size_bytes, len(image.nodes))
+            name: image.state
             for reported in node.status.images
             for name in reported.names
             if (image := self._images.get(name)) is not None
         }
+
+
+def _named(node: Node) -> dict[str, int]:
+    """Sizes by name, of each name once; that of its first mention counts."""
+    sizes: dict[str, int] = {}
+    for reported in node.status.images:
+        for name in reported.names:
+            sizes.setdefault(name, reported.size_bytes)
+    return sizes

@@ -7,6 +7,7 @@ a ghost: pods that name a node nobody has announced, or whose node is gone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 
 import msgspec
 
@@ -18,7 +19,7 @@ from kubesched.util.errors import CacheError
 
 __all__ = ["ImageState", "NodeInfo"]
 
-_NO_RESOURCES = Resources()
+_NO_PORTS: frozenset[HostPort] = frozenset()
 
 
 class ImageState(msgspec.Struct, frozen=True, gc=False):
@@ -28,43 +29,30 @@ class ImageState(msgspec.Struct, frozen=True, gc=False):
     node_count: int
 
 
-class NodeInfo:
-    """A node, its pods, and what they ask for in total."""
+class NodeInfo(msgspec.Struct, eq=False, gc=False):
+    """A node, its pods, and what they ask for in total.
 
-    __slots__ = (
-        "_position",
-        "allocatable",
-        "allowed_pod_number",
-        "image_states",
-        "name",
-        "node",
-        "nonzero_cpu",
-        "nonzero_memory",
-        "pods",
-        "pods_with_affinity",
-        "pods_with_required_anti_affinity",
-        "pvc_ref_counts",
-        "requested",
-        "used_ports",
-    )
+    Nothing here leads back to a NodeInfo, so the garbage collector is not made to look at them.
+    """
 
-    def __init__(self, name: str = "", node: Node | None = None) -> None:
-        self.name = name
-        self.node: Node | None = None
-        self.pods: list[PodInfo] = []
-        self._position: dict[str, int] = {}  # uid -> index in pods
-        self.pods_with_affinity: list[PodInfo] = []
-        self.pods_with_required_anti_affinity: list[PodInfo] = []
-        self.used_ports: set[HostPort] = set()
-        self.requested = Resources()
-        self.nonzero_cpu = 0
-        self.nonzero_memory = 0
-        self.allocatable = _NO_RESOURCES
-        self.allowed_pod_number = 0
-        self.image_states: Mapping[str, ImageState] = {}
-        self.pvc_ref_counts: dict[str, int] = {}
-        if node is not None:
-            self.set_node(node)
+    name: str = ""
+    node: Node | None = None
+    pods: list[PodInfo] = []
+    _position: dict[str, int] = {}  # uid -> index in pods
+    pods_with_affinity: tuple[PodInfo, ...] = ()
+    pods_with_required_anti_affinity: tuple[PodInfo, ...] = ()
+    used_ports: frozenset[HostPort] = _NO_PORTS
+    requested: Resources = msgspec.field(default_factory=Resources)
+    nonzero_cpu: int = 0
+    nonzero_memory: int = 0
+    allocatable: Resources = msgspec.field(default_factory=Resources)
+    allowed_pod_number: int = 0
+    image_states: Mapping[str, ImageState] = {}
+    pvc_ref_counts: dict[str, int] = {}
+
+    def __post_init__(self) -> None:
+        if self.node is not None:
+            self.set_node(self.node)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -88,11 +76,14 @@ class NodeInfo:
         self.nonzero_cpu += cpu
         self.nonzero_memory += memory
         if pod_info.has_affinity:
-            self.pods_with_affinity.append(pod_info)
+            self.pods_with_affinity = (*self.pods_with_affinity, pod_info)
         if pod_info.required_anti_affinity_terms:
-            self.pods_with_required_anti_affinity.append(pod_info)
+            self.pods_with_required_anti_affinity = (
+                *self.pods_with_required_anti_affinity,
+                pod_info,
+            )
         if ports := pod_info.host_ports:
-            self.used_ports.update(ports)
+            self.used_ports = self.used_ports.union(ports)
         if pod_info.pod.spec.volumes:
             self._count_claims(pod_info, 1)
 
@@ -117,12 +108,14 @@ class NodeInfo:
         self.nonzero_cpu -= cpu
         self.nonzero_memory -= memory
         if removed.has_affinity:
-            _swap_out(self.pods_with_affinity, removed)
+            self.pods_with_affinity = _without(self.pods_with_affinity, removed)
         if removed.required_anti_affinity_terms:
-            _swap_out(self.pods_with_required_anti_affinity, removed)
+            self.pods_with_required_anti_affinity = _without(
+                self.pods_with_required_anti_affinity, removed
+            )
         if ports := removed.host_ports:
             # A set, not a count: a triple that two pods hold is free when either goes.
-            self.used_ports.difference_update(ports)
+            self.used_ports = self.used_ports.difference(ports)
         if removed.pod.spec.volumes:
             self._count_claims(removed, -1)
         return removed
@@ -136,22 +129,12 @@ class NodeInfo:
 
     def clone(self) -> NodeInfo:
         """Copy what a dry run changes; the node and the PodInfos are shared."""
-        copy = NodeInfo.__new__(NodeInfo)
-        copy.name = self.name
-        copy.node = self.node
-        copy.pods = list(self.pods)
-        copy._position = dict(self._position)
-        copy.pods_with_affinity = list(self.pods_with_affinity)
-        copy.pods_with_required_anti_affinity = list(self.pods_with_required_anti_affinity)
-        copy.used_ports = set(self.used_ports)
-        copy.requested = self.requested.clone()
-        copy.nonzero_cpu = self.nonzero_cpu
-        copy.nonzero_memory = self.nonzero_memory
-        copy.allocatable = self.allocatable
-        copy.allowed_pod_number = self.allowed_pod_number
-        copy.image_states = self.image_states
-        copy.pvc_ref_counts = dict(self.pvc_ref_counts)
-        return copy
+        clone = copy(self)
+        clone.pods = list(self.pods)
+        clone._position = dict(self._position)
+        clone.requested = self.requested.clone()
+        clone.pvc_ref_counts = dict(self.pvc_ref_counts)
+        return clone
 
     def _count_claims(self, pod_info: PodInfo, step: int) -> None:
         namespace = pod_info.pod.metadata.namespace
@@ -166,9 +149,12 @@ class NodeInfo:
                 self.pvc_ref_counts.pop(key, None)
 
 
-def _swap_out(pods: list[PodInfo], removed: PodInfo) -> None:
-    for position, pod_info in enumerate(pods):
+def _without(pods: tuple[PodInfo, ...], removed: PodInfo) -> tuple[PodInfo, ...]:
+    """The pods in the order that the reference leaves them in: the last takes the place."""
+    for place, pod_info in enumerate(pods):
         if pod_info is removed:
-            pods[position] = pods[-1]
-            pods.pop()
-            return
+            *kept, last = pods
+            if last is not removed:
+                kept[place] = last
+            return tuple(kept)
+    return pods
