@@ -46,12 +46,14 @@ def test_matches(text: str, want: bool) -> None:
     selector = FieldSelector.parse(text, Pod)
     assert selector.matches(POD) is want
     assert selector.matches(to_builtins(POD)) is want
+    assert selector.for_kind(Pod)(POD) is want
 
 
 def test_other_kinds() -> None:
     node = Node(spec=NodeSpec(unschedulable=True))
     assert FieldSelector.parse("spec.unschedulable=true", Node).matches(node)
     assert FieldSelector.parse("spec.unschedulable=false", Node).matches(Node())
+    assert FieldSelector.parse("spec.unschedulable=false", Node).for_kind(Node)(Node())
     event = Event(involved_object=ObjectReference(kind="Pod", name="p"))
     assert FieldSelector.parse("involvedObject.name=p,involvedObject.kind=Pod", Event).matches(
         event

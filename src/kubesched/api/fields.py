@@ -9,10 +9,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
+from msgspec.structs import FieldInfo
 
 from kubesched.api.base import ApiObject
 from kubesched.api.core import Event, Namespace, ReplicationController, Secret, Service
@@ -109,6 +110,18 @@ class FieldSelector(NamedTuple):
     def matches(self, obj: msgspec.Struct | Mapping[str, Any]) -> bool:
         return all(term.matches(obj) for term in self.terms)
 
+    def for_kind(self, kind: type[msgspec.Struct]) -> Callable[[msgspec.Struct], bool]:
+        """The same as `matches`, made ready for many objects of one type."""
+        tests = [(_reader(kind, term.path), term.value, term.is_negated) for term in self.terms]
+
+        def matches(obj: msgspec.Struct) -> bool:
+            for read, value, is_negated in tests:  # noqa: SIM110  a generator takes twice as long
+                if (read(obj) == value) is is_negated:
+                    return False
+            return True
+
+        return matches
+
     def required_value(self, path: str) -> str | None:
         """The only value that the selector lets a field have, if it fixes one."""
         for term in self.terms:
@@ -151,12 +164,12 @@ def _check_field(kind: type[ApiObject], path: str) -> None:
 def _read(obj: msgspec.Struct | Mapping[str, Any], path: str) -> str:
     value: Any = obj
     if isinstance(obj, msgspec.Struct):
-        getters = _getters(type(obj), path)
-        for get in getters:
+        way = _way(type(obj), path)
+        for field in way:
             if value is None:
                 return ""
-            value = get(value)
-        return _text(value) if getters else ""
+            value = getattr(value, field.name)
+        return _text(value) if way else ""
     for name in path.split("."):
         if not isinstance(value, Mapping):
             return ""
@@ -164,10 +177,18 @@ def _read(obj: msgspec.Struct | Mapping[str, Any], path: str) -> str:
     return _text(value)
 
 
+def _reader(kind: type[msgspec.Struct], path: str) -> Callable[[Any], str]:
+    """How to read a field of objects of a type as text."""
+    way = _way(kind, path)
+    if way and way[-1].type is str and all(isinstance(field.type, type) for field in way):
+        return operator.attrgetter(".".join(field.name for field in way))
+    return partial(_read, path=path)
+
+
 @cache
-def _getters(kind: type[msgspec.Struct], path: str) -> tuple[Callable[[Any], Any], ...]:
-    """How to walk a path from an object of a type; empty if the path leads nowhere."""
-    getters = []
+def _way(kind: type[msgspec.Struct], path: str) -> tuple[FieldInfo, ...]:
+    """The fields from an object of a type to the end of a path; empty if it leads nowhere."""
+    way = []
     current: Any = kind
     for name in path.split("."):
         if not (isinstance(current, type) and issubclass(current, msgspec.Struct)):
@@ -175,9 +196,9 @@ def _getters(kind: type[msgspec.Struct], path: str) -> tuple[Callable[[Any], Any
         field = next((f for f in msgspec.structs.fields(current) if f.encode_name == name), None)
         if field is None:
             return ()
-        getters.append(operator.attrgetter(field.name))
+        way.append(field)
         current = _struct_of(field.type)
-    return tuple(getters)
+    return tuple(way)
 
 
 def _struct_of(annotation: Any) -> Any:

@@ -55,4 +55,10 @@ def format_micro_time(ns: int) -> str:
 
 
 def _second(ns: int) -> str:
-    return (_EPOCH + timedelta(seconds=ns // 1_000_000_000)).strftime("%Y-%m-%dT%H:%M:%S")
+    return _clock_text(ns // 1_000_000_000)
+
+
+@lru_cache(maxsize=64)
+def _clock_text(seconds: int) -> str:
+    """Most times that are written in a row are in the same second."""
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")

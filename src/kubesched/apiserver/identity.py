@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import lru_cache
 from typing import Any
 
 from kubesched.api.time import format_time
@@ -16,7 +15,6 @@ Json = dict[str, Any]
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _PREFIX_LENGTH = 63 - _SUFFIX_LENGTH
-_SECOND_NS = 1_000_000_000
 _SERVER_FIELDS = (
     "resourceVersion",
     "deletionTimestamp",
@@ -40,12 +38,7 @@ def generated_uid(rng: random.Random) -> str:
 
 
 def stamp(now_ns: int) -> str:
-    return _stamp(now_ns // _SECOND_NS)
-
-
-@lru_cache(maxsize=64)
-def _stamp(seconds: int) -> str:
-    return format_time(seconds * _SECOND_NS)
+    return format_time(now_ns)
 
 
 def new_metadata(given: Json, namespace: str, uid: str, created: str, *, counted: bool) -> Json:

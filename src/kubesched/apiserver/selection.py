@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from kubesched.api.fields import FieldSelector
@@ -17,7 +18,7 @@ __all__ = ["Selection"]
 class Selection:
     """A parsed choice of objects; `everything` when there is nothing to test."""
 
-    __slots__ = ("_fields", "_labels", "_resource", "everything", "namespace", "selective")
+    __slots__ = ("_labels", "_matches_fields", "everything", "namespace", "selective")
 
     def __init__(
         self,
@@ -26,9 +27,8 @@ class Selection:
         labels: Selector | None,
         fields: FieldSelector | None,
     ) -> None:
-        self._resource = resource
         self._labels = labels
-        self._fields = fields
+        self._matches_fields = None if fields is None else _field_test(resource, fields)
         self.namespace = namespace if resource.namespaced else None
         self.selective = labels is not None or fields is not None
         """Whether more than the namespace decides."""
@@ -58,10 +58,15 @@ class Selection:
             return False
         if self._labels is not None and not self._labels.matches(metadata.get("labels", {})):
             return False
-        if self._fields is None:
-            return True
-        resource = self._resource
-        if resource.from_stored is not None:
-            return self._fields.matches(resource.from_stored(record.data))
-        # A struct knows what an absent field stands for, such as `false`.
-        return self._fields.matches(record.data if resource.type is None else record.typed)
+        return self._matches_fields is None or self._matches_fields(record)
+
+
+def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record], bool]:
+    shown = resource.from_stored
+    if shown is not None:
+        return lambda record: fields.matches(shown(record.data))
+    if resource.type is None:
+        return lambda record: fields.matches(record.data)
+    # A struct knows what an absent field stands for, such as `false`.
+    matches = fields.for_kind(resource.type)
+    return lambda record: matches(record.typed)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from msgspec.json import Encoder, decode
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.refusals import conflict, forbidden
@@ -10,6 +13,7 @@ from kubesched.apiserver.strategies.base import Cluster, Json, Strategy, with_pa
 from kubesched.apiserver.strategies.pod_defaults import default_pod_spec, qos_class
 from kubesched.apiserver.validation.pods import (
     check_pod,
+    check_pod_spec,
     check_pod_status_update,
     check_pod_update,
 )
@@ -20,6 +24,11 @@ __all__ = ["PodStrategy", "bind", "topology_labels"]
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _EVICTION_DELAY = 300
+# Pods come in numbers with one and the same spec. What is worked out for a spec, by its JSON, is
+# kept and shared by its pods.
+_SPECS_KEPT = 1024
+_encode = Encoder().encode
+
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _GATED_REASON = "SchedulingGated"
 _GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
@@ -34,7 +43,7 @@ class PodStrategy(Strategy):
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
             return new
-        return {**new, "spec": default_pod_spec(spec)}
+        return {**new, "spec": _defaulted(_encode(spec))}
 
     def admit(self, new: Json, cluster: Cluster, /) -> Json:
         spec = _with_priority(new, cluster)
@@ -45,7 +54,8 @@ class PodStrategy(Strategy):
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
         spec = _with_merged_label_keys(new["spec"], new["metadata"].get("labels", {}))
-        status: Json = {"phase": "Pending", "qosClass": qos_class(spec)}
+        spec, qos, _ = _examined(_encode(spec))
+        status: Json = {"phase": "Pending", "qosClass": qos}
         if spec.get("schedulingGates"):
             status["conditions"] = [
                 {
@@ -68,7 +78,7 @@ class PodStrategy(Strategy):
         return {**new, "metadata": metadata, "spec": old["spec"], "status": status}
 
     def check(self, new: Json, *, namespaced: bool) -> list[Problem]:  # noqa: ARG002
-        return check_pod(new)
+        return check_pod(new, _examined(_encode(new["spec"])).problems)
 
     def check_update(self, new: Json, old: Json, /) -> list[Problem]:
         return check_pod_update(new, old)
@@ -89,6 +99,25 @@ class PodStrategy(Strategy):
         ):
             return 0
         return 1 if period < 0 else period
+
+
+class _Examined(NamedTuple):
+    """A spec that is complete, and what can be said about it."""
+
+    spec: Json
+    qos_class: str
+    problems: tuple[Problem, ...]
+
+
+@lru_cache(maxsize=_SPECS_KEPT)
+def _defaulted(spec: bytes) -> Json:
+    return default_pod_spec(decode(spec))
+
+
+@lru_cache(maxsize=_SPECS_KEPT)
+def _examined(spec: bytes) -> _Examined:
+    whole = decode(spec)
+    return _Examined(whole, qos_class(whole), tuple(check_pod_spec(whole, "spec")))
 
 
 def _with_priority(pod: Json, cluster: Cluster) -> Json:

@@ -44,10 +44,11 @@ _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _SYSTEM_CONDITIONS = frozenset({"PodScheduled", "Ready", "Initialized", "ContainersReady"})
 
 
-def check_pod(pod: Json) -> list[Problem]:
+def check_pod(pod: Json, spec_problems: Sequence[Problem]) -> list[Problem]:
+    """What is wrong with a new pod, given what is wrong with its spec."""
     problems = check_metadata(pod["metadata"], namespaced=True, name_rule=dns_subdomain)
-    spec = pod.get("spec", {})
-    problems += check_pod_spec(spec, "spec")
+    problems += spec_problems
+    spec = pod["spec"]
     if spec.get("ephemeralContainers"):
         problems.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
