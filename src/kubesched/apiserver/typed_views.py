@@ -31,11 +31,14 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
     Raises:
         msgspec.ValidationError: a changed part does not have its declared type.
     """
+    changed = [key for key, value in new.items() if old.get(key, _ABSENT) is not value]
+    if len(changed) == len(new):  # as when a pod is bound
+        return msgspec.convert(new, type(view))
     fields = wire_fields(type(view))
     changes: dict[str, Any] = {}
-    for key, value in new.items():
-        if old.get(key, _ABSENT) is not value and (field := fields.get(key)) is not None:
-            changes[field.attribute] = _converted(value, field.type, key)
+    for key in changed:
+        if (field := fields.get(key)) is not None:
+            changes[field.attribute] = _converted(new[key], field.type, key)
     for key in old:
         if key not in new and (field := fields.get(key)) is not None:
             changes[field.attribute] = field.default
