@@ -52,7 +52,8 @@ from kubesched.runtime.asking import (
 )
 from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.dry_runs import DryRunFilters
-from kubesched.runtime.evaluations import Evaluation, Evaluations
+from kubesched.runtime.evaluation import Evaluation
+from kubesched.runtime.evaluations import Evaluations
 from kubesched.runtime.nominated import NominatedPods
 from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores, best_of
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
@@ -359,15 +360,25 @@ class Framework(ProfileHandle):
     def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
         """Score, normalise and weigh. A score out of range is an error of its plugin."""
         known = state.evaluation
-        total = np.zeros(len(nodes), dtype=np.int64)
-        plugins = self.score_plugins
         if isinstance(known, Evaluation):
-            total = self._evaluations.score(known, state, pod, nodes)
-            plugins = self._other_score_plugins
-        for plugin in plugins:
+            self._evaluations.refresh_scores(known, state, pod, nodes.whole, None)
+            total = self._total(known, state, pod, nodes)
+        else:
+            total = np.zeros(len(nodes), dtype=np.int64)
+            for plugin in self.score_plugins:
+                if plugin.name not in state.skip_score:
+                    total += self._weighted_score(plugin, state, pod, nodes)
+        return Scores(total, lambda: self._score_by_plugin(state, pod, nodes))
+
+    def _total(
+        self, known: Evaluation, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> NDArray[np.int64]:
+        """The weighted sum of all scores, from kept ones that are up to date."""
+        total = self._evaluations.total(known, state, pod, nodes)
+        for plugin in self._other_score_plugins:
             if plugin.name not in state.skip_score:
                 total += self._weighted_score(plugin, state, pod, nodes)
-        return Scores(total, lambda: self._score_by_plugin(state, pod, nodes))
+        return total
 
     def choose_at_once(
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView, rng: Random
@@ -380,50 +391,64 @@ class Framework(ProfileHandle):
         known = self._known(state, pod, nodes)
         if known is None:
             return None
-        evaluations = self._evaluations
         filter_ns = points.now_ns()
-        rows = evaluations.refresh_index(known, state, pod, nodes)
-        if rows is None or known.index is None:
-            return None
-        if len(known.index) + len(rows) < _FEWEST_TO_SCORE:
-            return None
+        missing = self._evaluations.refresh_verdicts(known, state, pod, nodes)
         others = [
             plugin for plugin in self._other_filter_plugins if plugin.name not in state.skip_filter
         ]
-        feasible = nodes.deferred(
-            lambda: (
-                self._filter_by(
-                    others, state, pod, evaluations.passing(known, nodes), None
-                ).selection
+        if known.index is None or missing is None:
+            feasible = self._filter_by(others, state, pod, known.passing(nodes), None)
+            fitting = len(feasible)
+        else:
+            feasible = nodes.deferred(
+                lambda: self._filter_by(others, state, pod, known.passing(nodes), None).selection
             )
-        )
+            fitting = len(known.index) + len(missing)
+        if fitting < _FEWEST_TO_SCORE:
+            return None
         pre_score_ns = points.observe("Filter", Code.SUCCESS, filter_ns)
         self.run_pre_score(state, pod_info, feasible)
         score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
-        index = evaluations.score_into_index(known, state, pod, nodes, rows)
-        if index is None:
-            known.index = None
-            state.skip_score.clear()
-            return None
-        row: int | None = None
-        if all(
-            plugin.name in state.skip_score or plugin.uniform_score(state, pod, nodes) is not None
-            for plugin in self._not_summed
-        ):
-            if not others:
-                row = index.choose(rng)
-            else:
-                row = index.choose_accepted(
-                    rng, self._acceptance(others, state, pod, nodes), _TRIES
-                )
-        if row is None and len(feasible):
-            total = self.run_score(state, pod, feasible).total
-            row = int(feasible.rows[best_of(total, rng)])
+        self._evaluations.refresh_scores(known, state, pod, nodes, missing)
+        row = self._best_row(known, state, pod, feasible, others, rng)
         if row is None:
             state.skip_score.clear()
             return None
         points.observe("Score", Code.SUCCESS, score_ns)
-        return QuickChoice(row, feasible)
+        return QuickChoice(row, missing is not None, feasible)
+
+    def _best_row(
+        self,
+        known: Evaluation,
+        state: CycleState,
+        pod: Pod,
+        feasible: NodeView,
+        other_filters: Sequence[Plugin],
+        rng: Random,
+    ) -> int | None:
+        """The best of the feasible nodes by kept scores that are up to date; None: there is none.
+
+        Looks at all of them only if something else than kept scores tells them apart.
+        """
+        whole = feasible.whole
+        are_summed = all(
+            plugin.name in state.skip_score or plugin.uniform_score(state, pod, whole) is not None
+            for plugin in self._not_summed
+        )
+        if are_summed and known.index is not None:
+            if not other_filters:
+                return known.index.choose(rng)
+            accepts = self._acceptance(other_filters, state, pod, whole)
+            row = known.index.choose_accepted(rng, accepts, _TRIES)
+            if row is not None:
+                return row
+        if not len(feasible):
+            return None
+        if are_summed:
+            total: NDArray[np.signedinteger] = feasible.at(known.static_total)
+        else:
+            total = self._total(known, state, pod, feasible)
+        return int(feasible.rows[best_of(total, rng)])
 
     def _acceptance(
         self, plugins: Sequence[Plugin], state: CycleState, pod: Pod, nodes: NodeView

@@ -23,9 +23,10 @@ class PreFilterOutcome(NamedTuple):
 
 
 class QuickChoice(NamedTuple):
-    """A node that was found without going through all of them."""
+    """A node that was found by asking about no more nodes than changed."""
 
     row: int
+    is_hinted: bool  # it was the next best, and the others were not looked at
     feasible: NodeView  # the nodes that fit, worked out when someone looks
 
 
@@ -51,7 +52,7 @@ class Scores:
         return self._explain()
 
 
-def best_of(total: NDArray[np.int64], rng: Random) -> int:
+def best_of(total: NDArray[np.signedinteger], rng: Random) -> int:
     """Where the highest total is; among equals a seeded choice, so that a run can be repeated."""
     best = np.flatnonzero(total == total.max())
     return int(best[rng.randrange(len(best)) if len(best) > 1 else 0])

@@ -234,7 +234,8 @@ class SchedulingAlgorithm:
         now_ns = framework.points.now_ns
         started_ns = now_ns()
         choice = framework.choose_at_once(state, pod_info, nodes, self._random)
-        framework.points.observe_hint(choice is not None, now_ns() - started_ns)
+        is_hinted = choice is not None and choice.is_hinted
+        framework.points.observe_hint(is_hinted, now_ns() - started_ns)
         if choice is None:
             return None
 
