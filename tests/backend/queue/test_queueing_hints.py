@@ -270,7 +270,7 @@ def test_worth_requeuing(case: Judgement) -> None:
         object(),
         hints,
         monotonic_ns=lambda: 0,
-        observe=lambda hint, event, answer, _: asked.append(f"{hint.plugin} {answer.value}"),
+        observe=lambda hint, answer, _: asked.append(f"{hint.plugin} {answer.value}"),
     )
     assert strategy is case.want
     assert asked == case.asked

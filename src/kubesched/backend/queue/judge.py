@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kubesched.backend.queue.in_flight import SeenEvent
@@ -36,18 +37,25 @@ class Judge:
         self._monotonic_ns = monotonic_ns
 
     def judge(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
-        hints = self._hints.interest_in(event).hints.get(queued.pod.spec.scheduler_name)
-        if self._monotonic_ns is None:
-            return worth_requeuing(queued, event, old, new, hints)
-        return worth_requeuing(
-            queued,
-            event,
-            old,
-            new,
-            hints,
-            monotonic_ns=self._monotonic_ns,
-            observe=self._observe,
-        )
+        return self.about(event, old, new)(queued)
+
+    def about(self, event: ClusterEvent, old: Any, new: Any) -> Callable[[QueuedPodInfo], Strategy]:
+        """What an event means for a pod, to be asked about one after another."""
+        hints = self._hints.interest_in(event).hints
+        monotonic_ns, observe = self._monotonic_ns, partial(self._observe, event.label)
+
+        def judge(queued: QueuedPodInfo) -> Strategy:
+            return worth_requeuing(
+                queued,
+                event,
+                old,
+                new,
+                hints.get(queued.pod_info.pod.spec.scheduler_name),
+                monotonic_ns=monotonic_ns,
+                observe=observe,
+            )
+
+        return judge
 
     def replay(self, queued: QueuedPodInfo, events: Sequence[SeenEvent] | None) -> Strategy:
         """Judge what happened while a pod was in flight, by those who reject it now.
@@ -75,6 +83,6 @@ class Judge:
         return outcome
 
     def _observe(
-        self, hint: RegisteredHint, event: ClusterEvent, answer: HintAnswer, elapsed_ns: int
+        self, event: str, hint: RegisteredHint, answer: HintAnswer, elapsed_ns: int
     ) -> None:
-        self._durations.labels(hint.plugin, event.label, answer.value).observe_ns(elapsed_ns)
+        self._durations.labels(hint.plugin, event, answer).observe_ns(elapsed_ns)

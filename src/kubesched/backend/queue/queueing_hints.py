@@ -78,7 +78,7 @@ class RegisteredHint(NamedTuple):
     hint: HintFunction | None = None
 
 
-class HintAnswer(enum.Enum):
+class HintAnswer(enum.StrEnum):
     """What became of asking a hint; the values are those of the metric's label."""
 
     QUEUE = "Queue"
@@ -94,7 +94,7 @@ class Strategy(enum.Enum):
     IMMEDIATELY = "Immediately"
 
 
-HintObserver = Callable[[RegisteredHint, ClusterEvent, HintAnswer, int], None]
+HintObserver = Callable[[RegisteredHint, HintAnswer, int], None]
 """Told of every hint that was asked, with the nanoseconds it took."""
 
 
@@ -185,7 +185,7 @@ def worth_requeuing(
         else:
             started_ns = monotonic_ns()
             answer = ask_hint(registered, queued.pod_info.pod, old, new)
-            observe(registered, event, answer, monotonic_ns() - started_ns)
+            observe(registered, answer, monotonic_ns() - started_ns)
         if answer is HintAnswer.SKIP:
             continue
         if is_pending:

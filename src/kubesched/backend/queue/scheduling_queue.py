@@ -257,15 +257,17 @@ class SchedulingQueue:
             candidates = self._unschedulable.candidates(interest)
         else:
             return 0
+        if pre_check is not None:
+            candidates = [queued for queued in candidates if pre_check(queued.pod)]
         moved = 0
-        for queued in candidates:
-            if pre_check is not None and not pre_check(queued.pod):
-                continue
-            strategy = self._judge.judge(queued, event, old, new)
-            if strategy is not Strategy.SKIP:
-                self._unschedulable.delete(pod_key(queued.pod))
-                went_to = self._requeue(queued, strategy, event.label, now_ns)
-                moved += went_to is not QueueName.UNSCHEDULABLE
+        if candidates:
+            judge = self._judge.about(event, old, new)
+            for queued in candidates:
+                strategy = judge(queued)
+                if strategy is not Strategy.SKIP:
+                    self._unschedulable.delete(pod_key(queued.pod))
+                    went_to = self._requeue(queued, strategy, event.label, now_ns)
+                    moved += went_to is not QueueName.UNSCHEDULABLE
         self._in_flight.record(event, old, new)
         if moved:
             self._wake()

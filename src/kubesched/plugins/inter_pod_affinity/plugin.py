@@ -29,8 +29,8 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.plugins.helpers.missing_state import reject_all
-from kubesched.plugins.inter_pod_affinity import hints
 from kubesched.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kubesched.plugins.inter_pod_affinity.hints import AffinityHints
 from kubesched.plugins.inter_pod_affinity.scoring import Preferences, normalized
 
 __all__ = ["InterPodAffinity"]
@@ -52,16 +52,17 @@ class InterPodAffinity(Plugin):
         self._hard_weight: int = self.args.hard_pod_affinity_weight
         self._ignore_existing: bool = self.args.ignore_preferred_terms_of_existing_pods
         self._namespaces = None if handle is None else handle.lister(Namespace)
+        self._hints = AffinityHints()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pod_actions = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
         node_actions = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
         return (
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, pod_actions), hints.after_pod_change
+                ClusterEvent(EventResource.POD, pod_actions), self._hints.after_pod_change
             ),
             ClusterEventWithHint(
-                ClusterEvent(EventResource.NODE, node_actions), hints.after_node_change
+                ClusterEvent(EventResource.NODE, node_actions), self._hints.after_node_change
             ),
         )
 
