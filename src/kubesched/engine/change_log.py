@@ -18,25 +18,29 @@ class ChangeLog:
     far behind that entries are gone gets None and must look at every row.
     """
 
-    __slots__ = ("_answer", "_asked", "_base", "_latest", "_rows")
+    __slots__ = ("_answer", "_asked", "_base", "_latest", "_length", "_rows")
 
     def __init__(self, capacity: int = 64) -> None:
         self._base = 0
-        self._rows: list[int] = []
+        self._rows = np.empty(2 * _KEEP, dtype=np.intp)  # so many of them are used:
+        self._length = 0
         self._latest = np.full(capacity, -1, dtype=np.int64)  # int64[row]: its last place here
         self._asked = (-1, -1)  # (from, to) of the last question, and its answer
         self._answer = np.empty(0, dtype=np.intp)
 
     @property
     def position(self) -> int:
-        return self._base + len(self._rows)
+        return self._base + self._length
 
     def append(self, row: int) -> None:
-        self._latest[row] = self._base + len(self._rows)
-        self._rows.append(row)
-        if len(self._rows) > 2 * _KEEP:
-            del self._rows[:_KEEP]
+        if self._length == len(self._rows):
+            # Another array, because readers may still hold a part of this one.
+            self._rows = np.concatenate((self._rows[_KEEP:], self._rows[:_KEEP]))
             self._base += _KEEP
+            self._length -= _KEEP
+        self._latest[row] = self._base + self._length
+        self._rows[self._length] = row
+        self._length += 1
 
     def grow(self, capacity: int) -> None:
         """Make room for rows up to the capacity."""
@@ -48,16 +52,22 @@ class ChangeLog:
 
         Ascending, and not to be written to: readers that ask the same share the answer.
         """
-        start = position - self._base
-        if start < 0:
+        recent = self.recent(position)
+        if recent is None:
             return None
         question = (position, self.position)
         if question != self._asked:
-            recent = len(self._rows) - start
-            if recent < _FEW:  # sorting a set beats starting up NumPy
-                rows = sorted(set(self._rows[start:]))
-                self._answer = np.array(rows, dtype=np.intp)
+            if len(recent) < _FEW:  # sorting a set beats starting up NumPy
+                self._answer = np.array(sorted(set(recent.tolist())), dtype=np.intp)
             else:
                 self._answer = np.flatnonzero(self._latest >= position)
             self._asked = question
         return self._answer
+
+    def recent(self, position: int) -> NDArray[np.intp] | None:
+        """The rows that changed since the position, in order and as often as they did; or None.
+
+        Costs nothing, however many they are. Not to be written to.
+        """
+        start = position - self._base
+        return None if start < 0 else self._rows[start : self._length]

@@ -26,7 +26,7 @@ S = TypeVar("S", bound=np.generic)
 class NodeView:
     """A selection of nodes: columns for vector code, NodeInfos for code that looks at one."""
 
-    __slots__ = ("_infos", "_rows", "_selection", "pods", "table")
+    __slots__ = ("_gathered", "_infos", "_rows", "_selection", "pods", "table")
 
     def __init__(
         self,
@@ -39,6 +39,8 @@ class NodeView:
         self._infos = infos  # NodeInfo[row]
         self._selection = selection
         self._rows: NDArray[np.intp] | None = None
+        # Amounts that several plugins look at; None: not kept, because the view is used for long.
+        self._gathered: dict[tuple[bool, int, int], NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
         selection = self._selection
@@ -100,7 +102,9 @@ class NodeView:
 
     def at_rows(self, rows: NDArray[np.intp]) -> NodeView:
         """Other rows of the same table, whether or not they are in this view."""
-        return NodeView(self.pods, self._infos, rows)
+        view = NodeView(self.pods, self._infos, rows)
+        view._gathered = {}
+        return view
 
     def at(self, column: NDArray[S]) -> NDArray[S]:
         """A column of the table (one entry per row), for the nodes of this view."""
@@ -182,9 +186,15 @@ class NodeView:
     def _amounts_of(self, matrix: NDArray[np.int64], resources: Sequence[str]) -> NDArray[np.int64]:
         places = [self.table.resource_column(name) for name in resources]
         first, last = places[0], places[-1]
-        if places == list(range(first, last + 1)) and first >= 0 and last < matrix.shape[0]:
+        if places != list(range(first, last + 1)) or first < 0 or last >= matrix.shape[0]:
+            return np.stack([self._amounts(matrix, name) for name in resources])
+        if self._gathered is None:
             return self._at_all(matrix[first : last + 1])
-        return np.stack([self._amounts(matrix, name) for name in resources])
+        key = (matrix is self.table.requested, first, last)
+        amounts = self._gathered.get(key)
+        if amounts is None:
+            amounts = self._gathered[key] = self._at_all(matrix[first : last + 1])
+        return amounts
 
     def _at_all(self, matrix: NDArray[S]) -> NDArray[S]:
         """Rows of the table are the second axis of the matrix."""
@@ -209,6 +219,7 @@ class DeferredNodeView(NodeView):
         self.pods = pods
         self._infos = infos
         self._rows = None
+        self._gathered = None
         self._find = find
         self._found: slice | NDArray[np.intp] | None = None
 

@@ -20,6 +20,7 @@ class Evaluation:
     __slots__ = (
         "_is_final",
         "_numbers",
+        "all_scored",
         "codes",
         "filter_position",
         "filter_version",
@@ -28,6 +29,7 @@ class Evaluation:
         "index",
         "index_uses",
         "is_scored",
+        "judged",
         "may_have_index",
         "node_total",
         "raw_scores",
@@ -55,6 +57,8 @@ class Evaluation:
         # Places in the change log up to which the answers are right; -1: nothing is known.
         self.filter_position = -1
         self.score_position = -1
+        # The rows that were judged last, and the position since which they had changed.
+        self.judged: tuple[int, NodeView | None] = (-1, None)
         # The table's version of its nodes at that time.
         self.filter_version = -1
         self.score_version = -1
@@ -63,6 +67,7 @@ class Evaluation:
         # The part of it that has nothing to do with pods; None while it is zero everywhere.
         self.node_total: NDArray[np.signedinteger] | None = None
         self.is_scored = np.zeros(capacity, dtype=bool)  # bool[row]: that part is known
+        self.all_scored = False  # of every node
         # The others as they are; None while every row's score is zero, as it mostly is.
         self.raw_scores: dict[str, NDArray[np.int64] | None] = dict.fromkeys(normalizing)
         # Rows that pass, by static total, in step with both positions; None: not kept.
@@ -95,6 +100,11 @@ class Evaluation:
         if self.index is not None:
             self.may_have_index = self.index_uses > 0
             self.index = None
+
+    def judged_since(self, position: int) -> NodeView | None:
+        """The nodes that were judged last, if they are those that changed since the position."""
+        since, changed = self.judged
+        return changed if since == position else None
 
     def passing(self, nodes: NodeView) -> NodeView:
         """Those of the nodes that the local filters let pass."""

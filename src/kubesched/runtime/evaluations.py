@@ -179,7 +179,7 @@ class Evaluations:
             filters = known.filters = LocalFilters(self.filters, skipped)
         table = nodes.table
         only_pods = known.filter_version == table.node_version
-        since = table.changes.since(known.filter_position) if known.filter_position >= 0 else None
+        since = table.changes.recent(known.filter_position)
         if (
             since is None
             or len(since) > _FEW_CHANGES
@@ -190,14 +190,16 @@ class Evaluations:
         if known.index is not None and since is not None:
             missing = []
             plugins = filters.to_ask(only_pods)
-            for row in since.tolist():
+            for row in sorted(set(since.tolist())):
                 known.index.discard(row)
                 if table.is_live[row] and self._passes(
                     known, state, pod, nodes, row, plugins, only_pods
                 ):
                     missing.append(row)
         else:
-            self._ask_filters(known, state, pod, _among(nodes, since), filters, only_pods)
+            changed = _among(nodes, since)
+            known.judged = (known.filter_position, changed)
+            self._ask_filters(known, state, pod, changed, filters, only_pods)
         known.filter_position = table.changes.position
         known.filter_version = table.node_version
         return missing
@@ -284,13 +286,16 @@ class Evaluations:
                 known.index.put(row, int(known.static_total[row]))
             known.index_uses += 1
         else:
-            known.index = None
-            position = known.score_position
-            since = table.changes.since(position) if position >= 0 else None
+            since = table.changes.recent(known.score_position)
             is_steady = since is not None and len(since) <= _FEW_CHANGES
             known.steady = known.steady + 1 if is_steady else 0
-            self._ask_scores(known, state, pod, _among(nodes, since), scores, only_pods)
-            if known.steady >= _STEADY and known.may_have_index:
+            if since is None or len(since):
+                known.index = None
+                changed = known.judged_since(known.score_position)
+                if changed is None:
+                    changed = _among(nodes, since)
+                self._ask_scores(known, state, pod, changed, scores, only_pods)
+            if known.index is None and known.steady >= _STEADY and known.may_have_index:
                 self._build_index(known, nodes)
         known.score_position = table.changes.position
         known.score_version = table.node_version
@@ -312,13 +317,14 @@ class Evaluations:
             for row, node in zip(rows.tolist(), changed, strict=True):
                 self._score_row(known, state, pod, node, row, scores, only_pods)
             return
-        only_pods = only_pods and bool(known.is_scored.take(rows).all())
+        only_pods = only_pods and (known.all_scored or bool(known.is_scored.take(rows).all()))
         self._count_scored(scores, only_pods, len(rows))
         total = weighted_scores(scores.by_pods, state, pod, changed)
         if not only_pods:
             of_nodes = weighted_scores(scores.by_node, state, pod, changed)
             known.note_node_total(rows, of_nodes)
             known.is_scored[rows] = True
+            known.all_scored = bool(changed.whole.at(known.is_scored).all())
             total += of_nodes
         elif known.node_total is not None:
             total += changed.at(known.node_total)

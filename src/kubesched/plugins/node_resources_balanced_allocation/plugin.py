@@ -84,11 +84,10 @@ class NodeResourcesBalancedAllocation(Plugin):
         if columns is None or len(columns.weights) < 2:
             return np.full(len(nodes), 75, dtype=np.int64)
         before, after = kernels.balance(_fractions(columns), columns.counted)
+        # 50 + (50 + after - before) // 2. The two differ by 50 at most: nothing here is negative.
         scores: NDArray[np.int64] = after - before
-        # The two differ by 50 at most, so this never divides a negative number.
-        scores += 50
-        scores //= 2
-        scores += 50
+        scores += 150
+        scores >>= 1
         return scores
 
     def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
