@@ -55,7 +55,7 @@ SHARED_BY_PLUGINS = frozenset(["helpers"])
 REGISTRY = "registry"
 
 NETWORK = frozenset(["aiohttp"])
-MAY_USE_NETWORK = frozenset(["client", "apiserver", "server"])
+MAY_USE_NETWORK = frozenset(["client", "apiserver", "server", "testing"])
 
 MAY_READ_CLOCKS = frozenset(["util", "cli"])
 FORBIDDEN_CALLS = {

@@ -520,19 +520,6 @@ def test_a_long_message_is_cut_in_the_event_and_whole_in_the_condition() -> None
     run(scenario)
 
 
-def test_extenders_that_are_not_called_are_warned_about(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def scenario() -> None:
-        clock = current_clock()
-        api = LocalApi(Store(now_ns=clock.now_ns()), clock)
-        extender = {"urlPrefix": "http://127.0.0.1:1/", "filterVerb": "filter"}
-        Scheduler(api, clock, extenders=[extender])
-
-    run(scenario)
-    assert "Extenders are configured and not called" in caplog.text
-
-
 # -- sharing the event loop, and labels of pods on nodes -----------------------------------
 
 

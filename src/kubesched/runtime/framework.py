@@ -27,8 +27,6 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     NominatedTotals,
-    Nominating,
-    NominatingMode,
     OnlyNodes,
     Plugin,
     PodInfo,
@@ -57,16 +55,14 @@ from kubesched.runtime.evaluations import Evaluations
 from kubesched.runtime.nominated import NominatedPods
 from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores, best_of
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
-from kubesched.runtime.point_metrics import PluginTiming, PointMetrics
+from kubesched.runtime.point_metrics import PointMetrics
+from kubesched.runtime.post_filtering import run_post_filter
 from kubesched.runtime.profile_handle import ProfileHandle
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
 from kubesched.util.go_format import format_slice
-from kubesched.util.logging import get_logger
 
 __all__ = ["Framework"]
-
-log = get_logger(__name__)
 
 _FEWEST_TO_SCORE = 2  # a single node is taken without being scored
 _TRIES = 32  # so many nodes are asked about one by one before all are asked about at once
@@ -317,33 +313,7 @@ class Framework(ProfileHandle):
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         """Ask the plugins in turn to make room; the first that succeeds ends it."""
-        reasons: list[str] = []
-        first_rejector = ""
-        nominating: Nominating | None = None
-        for plugin in self.post_filter_plugins:
-            with PluginTiming(state, plugin, "PostFilter") as timed:
-                try:
-                    result = plugin.post_filter(state, pod_info, diagnosis)
-                except Exception as exc:
-                    # The attempt has failed anyway; what is lost is the chance to make room.
-                    log.exception("PostFilter failed", exc, plugin=plugin.name, pod=pod_info.pod)
-                    timed.code = Code.ERROR
-                    return PostFilterResult(Status.failure(exc).blame(plugin.name))
-                status = result.status
-                timed.code = status.code
-            if status.is_success:
-                return result
-            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return PostFilterResult(status.blame(plugin.name), result.nominating)
-            if not status.is_rejected:
-                error = status.as_error() or RuntimeError(status.message)
-                return PostFilterResult(Status.failure(error).blame(plugin.name))
-            reasons.extend(status.all_reasons)
-            first_rejector = first_rejector or plugin.name
-            if result.nominating and result.nominating.mode is not NominatingMode.NOOP:
-                nominating = result.nominating
-        status = Status(Code.UNSCHEDULABLE, tuple(reasons), None, first_rejector)
-        return PostFilterResult(status, nominating)
+        return run_post_filter(self.post_filter_plugins, state, pod_info, diagnosis)
 
     # -- choosing among them -----------------------------------------------------------
 

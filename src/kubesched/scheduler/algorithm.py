@@ -252,8 +252,18 @@ class SchedulingAlgorithm:
             diagnose,
         )
 
-    def has_room(self, framework: Framework, pod_info: PodInfo, since: Moment) -> bool:
-        """Whether a pod that fitted nowhere then fits a node of the snapshot as it is."""
+    def has_room(
+        self,
+        framework: Framework,
+        pod_info: PodInfo,
+        since: Moment,
+        refused: Collection[str] = (),
+    ) -> bool:
+        """Whether a pod that fitted nowhere then fits a node of the snapshot as it is.
+
+        Extenders are not asked. Nodes that they `refused` then count as refused until they
+        change; any other counts as good enough to try the pod again before someone has to go.
+        """
         if framework.moment == since:
             return False
         state = CycleState()
@@ -269,11 +279,19 @@ class SchedulingAlgorithm:
             if outcome.only_nodes is not None:
                 named = self._snapshot.table.rows_of(outcome.only_nodes)
                 nodes = nodes.subset(np.isin(nodes.rows, named))
+            if refused:
+                nodes = nodes.subset(~np.isin(nodes.rows, self._unchanged(refused, since)))
             if len(nodes) <= _FEW_NODES:
                 return any(framework.fits_on(state, pod_info, node) for node in nodes)
             return len(self._filter(framework, state, pod_info, nodes, diagnosis)) > 0
         except PluginError:
             return False
+
+    def _unchanged(self, names: Collection[str], since: Moment) -> NDArray[np.intp]:
+        """Rows of the named nodes that are as they were."""
+        rows, table = self._snapshot.table.rows_of(names), self._snapshot.table
+        changed = table.changes.since(since.rows)
+        return rows[:0] if changed is None else rows[~np.isin(rows, changed)]
 
     def _find_feasible(
         self,

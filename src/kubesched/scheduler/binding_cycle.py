@@ -24,6 +24,7 @@ from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.event_handlers import ASSIGNED_POD_DELETE
+from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.util.clock import Clock
 from kubesched.util.errors import CacheError
@@ -65,6 +66,7 @@ class BindingCycle:
         writer: PodStatusWriter,
         failures: FailureHandler,
         clock: Clock,
+        extenders: Extenders | None = None,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -72,6 +74,7 @@ class BindingCycle:
         self._writer = writer
         self._failures = failures
         self._clock = clock
+        self._extenders = extenders
         self._running = services.metrics.goroutines.labels("binding")
 
     async def run(self, placement: Placement) -> None:
@@ -113,6 +116,10 @@ class BindingCycle:
         else:
             # A PreBind without work counts too, as in the reference.
             framework.points.observe("PreBind", Code.SUCCESS, framework.points.now_ns())
+        if self._extenders is not None:
+            bound = await self._extenders.bind(pod, node_name)
+            if bound is not None:
+                return bound
         return await framework.binding.run_bind(state, pod, node_name)
 
     async def _pre_bind(self, placement: Placement) -> Status:

@@ -7,17 +7,23 @@ it without awaiting (`SchedulingCycle`), and starts a task that binds it (`Bindi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.backend.cache import Cache, CacheCorruptedError
-from kubesched.backend.queue import QueueProfile, SchedulingQueue, register_hints
+from kubesched.backend.queue import (
+    QueueProfile,
+    RegisteredHint,
+    SchedulingQueue,
+    register_hints,
+)
 from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
+from kubesched.config.completion import complete_extenders
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
 from kubesched.config.types import Extender, KubeSchedulerConfiguration, KubeSchedulerProfile
@@ -25,12 +31,22 @@ from kubesched.framework import ActionType, Moment, PodInfo, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.registry import PluginRegistry
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
-from kubesched.scheduler.binding_cycle import BindingCycle
+from kubesched.scheduler.asking import AskingWorld
+from kubesched.scheduler.asking_cycle import AskingCycle
+from kubesched.scheduler.asking_tasks import Asking
+from kubesched.scheduler.binding_cycle import BindingCycle, Placement
 from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.extenders.building import (
+    TransportOf,
+    build_extenders,
+    document_keeper,
+)
+from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.profiles import build_profiles
@@ -81,6 +97,7 @@ class Scheduler:
         begins: asyncio.Event | None = None,
         stream_lists: bool = False,
         share_parts: bool = False,
+        extender_transport: TransportOf | None = None,
     ) -> None:
         """Build a scheduler for the pods of `api`, on the machine's clock unless one is given.
 
@@ -90,7 +107,8 @@ class Scheduler:
         to the broadcaster, which is run and stopped with the scheduler. With `begins`, pods are
         placed only once it is set. `stream_lists` has informers ask for their first list as part
         of the watch, `share_parts` has them keep equal parts of pods and nodes once, which is
-        for a server outside this process.
+        for a server outside this process. Extenders are reached over the network, or as
+        `extender_transport` says.
 
         Raises:
             ConfigError: no scheduler can be built from these options.
@@ -109,11 +127,8 @@ class Scheduler:
             feature_gates=feature_gates,
             known_args=PluginRegistry(out_of_tree_registry).known_args(),
         )
-        if configuration.extenders:
-            log.warning(
-                "Extenders are configured and not called: pods are placed without asking them",
-                extenders=len(configuration.extenders),
-            )
+        configuration = complete_extenders(configuration)
+        extending = build_extenders(configuration.extenders, extender_transport)
         self._clock = clock
         self._stopping = False
         self._ready = asyncio.Event()
@@ -123,8 +138,10 @@ class Scheduler:
         self.synced = asyncio.Event()
         self._begins = begins
         self._beginning = StopSwitch()
+        self._documents = document_keeper(api, extending) if extending else None
+        watched: Any = api if self._documents is None else self._documents
         self.informers = InformerFactory(
-            api,
+            watched,
             clock,
             seed,
             options={Pod: NON_TERMINAL_PODS},
@@ -144,6 +161,7 @@ class Scheduler:
             feature_enabled=feature_gates.enabled,
             metrics=metrics,
         )
+        self._extenders = Extenders(extending, self.services.metrics) if extending else None
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
         self.cache.labels_change_rows = any(
             plugin.node_local and plugin.reads_metadata
@@ -166,24 +184,38 @@ class Scheduler:
             self.cache.snapshot,
             derive(seed, "ties"),
             configuration.percentage_of_nodes_to_score,
+            others_choose=self._extenders is not None and self._extenders.narrow_or_rank,
         )
         self.services.metrics.before_collect.append(self._report_cache_size)
         self._scheduling = SchedulingCycle(
             self.cache, self.queue, algorithm, failures, self.services.metrics, clock
         )
-        self._binding = BindingCycle(self.cache, self.queue, self.services, writer, failures, clock)
+        self._binding = BindingCycle(
+            self.cache, self.queue, self.services, writer, failures, clock, self._extenders
+        )
+        self._asking: Asking | None = None
+        if self._extenders is not None and self._documents is not None:
+            world = AskingWorld(
+                self.cache, algorithm, self._extenders, self._documents, pods, refused={}
+            )
+            cycle = AskingCycle(world, self._scheduling, self.queue, clock)
+            self._asking = Asking(world, cycle, self._bind, self._ready.set)
         self._add_handlers()
 
     def _build_queue(
         self, configuration: KubeSchedulerConfiguration, seed: int, max_in_unschedulable_ns: int
     ) -> SchedulingQueue:
+        extenders = self._extenders
+        if extenders is not None:
+            # What an extender says of a pod does not hold for another, however alike they are.
+            log.info("Disabling signatures for profile because it has extenders configured.")
         profiles = {
             name: QueueProfile(
                 scheduler_name=name,
                 sort_key=framework.sort_key,
                 pre_enqueue=framework.pre_enqueue_plugins,
-                hints=register_hints(tuple(framework.plugins.by_name.values())),
-                sign=framework.sign_pod,
+                hints=self._hints_of(framework),
+                sign=framework.sign_pod if extenders is None else None,
             )
             for name, framework in self.profiles.items()
         }
@@ -196,7 +228,12 @@ class Scheduler:
             initial_backoff_ns=configuration.pod_initial_backoff_seconds * SECOND,
             max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
             max_in_unschedulable_ns=max_in_unschedulable_ns,
+            needs=None if extenders is None else extenders.names_asked_about,
         )
+
+    def _hints_of(self, framework: Framework) -> tuple[RegisteredHint, ...]:
+        plugins = tuple(framework.plugins.by_name.values())
+        return register_hints(plugins, with_extenders=self._extenders is not None)
 
     def _add_handlers(self) -> None:
         handlers = EventHandlers(
@@ -215,6 +252,9 @@ class Scheduler:
         self.informers.informer(Node).add_handler(
             handlers.add_node, handlers.update_node, handlers.delete_node
         )
+        if self._asking is not None:
+            self.informers.informer(Pod).add_handler(on_delete=self._asking.forget)
+            self.informers.informer(Node).add_handler(on_delete=self._asking.forget)
         for resource, actions in self._registered_actions().items():
             kind = watched_kind(resource)
             if kind is not None:
@@ -225,7 +265,7 @@ class Scheduler:
         """What happens to which objects must be heard of, because some plugin asked for it."""
         wanted: dict[str, ActionType] = {}
         for framework in self.profiles.values():
-            for hint in register_hints(tuple(framework.plugins.by_name.values())):
+            for hint in self._hints_of(framework):
                 resource = hint.event.resource
                 wanted[resource] = wanted.get(resource, ActionType.NONE) | hint.event.action
         return wanted
@@ -244,9 +284,13 @@ class Scheduler:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 await self._place_pods()
+                if self._asking is not None:
+                    self._asking.abandon()
                 self.queue.close()
                 for waiting in self.services.waiting_pods:
                     waiting.abandon()
+        if self._extenders is not None:
+            await self._extenders.close()
         if self._corruption is not None:
             raise self._corruption
 
@@ -263,8 +307,9 @@ class Scheduler:
 
     async def _place_pods(self) -> None:
         placed, began_ns = 0, self._clock.monotonic_ns()
+        busy: Collection[str] = () if self._asking is None else self._asking.busy
         while not self._stopping:
-            queued = self.queue.pop(self._clock.now_ns())
+            queued = self.queue.pop(self._clock.now_ns(), busy)
             if queued is None:
                 self._ready.clear()
                 await self._ready.wait()
@@ -290,18 +335,26 @@ class Scheduler:
                 framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", reason)
             self.queue.done(pod.metadata.uid)
             return
+        if self._asking is not None and (extenders := self._asking.extenders_of(pod)):
+            assert self._tasks is not None, "the scheduler is not running"
+            self._asking.start(self._tasks, framework, queued, extenders)
+            return
         placement = self._scheduling.run(framework, queued)
         if placement is not None:
-            self._spawn(self._binding.run(placement), "binding")
+            self._bind(placement)
+
+    def _bind(self, placement: Placement) -> None:
+        self._spawn(self._binding.run(placement), "binding")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "the scheduler is not running"
         self._tasks.create_task(_guarded(work), name=name)
 
     def _has_room(self, profile: str, pod_info: PodInfo, since: Moment) -> bool:
-        # Not during an attempt: those never await, and this is asked by other tasks.
+        # Not within a step of an attempt: this is asked by other tasks.
         self.cache.update_snapshot()
-        return self._algorithm.has_room(self.profiles[profile], pod_info, since)
+        refused = () if self._asking is None else self._asking.refused(pod_info)
+        return self._algorithm.has_room(self.profiles[profile], pod_info, since, refused)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._clock.now_ns())

@@ -23,7 +23,6 @@ from kubesched.runtime.framework import Framework
 from kubesched.scheduler.algorithm import (
     EngineMismatchError,
     NoNodesError,
-    ScheduleResult,
     SchedulingAlgorithm,
 )
 from kubesched.scheduler.attempt import Attempt
@@ -33,7 +32,7 @@ from kubesched.util.clock import Clock
 from kubesched.util.errors import CacheError, KubeschedError
 from kubesched.util.logging import get_logger
 
-__all__ = ["SchedulingCycle", "skip_reason"]
+__all__ = ["SchedulingCycle", "skip_reason", "status_of"]
 
 log = get_logger(__name__)
 
@@ -67,26 +66,26 @@ class SchedulingCycle:
             self._cache.update_snapshot()
             result = self._algorithm.schedule_pod(framework, state, queued.pod_info)
         except FitError as exc:
-            nominating = self._try_to_make_room(attempt, exc)
-            status = Status(Code.UNSCHEDULABLE, (), exc)
-        except NoNodesError as exc:
-            status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), exc)
-        except EngineMismatchError:
-            raise
+            nominating = self.try_to_make_room(attempt, exc)
+            status = status_of(exc, queued.pod)
         except Exception as exc:
-            # One odd object must not stop the loop: the attempt fails for this pod alone.
-            if not isinstance(exc, KubeschedError):
-                log.exception("Scheduling a pod failed", exc, pod=queued.pod)
-            status = Status.failure(exc)
+            status = status_of(exc, queued.pod)
         else:
             status = SUCCESS
+        node_name = result.node_name if status.is_success else ""
+        return self.conclude(attempt, status, node_name, nominating)
+
+    def conclude(
+        self, attempt: Attempt, status: Status, node_name: str, nominating: Nominating | None
+    ) -> Placement | None:
+        """Place the pod on the node that was chosen, or hand it to the failure handler."""
         self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
         if status.is_success:
-            return self._place(attempt, result)
+            return self._place(attempt, node_name)
         self._failures.handle(attempt, status, nominating)
         return None
 
-    def _try_to_make_room(self, attempt: Attempt, error: FitError) -> Nominating | None:
+    def try_to_make_room(self, attempt: Attempt, error: FitError) -> Nominating | None:
         framework = attempt.framework
         if not framework.post_filter_plugins:
             return CLEAR_NOMINATION
@@ -98,10 +97,9 @@ class SchedulingCycle:
         error.diagnosis.post_filter_message = result.status.message
         return result.nominating
 
-    def _place(self, attempt: Attempt, result: ScheduleResult) -> Placement | None:
+    def _place(self, attempt: Attempt, node_name: str) -> Placement | None:
         """Assume the pod on the node, then Reserve and Permit."""
         framework, state, queued, _ = attempt
-        node_name = result.node_name
         assumed = queued.pod_info.placed_on(node_name)
         try:
             self._cache.assume_pod(assumed)
@@ -133,6 +131,24 @@ class SchedulingCycle:
             self._cache.forget_pod(assumed.pod)
         except CacheError as exc:
             log.error("Scheduler cache could not forget a pod", exc=exc, pod=assumed.pod)
+
+
+def status_of(error: Exception, pod: Pod) -> Status:
+    """What an attempt that ended in an exception came to.
+
+    Raises:
+        EngineMismatchError: it is one, which is nobody's verdict on a pod.
+    """
+    if isinstance(error, FitError):
+        return Status(Code.UNSCHEDULABLE, (), error)
+    if isinstance(error, NoNodesError):
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), error)
+    if isinstance(error, EngineMismatchError):
+        raise error
+    # One odd object must not stop the loop: the attempt fails for this pod alone.
+    if not isinstance(error, KubeschedError):
+        log.exception("Scheduling a pod failed", error, pod=pod)
+    return Status.failure(error)
 
 
 def skip_reason(pod: Pod, cache: Cache) -> str | None:

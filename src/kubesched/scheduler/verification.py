@@ -45,7 +45,12 @@ class VerifyingAlgorithm(SchedulingAlgorithm):
     def _compare(
         self, framework: Framework, pod_info: PodInfo, start_index: int, got: dict[str, Any]
     ) -> None:
-        checking = SchedulingAlgorithm(self._snapshot, random.Random(0), self._percentage)
+        checking = SchedulingAlgorithm(
+            self._snapshot,
+            random.Random(0),
+            self._percentage,
+            others_choose=self._others_choose,
+        )
         checking._start_index = start_index
         framework.keeps_evaluations = False
         try:

@@ -1,15 +1,18 @@
 """The steps of a preemption attempt, from the pod that fits nowhere to a nomination.
 
-Spec 06 §3.3, §3.4. Nothing here waits: evictions are handed to `Evictions`.
+Spec 06 §3.3, §3.4. Evictions are handed to `Evictions`, which waits for nobody here. Only where
+extenders have to be asked about victims does an attempt wait, and look again afterwards.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod, PodDisruptionBudget
-from kubesched.api.pods import is_terminating, pod_priority
+from kubesched.api.pods import is_terminating, pod_key, pod_priority
 from kubesched.config.args import DefaultPreemptionArgs
 from kubesched.framework import (
     SUCCESS,
@@ -18,27 +21,43 @@ from kubesched.framework import (
     Diagnosis,
     FitError,
     Handle,
+    Moment,
     Nominating,
     NominatingMode,
     PodInfo,
     PostFilterResult,
     Status,
+    VictimReview,
+    Victims,
 )
 from kubesched.plugins.default_preemption.budgets import BudgetReader
+from kubesched.plugins.default_preemption.candidates import Candidate, Candidates
 from kubesched.plugins.default_preemption.dry_run import DryRun, DryRunResult, candidates_wanted
 from kubesched.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Evictions,
+    is_awaited,
 )
 from kubesched.plugins.default_preemption.pod_columns import PodColumns
+from kubesched.util.errors import KubeschedError
 
 __all__ = ["Evaluator"]
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 VICTIM_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
+NO_CANDIDATE = Status.unschedulable("no candidate node for preemption")
+PREEMPTOR_GONE = Status.unschedulable("the pod went away while extenders were asked")
+FITS_BY_NOW = Status.unschedulable("the pod fits a node by now, nobody has to go")
 _CLEARED = Nominating(NominatingMode.OVERRIDE, "")
+
+
+class _Proposal(NamedTuple):
+    """For whom room is to be made, and where it could be."""
+
+    preemptor: PodInfo
+    candidates: Candidates
 
 
 class Evaluator:
@@ -56,6 +75,73 @@ class Evaluator:
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         """Nominate the pod to the node where room is made, or say why there is none."""
+        proposal = self._propose(state, pod_info, diagnosis)
+        if isinstance(proposal, PostFilterResult):
+            return proposal
+        return self._carry_out(proposal.candidates.best(), proposal.preemptor)
+
+    async def preempt_with_review(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
+    ) -> PostFilterResult:
+        """As `preempt`, once others have said what they think of the victims."""
+        proposal = self._propose(state, pod_info, diagnosis)
+        if isinstance(proposal, PostFilterResult):
+            return proposal
+        preemptor, asked_at = proposal.preemptor, self._handle.moment
+        try:
+            reviewed = await review.review(preemptor.pod, self._victims(proposal.candidates))
+        except KubeschedError as exc:
+            return PostFilterResult(Status.failure(exc))
+        if not reviewed:
+            return PostFilterResult(NO_CANDIDATE)
+        if not is_awaited(preemptor.pod, self._pods):
+            return PostFilterResult(PREEMPTOR_GONE)
+        if review.has_room():
+            self._handle.activate({pod_key(preemptor.pod): preemptor.pod})
+            return PostFilterResult(FITS_BY_NOW)
+        left = [Candidate(name, each.pods, each.violations) for name, each in reviewed.items()]
+        while left:
+            best = Candidates.of(left, self._handle.clock.now_ns()).best()
+            # What nothing has happened to since is as good as when it was asked about.
+            if not self._has_changed(best.node_name, asked_at) or review.fits_without(
+                best.node_name, best.victims
+            ):
+                return self._carry_out(best, preemptor)
+            left.remove(best)
+        return PostFilterResult(NO_CANDIDATE)
+
+    def _victims(self, candidates: Candidates) -> dict[str, Victims]:
+        """What to show of the candidates to those who review them."""
+        shown: dict[str, Victims] = {}
+        for number in range(len(candidates)):
+            node_name, victims, violations = candidates[number]
+            node = self._handle.snapshot.get(node_name)
+            assert node is not None, "candidates are nodes of the snapshot"
+            present = {other.uid: other for other in node.pods}
+            shown[node_name] = Victims(victims, violations, present)
+        return shown
+
+    def _has_changed(self, node_name: str, since: Moment) -> bool:
+        """Whether plugins may judge a node differently than they did then."""
+        handle = self._handle
+        if handle.moment.other_objects != since.other_objects:
+            return True
+        table = handle.snapshot.nodes.table
+        rows = table.changes.since(since.rows)
+        nominated = handle.nominator.changes_since(since.nominations)
+        row = table.row_of.get(node_name)
+        if rows is None or nominated is None or row is None:
+            return True
+        return row in rows or node_name in nominated
+
+    def _carry_out(self, best: Candidate, preemptor: PodInfo) -> PostFilterResult:
+        self._evictions.start(best, preemptor.pod)
+        return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, best.node_name))
+
+    def _propose(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> _Proposal | PostFilterResult:
+        """Nodes where evictions would make room, or the result if there are none."""
         metadata = pod_info.pod.metadata
         current = self._pods.get(metadata.name, metadata.namespace)
         if current is None:
@@ -74,9 +160,7 @@ class Evaluator:
             found.diagnosis.absent_nodes_status = NOT_HELPFUL
             message = str(FitError(node_count, found.diagnosis))
             return PostFilterResult(Status.unschedulable(message), _CLEARED)
-        best = found.candidates.best()
-        self._evictions.start(best, preemptor.pod)
-        return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, best.node_name))
+        return _Proposal(preemptor, found.candidates)
 
     def _ineligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
         """Why the pod may not preempt others now; empty if it may."""

@@ -20,7 +20,7 @@ from kubesched.plugins.default_preemption.candidates import Candidate
 from kubesched.util.clock import SECOND
 from kubesched.util.logging import get_logger
 
-__all__ = ["DISRUPTION_TARGET", "PREEMPTION_BY_SCHEDULER", "Evictions"]
+__all__ = ["DISRUPTION_TARGET", "PREEMPTION_BY_SCHEDULER", "Evictions", "is_awaited"]
 
 log = get_logger(__name__)
 
@@ -88,14 +88,7 @@ class _Preemption:
 
     def is_awaited(self) -> bool:
         """Whether the preemptor is still there and without a node."""
-        metadata = self.preemptor.metadata
-        current = self._pods.get(metadata.name, metadata.namespace)
-        return (
-            current is not None
-            and current.metadata.uid == metadata.uid
-            and not is_terminating(current)
-            and not current.spec.node_name
-        )
+        return is_awaited(self.preemptor, self._pods)
 
     def is_needed(self) -> bool:
         """Whether the preemptor waits and, by now, still fits nowhere."""
@@ -307,6 +300,17 @@ class Evictions:
 
     def _writer(self) -> PodStatusWriter:
         return PodStatusWriter(self._handle.api, self._handle.clock, self._handle.random)
+
+
+def is_awaited(pod: Pod, pods: Lister[Pod]) -> bool:
+    """Whether the pod is still there, wants to stay, and is without a node."""
+    current = pods.get(pod.metadata.name, pod.metadata.namespace)
+    return (
+        current is not None
+        and current.metadata.uid == pod.metadata.uid
+        and not is_terminating(current)
+        and not current.spec.node_name
+    )
 
 
 def _disrupted_by(preemptor: Pod, victim: Pod) -> PodCondition:

@@ -22,6 +22,7 @@ from kubesched.framework import (
     PostFilterResult,
     QueueingHint,
     Status,
+    VictimReview,
 )
 from kubesched.plugins.default_preemption.evaluator import Evaluator
 from kubesched.plugins.default_preemption.eviction import Evictions
@@ -68,8 +69,18 @@ class DefaultPreemption(Plugin):
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         self.handle.metrics.count_preemption_attempt()
-        result = self._evaluator.preempt(state, pod_info, diagnosis)
-        message = result.status.message
-        if not message:
-            return result
-        return PostFilterResult(Status(result.status.code, (_PREFIX + message,)), result.nominating)
+        return _prefixed(self._evaluator.preempt(state, pod_info, diagnosis))
+
+    async def post_filter_with_review(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
+    ) -> PostFilterResult:
+        self.handle.metrics.count_preemption_attempt()
+        evaluator = self._evaluator
+        return _prefixed(await evaluator.preempt_with_review(state, pod_info, diagnosis, review))
+
+
+def _prefixed(result: PostFilterResult) -> PostFilterResult:
+    message = result.status.message
+    if not message:
+        return result
+    return PostFilterResult(Status(result.status.code, (_PREFIX + message,)), result.nominating)

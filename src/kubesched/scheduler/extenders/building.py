@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import Any
 
+from kubesched.api import Node, Pod
+from kubesched.api.access import ApiAccess
 from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.credentials import Credential, FixedCredentials
+from kubesched.client.document_keeper import DocumentKeeper
 from kubesched.client.extender_client import ExtenderClient
 from kubesched.client.tls import KeyPair, TlsOptions, client_context
 from kubesched.client.transport import Transport
@@ -15,7 +19,7 @@ from kubesched.config.types import Extender, ExtenderTLSConfig
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.util.errors import ConfigError
 
-__all__ = ["TransportOf", "build_extenders", "connect"]
+__all__ = ["TransportOf", "build_extenders", "connect", "document_keeper"]
 
 TransportOf = Callable[[Extender], Transport]
 
@@ -66,6 +70,26 @@ def connect(settings: Extender) -> Transport:
         credentials=FixedCredentials(Credential(pair=pair)),
     )
     return AiohttpTransport(connection)
+
+
+def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentKeeper:
+    """What to list and watch with, so that extenders can be sent what they are to be sent."""
+    asked = [each for each in extenders if each.takes_part_in_attempts]
+    shows_victims = any(
+        each.settings.preempt_verb and not each.settings.node_cache_capable for each in asked
+    )
+
+    def may_be_sent(pod: Pod) -> bool:
+        if pod.spec.node_name:
+            return shows_victims
+        return any(each.is_interested(pod) for each in asked)
+
+    keeps: dict[type, Callable[[Any], bool]] = {}
+    if asked:
+        keeps[Pod] = may_be_sent
+    if any(each.is_sent_nodes for each in asked):
+        keeps[Node] = lambda _: True
+    return DocumentKeeper(api, keeps)
 
 
 def _read(path: str) -> bytes:

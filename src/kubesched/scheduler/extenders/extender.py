@@ -129,6 +129,8 @@ class HTTPExtender:
                 left.append(asked[name])
         elif answer.nodes is not None:
             left = [AskedNode(_name_of(node), returned=node) for node in answer.nodes]
+            for node in left:
+                _ = node.info  # what is no node is an error of the extender
         return Filtered(left, answer.failed, answer.failed_and_unresolvable)
 
     async def prioritize(self, pod: bytes, nodes: Sequence[AskedNode]) -> Sequence[tuple[str, int]]:

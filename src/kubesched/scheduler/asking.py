@@ -1,0 +1,327 @@
+"""An attempt at a pod that extenders have a say in: it waits for them (spec 04 §11, §18).
+
+Between two waits nothing else runs, so each step sees one state of the cluster. After a wait the
+cluster may be another one. What was found before is then worked out anew for the nodes that are
+left: a pod is placed where it fits now, not where it fitted when the extenders were asked. If
+none of those nodes is left, or the pod itself has changed, the attempt begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.backend.cache import Cache
+from kubesched.backend.queue.queueing_hints import EXTENDER
+from kubesched.client.document_keeper import DocumentKeeper
+from kubesched.client.extender_client import ExtenderError
+from kubesched.framework import (
+    CycleState,
+    Diagnosis,
+    FitError,
+    Lister,
+    NodeInfo,
+    NodeView,
+    PodInfo,
+    QueuedPodInfo,
+)
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.outcomes import PreFilterOutcome
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.extenders.chain import Extenders
+from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
+from kubesched.util.logging import get_logger
+
+__all__ = ["AskingAttempt", "AskingWorld", "PodGoneError"]
+
+log = get_logger(__name__)
+
+# So often an attempt begins again because others were quicker; then it has failed.
+_ROUNDS = 3
+
+
+class PodGoneError(Exception):
+    """While extenders were asked, the pod was deleted, or somebody bound it."""
+
+
+class _OvertakenError(Exception):
+    """While extenders were asked, others took the room, or the pod changed."""
+
+    def __init__(self, error: FitError | None = None) -> None:
+        super().__init__()
+        self.error = error
+
+
+class AskingWorld(NamedTuple):
+    """What attempts that ask extenders work with."""
+
+    cache: Cache
+    algorithm: SchedulingAlgorithm
+    extenders: Extenders
+    documents: DocumentKeeper
+    pods: Lister[Pod]
+    refused: dict[str, frozenset[str]]
+    """By uid of a pod: nodes that fitted and that extenders refused, when it was last tried."""
+
+
+class _Stamp(NamedTuple):
+    """How far changes to anything that plugins look at had come."""
+
+    rows: int
+    pods: int
+    nodes: int
+    nominations: int
+    others: int
+
+
+class AskingAttempt:
+    """One try to place one pod. `state` is what the plugins noted last, about what is now."""
+
+    def __init__(
+        self,
+        world: AskingWorld,
+        framework: Framework,
+        queued: QueuedPodInfo,
+        extenders: Sequence[HTTPExtender],
+    ) -> None:
+        self._world = world
+        self._framework = framework
+        self._queued = queued
+        self.extenders = extenders
+        self.state = CycleState()
+        self.is_overtaken = False
+        """Whether it failed only because others were quicker, time and again."""
+        self._stamp: _Stamp | None = None
+        self._with_bodies = any(extender.is_sent_nodes for extender in extenders)
+        self._body = b""
+
+    @property
+    def pod_info(self) -> PodInfo:
+        return self._queued.pod_info
+
+    async def choose(self) -> str:
+        """The name of the node to place the pod on.
+
+        Raises:
+            NoNodesError: there is no node.
+            FitError: no node fits; unless `is_overtaken`, `state` is good for PostFilter.
+            PluginError: a plugin failed.
+            ExtenderError: an extender failed that may not be ignored.
+            PodGoneError: there is nothing left to place.
+        """
+        overtaken: FitError | None = None
+        for _ in range(_ROUNDS):
+            try:
+                return await self._choose()
+            except _OvertakenError as exc:
+                overtaken = exc.error
+                log.detail(2, "Overtaken while asking extenders", pod=self.pod_info.pod)
+        if overtaken is None:
+            raise ExtenderError("the pod kept changing while extenders were asked")
+        self.is_overtaken = True
+        raise overtaken
+
+    # -- one round ---------------------------------------------------------------------
+
+    async def _choose(self) -> str:
+        world, framework = self._world, self._framework
+        world.refused.pop(self.pod_info.uid, None)
+        # One version of the pod is shown to all, whatever happens to it meanwhile.
+        self._body = world.documents.pod(self.pod_info.pod)
+        diagnosis = Diagnosis(world.cache.snapshot.table.names)
+        self._stamp = None
+        self._renew()
+        outcome = self._pre_filter(diagnosis)
+        if self.pod_info.pod.status.nominated_node_name:
+            nominated = await self._nominated_node(diagnosis)
+            if nominated:
+                return nominated
+            if self._renew():
+                outcome = self._pre_filter(diagnosis)
+        with framework.points.timing("Filter"):
+            feasible = world.algorithm.find(
+                framework, self.state, self.pod_info, outcome, diagnosis
+            )
+        if not len(feasible):
+            raise self._unfit(diagnosis)
+        diagnosis.settle()
+        asked = self._nodes(feasible)
+        left = await self._ask(asked, diagnosis)
+        if len(left) != len(asked):
+            diagnosis.unschedulable_plugins.add(EXTENDER)
+        if not left:
+            self._look_for_more(diagnosis, {node.name for node in asked})
+        feasible, left = self._still_fitting(left, diagnosis)
+        if len(left) > 1:
+            return await self._rank(feasible, left, diagnosis)
+        return left[0].name
+
+    def _pre_filter(self, diagnosis: Diagnosis) -> PreFilterOutcome:
+        world = self._world
+        outcome = world.algorithm.pre_filter(self._framework, self.state, self.pod_info)
+        if not outcome.status.is_success:
+            world.algorithm.reject_all(outcome, diagnosis)
+            raise self._unfit(diagnosis)
+        return outcome
+
+    async def _nominated_node(self, diagnosis: Diagnosis) -> str:
+        """The node the pod is nominated to, if it fits and nobody objects; else nothing."""
+        world = self._world
+        nominated = world.algorithm.nominated_node(
+            self._framework, self.state, self.pod_info, diagnosis
+        )
+        if nominated is None:
+            return ""
+        try:
+            left = await self._ask(self._nodes(nominated), diagnosis)
+        except ExtenderError as exc:
+            log.error("Evaluation of the nominated node failed", exc=exc, pod=self.pod_info.pod)
+            return ""
+        if not left:
+            return ""
+        _, left = self._still_fitting(left, diagnosis)
+        return left[0].name
+
+    async def _rank(self, feasible: NodeView, nodes: list[AskedNode], diagnosis: Diagnosis) -> str:
+        """The best of several nodes, by the plugins' scores and the extenders'."""
+        totals = self._scores(feasible, nodes)
+        added = await self._world.extenders.prioritize(self.extenders, self._body, nodes)
+        self._check_pod()
+        before = self._stamp
+        feasible, nodes = self._still_fitting(nodes, diagnosis)
+        if self._stamp != before:
+            if len(nodes) == 1:
+                return nodes[0].name
+            totals = self._scores(feasible, nodes)
+        extra = np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
+        return nodes[self._world.algorithm.choose(totals + extra)].name
+
+    def _scores(self, feasible: NodeView, nodes: Sequence[AskedNode]) -> NDArray[np.int64]:
+        infos: list[NodeInfo] | None = None
+        if any(node.returned is not None for node in nodes):
+            infos = [node.info or info for node, info in zip(nodes, feasible, strict=True)]
+        scores = self._world.algorithm.prioritize(
+            self._framework, self.state, self.pod_info, feasible, infos
+        )
+        return scores.total
+
+    # -- asking ------------------------------------------------------------------------
+
+    def _nodes(self, view: NodeView) -> list[AskedNode]:
+        if not self._with_bodies:
+            return [AskedNode(name) for name in view.names]
+        body_of = self._world.documents.node
+        return [
+            AskedNode(info.name, body=body_of(info.node)) for info in view if info.node is not None
+        ]
+
+    async def _ask(self, nodes: Sequence[AskedNode], diagnosis: Diagnosis) -> list[AskedNode]:
+        """What the extenders leave of the nodes, as far as there are such nodes."""
+        extenders, snapshot = self._world.extenders, self._world.cache.snapshot
+        left = await extenders.filter(self.extenders, self._body, nodes, diagnosis)
+        self._check_pod()
+        asked = {node.name for node in nodes}
+        known = []
+        for node in left:
+            if node.name in asked or snapshot.get(node.name) is not None:
+                known.append(node)
+            else:
+                log.error("Extender returned a node that does not exist", node=node.name)
+        return known
+
+    # -- after a wait ------------------------------------------------------------------
+
+    def _check_pod(self) -> None:
+        """See whether the pod is still the one that is being placed."""
+        pod = self.pod_info.pod
+        current = self._world.pods.get(pod.metadata.name, pod.metadata.namespace)
+        if (
+            current is None
+            or current.metadata.uid != pod.metadata.uid
+            or current.metadata.deletion_timestamp is not None
+            or current.spec.node_name
+        ):
+            raise PodGoneError
+        if current is not pod and _differ(current, pod):
+            self._queued.pod_info = PodInfo(current)
+            raise _OvertakenError
+
+    def _still_fitting(
+        self, nodes: Sequence[AskedNode], diagnosis: Diagnosis
+    ) -> tuple[NodeView, list[AskedNode]]:
+        """Those of the nodes that fit by now, and what extenders said of them.
+
+        Raises:
+            _OvertakenError: none does.
+        """
+        world = self._world
+        by_name = {node.name: node for node in nodes}
+        if self._renew():
+            again = Diagnosis(diagnosis.names)
+            fitting = world.algorithm.look_again(
+                self._framework, self.state, self.pod_info, again, by_name
+            )
+            if not len(fitting):
+                again.settle()
+                diagnosis.merge(again)
+                raise _OvertakenError(self._unfit(diagnosis))
+        else:
+            snapshot = world.cache.snapshot
+            fitting = snapshot.nodes.at_rows(snapshot.table.rows_of(by_name))
+        return fitting, [by_name[name] for name in fitting.names]
+
+    def _look_for_more(self, diagnosis: Diagnosis, refused: Collection[str]) -> None:
+        """The extenders left no node: see whether others fit by now, and give up if not.
+
+        Raises:
+            FitError: no node fits that has not been refused.
+            _OvertakenError: one does.
+        """
+        world = self._world
+        world.refused[self.pod_info.uid] = frozenset(refused)
+        if not self._renew():
+            raise self._unfit(diagnosis)
+        again = Diagnosis(diagnosis.names)
+        fitting = world.algorithm.look_again(self._framework, self.state, self.pod_info, again)
+        is_new = not set(fitting.names) <= set(refused)
+        told = diagnosis.node_statuses()
+        for name in fitting.names:
+            if name in told:
+                again.add_node_status(name, told[name])
+        again.unschedulable_plugins.add(EXTENDER)
+        raise _OvertakenError(self._unfit(again)) if is_new else self._unfit(again)
+
+    def _renew(self) -> bool:
+        """Bring the snapshot up to date; with a new state if the last one is out of date."""
+        self._world.cache.update_snapshot()
+        stamp = self._now()
+        # What the runtime keeps of pods like this one belongs to whoever is tried now.
+        self.state.evaluation = None
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        self.state = CycleState()
+        self.state.plugin_timer = self._framework.points.sample()
+        return True
+
+    def _now(self) -> _Stamp:
+        table, moment = self._world.cache.snapshot.table, self._framework.moment
+        return _Stamp(
+            moment.rows,
+            table.pod_changes.position,
+            table.generation,
+            moment.nominations,
+            moment.other_objects,
+        )
+
+    def _unfit(self, diagnosis: Diagnosis) -> FitError:
+        return FitError(len(self._world.cache.snapshot), diagnosis)
+
+
+def _differ(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod may have to be placed differently."""
+    return one.spec != other.spec or one.metadata.labels != other.metadata.labels

@@ -1,0 +1,170 @@
+"""The first half of a placement for pods that extenders have a say in (spec 04 §18).
+
+As `SchedulingCycle`, but it waits: for extenders to filter and rank nodes, and to review victims.
+Whatever is done to the cluster's state is done after the last wait, in one step with the check
+that it is still right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kubesched.api import Pod
+from kubesched.api.pods import pod_key
+from kubesched.backend.queue import SchedulingQueue
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    FitError,
+    Moment,
+    Nominating,
+    PodInfo,
+    QueuedPodInfo,
+    Victims,
+)
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.post_filtering import run_post_filter_with_review
+from kubesched.scheduler.asking import AskingAttempt, AskingWorld, PodGoneError
+from kubesched.scheduler.attempt import Attempt
+from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.extenders.extender import HTTPExtender
+from kubesched.scheduler.failure import CLEAR_NOMINATION
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle, status_of
+from kubesched.util.clock import Clock
+from kubesched.util.errors import PluginError
+from kubesched.util.logging import get_logger
+
+__all__ = ["AskingCycle"]
+
+log = get_logger(__name__)
+
+
+class AskingCycle:
+    """Finds nodes with the help of extenders; different ones may be asked side by side."""
+
+    def __init__(
+        self, world: AskingWorld, cycle: SchedulingCycle, queue: SchedulingQueue, clock: Clock
+    ) -> None:
+        self._world = world
+        self._cycle = cycle
+        self._queue = queue
+        self._clock = clock
+
+    async def run(
+        self, framework: Framework, queued: QueuedPodInfo, extenders: Sequence[HTTPExtender]
+    ) -> Placement | None:
+        """Place the pod, or hand it to the failure handler, or let it go; then return None."""
+        started_ns = self._clock.monotonic_ns()
+        asking = AskingAttempt(self._world, framework, queued, extenders)
+        node_name = ""
+        nominating: Nominating | None = CLEAR_NOMINATION
+        try:
+            node_name = await asking.choose()
+            status = SUCCESS
+        except PodGoneError:
+            self._let_go(framework, queued.pod)
+            return None
+        except FitError as exc:
+            status = status_of(exc, queued.pod)
+            attempt = Attempt(framework, asking.state, queued, started_ns)
+            nominating = await self._make_room(asking, attempt, exc)
+        except Exception as exc:
+            status = status_of(exc, queued.pod)
+        attempt = Attempt(framework, asking.state, queued, started_ns)
+        return self._cycle.conclude(attempt, status, node_name, nominating)
+
+    def give_up(self, pod: Pod) -> None:
+        """Let go of a pod whose attempt did not come to an end."""
+        self._queue.done(pod.metadata.uid)
+
+    async def _make_room(
+        self, asking: AskingAttempt, attempt: Attempt, error: FitError
+    ) -> Nominating | None:
+        pod = attempt.queued.pod
+        if asking.is_overtaken:
+            # There was room each time: nobody has to go, it is to be tried again.
+            self._queue.activate({pod_key(pod): pod}, self._clock.now_ns())
+            return None
+        framework = attempt.framework
+        reviewing = [each for each in asking.extenders if each.settings.preempt_verb]
+        if not reviewing or not framework.post_filter_plugins:
+            return self._cycle.try_to_make_room(attempt, error)
+        review = _Review(self._world, framework, attempt.queued.pod_info, reviewing)
+        with framework.points.timing("PostFilter") as timing:
+            result = await run_post_filter_with_review(
+                framework.post_filter_plugins,
+                attempt.state,
+                attempt.queued.pod_info,
+                error.diagnosis,
+                review,
+            )
+            timing.code = result.status.code
+        error.diagnosis.post_filter_message = result.status.message
+        return result.nominating
+
+    def _let_go(self, framework: Framework, pod: Pod) -> None:
+        """The pod needs no node any more. If it is on its way out, that is said as always."""
+        current = self._world.pods.get(pod.metadata.name, pod.metadata.namespace)
+        if (
+            current is not None
+            and current.metadata.uid == pod.metadata.uid
+            and current.metadata.deletion_timestamp is not None
+        ):
+            note = f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
+            framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", note)
+        log.detail(2, "Pod went away while extenders were asked", pod=pod)
+        self._queue.done(pod.metadata.uid)
+
+
+class _Review:
+    """Extenders that want to be asked about victims for one pod: a `VictimReview`."""
+
+    def __init__(
+        self,
+        world: AskingWorld,
+        framework: Framework,
+        pod_info: PodInfo,
+        extenders: Sequence[HTTPExtender],
+    ) -> None:
+        """Must be made in the step that found no node for the pod."""
+        self._world = world
+        self._framework = framework
+        self._pod_info = pod_info
+        self._extenders = extenders
+        self._no_room_at: Moment = framework.moment
+
+    async def review(self, preemptor: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        world = self._world
+        reviewed = await world.extenders.review_victims(
+            self._extenders,
+            world.documents.pod(preemptor),
+            victims,
+            world.cache.snapshot,
+            world.documents.pod,
+        )
+        world.cache.update_snapshot()
+        return reviewed
+
+    def has_room(self) -> bool:
+        world = self._world
+        world.cache.update_snapshot()
+        refused = world.refused.get(self._pod_info.uid, frozenset())
+        return world.algorithm.has_room(self._framework, self._pod_info, self._no_room_at, refused)
+
+    def fits_without(self, node_name: str, victims: Collection[PodInfo]) -> bool:
+        world, framework, pod_info = self._world, self._framework, self._pod_info
+        world.cache.update_snapshot()
+        node = world.cache.snapshot.get(node_name)
+        if node is None:
+            return False
+        state, trial = CycleState(), node.clone()
+        try:
+            if not framework.run_pre_filter(state, pod_info).status.is_success:
+                return False
+            for victim in victims:
+                if trial.has_pod(victim.uid):
+                    removed = trial.remove_pod(victim.uid)
+                    framework.remove_pod_from_state(state, pod_info.pod, removed, trial)
+            return framework.filter_with_nominated_pods(state, pod_info, trial).is_success
+        except PluginError:
+            return False
