@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from kubesched.client.transport import Answer, Request, Streamed, TransportError
+import msgspec
+
+from kubesched.client.transport import Answer, Request, Streamed, TransportError, limited
 
 
 def load(shared: Path) -> dict[str, dict[str, Any]]:
@@ -97,6 +99,9 @@ class RecordedTransport:
         pass
 
     def _next(self, request: Request) -> Answer | FakeStream:
+        if request.before_send is not None:
+            target = limited(request.target, request.before_send())
+            request = msgspec.structs.replace(request, target=target)
         self.requests.append(request)
         given = self._answers.pop(0)
         if isinstance(given, TransportError):

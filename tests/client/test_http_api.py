@@ -13,9 +13,10 @@ import msgspec
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
-from kubesched.api import ApiError, Event, Lease, Node, Pod, Status, codec
+from kubesched.api import ApiError, Event, Lease, Node, Pod, codec
 from kubesched.api.events import Event as EventsEvent
 from kubesched.client.http_api import HttpApi
+from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.transport import Answer, TransportError
 from kubesched.metrics.client_metrics import ClientMetrics
 from kubesched.util.clock import SECOND, ManualClock
@@ -353,15 +354,26 @@ def test_requests_wait_for_the_rate_limit_and_watches_do_not() -> None:
 
 def test_a_write_that_is_forbidden_at_the_last_moment_is_not_sent() -> None:
     transport = RecordedTransport(OK)
-
-    def refuse() -> None:
-        raise ApiError(Status(message="no"))
-
-    api = api_over(transport, before_write=refuse)
-    with pytest.raises(ApiError, match="no"):
+    fence = LeaseFence(ManualClock(), 15 * SECOND, 10 * SECOND, 2 * SECOND)
+    api = api_over(transport, fence=fence)
+    with pytest.raises(ApiError, match="not sent: the lease may be in other hands"):
         asyncio.run(api.bind("d", "p", "u", "n"))
     assert not transport.requests
     asyncio.run(api.get(Pod, "p", "d"))
+
+
+def test_a_leaders_write_tells_the_server_how_long_it_may_take() -> None:
+    clock = ManualClock()
+    transport = RecordedTransport(OK, OK)
+    fence = LeaseFence(clock, 15 * SECOND, 10 * SECOND, 2 * SECOND)
+    api = api_over(transport, clock, fence=fence)
+    fence.renewed(clock.monotonic_ns(), clock.now_ns())
+    clock.advance(SECOND)
+    asyncio.run(api.bind("d", "p", "u", "n"))
+    assert query(transport.last.target) == {"timeout": "9000ms"}
+    assert transport.last.timeout_ns == 9 * SECOND
+    asyncio.run(api.get(Pod, "p", "d"))
+    assert query(transport.last.target) == {}
 
 
 def test_an_update_keeps_the_fields_that_types_do_not_declare(

@@ -214,6 +214,8 @@ def test_a_leader_who_cannot_write_gives_up_before_anyone_may_follow(delay_s: in
         while elector.may_act():
             await asyncio.sleep(0.1)
             assert await world.lease() == lease
+        assert 8 < (world.clock.monotonic_ns() - began_ns) / SECOND < 10.1
+        await elector.over.wait()
         assert 9 < (world.clock.monotonic_ns() - began_ns) / SECOND < 13
         world.fail = {}
         await task

@@ -91,6 +91,12 @@ class Collection:
         """Know nothing of what happened up to a revision."""
         self._forgotten = revision
 
+    def compact(self, revision: int) -> None:
+        """Forget what led to the present state, which is that of a revision."""
+        self._first += len(self._log)
+        self._log.clear()
+        self._forgotten = revision
+
     def call_on_change(self, wake: Callable[[], None]) -> None:
         """Call back once, at the next change."""
         self._sleepers.append(wake)

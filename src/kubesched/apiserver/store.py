@@ -106,6 +106,11 @@ class Store:
         for collection in self._collections.values():
             collection.begin_at(revision)
 
+    def compact(self) -> None:
+        """Forget all history: who has not seen the present state must list it."""
+        for collection in self._collections.values():
+            collection.compact(self.revision)
+
     def finish_deletions(self, now_ns: int) -> None:
         """Go on with deletions of namespaces that an earlier life of the store had begun."""
         namespaces = self._collections["namespaces"]

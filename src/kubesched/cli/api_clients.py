@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -13,6 +12,7 @@ import kubesched
 from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.connections import connect_in_cluster, connect_process
 from kubesched.client.http_api import HttpApi
+from kubesched.client.lease_fence import LeaseFence
 from kubesched.config.types import ClientConnectionConfiguration
 from kubesched.metrics.client_metrics import ClientMetrics
 from kubesched.server.cluster_access import ClusterAccess
@@ -61,7 +61,7 @@ class ApiClients:
         purpose: str,
         *,
         timeout_ns: int = 0,
-        before_write: Callable[[], None] | None = None,
+        fence: LeaseFence | None = None,
     ) -> HttpApi:
         """A client with the configured rate limit, and connections of its own."""
         connection = replace(self._connection, user_agent=f"{user_agent()}/{purpose}")
@@ -73,7 +73,7 @@ class ApiClients:
             burst=self._limits.burst,
             timeout_ns=timeout_ns,
             metrics=self._metrics,
-            before_write=before_write,
+            fence=fence,
         )
         self._made.append(made)
         self._metrics.note_transport()

@@ -3,8 +3,8 @@
     caches sync -> ready -> lease -> placing pods
 
 `SchedulerProcess` is built from a checked configuration and runs until it is told to stop or
-loses its lease. What it may do to the cluster while it leads ends by itself: every write asks
-`may_act` right before it is sent.
+loses its lease. What it may do to the cluster while it leads ends by itself: every write passes
+the elector's fence right before it is sent.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import contextlib
 import logging
 import platform
 import uuid
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client.registry import CollectorRegistry
 
-from kubesched.api import ApiError, Lease, Pod, Status
+from kubesched.api import Lease, Pod
 from kubesched.cli.api_clients import ApiClients
 from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
@@ -60,7 +60,6 @@ T = TypeVar("T")
 
 _GRACE_S = 15.0
 """How long bindings under way and queued events have after a signal."""
-_NOT_LEADING = Status(status="Failure", code=0, message="not sent: the lease may be in other hands")
 
 
 class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +74,20 @@ class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
 class SchedulerProcess:
     """Everything that runs in a scheduler's process."""
 
-    def __init__(self, inputs: ProcessInputs, clock: Clock, seed: int, hostname: str) -> None:
-        """Raises ConfigError for a configuration that cannot be used after all."""
+    def __init__(
+        self,
+        inputs: ProcessInputs,
+        clock: Clock,
+        seed: int,
+        hostname: str,
+        on_synced: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Set up a process that calls `on_synced` when it knows the cluster, before it is ready.
+
+        Raises ConfigError for a configuration that cannot be used after all.
+        """
         self._inputs, self._clock, self._seed = inputs, clock, seed
+        self._on_synced = on_synced
         self._config = inputs.config
         self._registry = CollectorRegistry()
         self._client_metrics = ClientMetrics(self._registry)
@@ -128,12 +138,14 @@ class SchedulerProcess:
             await self._clients.close()
 
     async def _run(self) -> int:
-        main = self._clients.client("scheduler", before_write=self._check_leadership)
         events = self._clients.client("scheduler")
         leader_events = CoreEventBroadcaster(events, self._clock, derive(self._seed, "told"))
         election = self._config.configuration.leader_election
+        fence = None
         if election.leader_elect:
             self._elector = self._build_elector(leader_events)
+            fence = self._elector.fence
+        main = self._clients.client("scheduler", fence=fence)
         # The port is taken before anything is built, so that a second process ends here.
         server_parts = await self._build_server()
         scheduler = self._scheduler = self._build_scheduler(
@@ -168,7 +180,8 @@ class SchedulerProcess:
                     self._note_synced()
                     log.info("Sync completed")
                 self._may_place.set()
-                await self._first(leading, placing)
+                over = None if self._elector is None else self._elector.over
+                await self._first(leading, placing, over)
             return await self._end(scheduler, placing, leading)
 
     async def _end(
@@ -177,8 +190,11 @@ class SchedulerProcess:
         placing: asyncio.Task[None] | None,
         leading: asyncio.Task[None] | None,
     ) -> int:
-        if _is_over(leading) and not self._stopping.is_set():
-            # Nothing is waited for: whoever leads next must not meet our requests.
+        if leading is not None and self._has_lost() and not self._stopping.is_set():
+            # Whoever leads next must not meet our requests: they are abandoned, not awaited.
+            if placing is not None:
+                await _cancel(placing)
+            await leading
             log.error("Leaderelection lost")
             return 1
         self._shutdown.is_fine = False
@@ -195,6 +211,9 @@ class SchedulerProcess:
         await leading
         return 0 if self._stopping.is_set() else 1
 
+    def _has_lost(self) -> bool:
+        return self._elector is not None and self._elector.over.is_set()
+
     async def _first(self, *awaited: asyncio.Task[None] | asyncio.Event | None) -> None:
         """Wait until one of these is over or set, or the process is told to stop."""
         async with _Tasks() as tasks:
@@ -208,11 +227,8 @@ class SchedulerProcess:
             log.error("handlers are not fully synchronized")
         else:
             log.detail(3, "Handlers synced")
+            self._on_synced()
         self._handler_sync.is_fine = True
-
-    def _check_leadership(self) -> None:
-        if self._elector is not None and not self._elector.may_act():
-            raise ApiError(_NOT_LEADING)
 
     def _log_flushers(self) -> list[LogFlusher]:
         frequency_ns = self._config.options.logging.flush_frequency_ns

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from yarl import URL
 
 from kubesched.client.credentials import ANONYMOUS, Credential, Credentials, FileText
 from kubesched.client.tls import KeyPair, TlsOptions, client_context
-from kubesched.client.transport import Answer, Request, TransportError
+from kubesched.client.transport import Answer, Request, TransportError, limited
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
 
@@ -104,6 +105,7 @@ class AiohttpTransport:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             read_bufsize=_CHUNK,
+            request_class=_Request,
         )
 
     async def _request(
@@ -121,14 +123,18 @@ class AiohttpTransport:
         if self._is_tls:
             options["ssl"] = self._current_context(credential)
             options["server_hostname"] = self._connection.tls.server_name or None
-        response = await session.request(
-            request.method,
-            URL(self.base_url + request.target, encoded=True),
-            data=request.body or None,
-            headers=headers,
-            allow_redirects=False,
-            **options,
-        )
+        before_send = _BEFORE_SEND.set(request.before_send)
+        try:
+            response = await session.request(
+                request.method,
+                URL(self.base_url + request.target, encoded=True),
+                data=request.body or None,
+                headers=headers,
+                allow_redirects=False,
+                **options,
+            )
+        finally:
+            _BEFORE_SEND.reset(before_send)
         if response.status == 401:
             self._connection.credentials.refused()
         return response
@@ -141,6 +147,18 @@ class AiohttpTransport:
             options = msgspec.structs.replace(connection.tls, ca=ca)
             self._context = made_from, client_context(options, credential.pair)
         return self._context[1]
+
+
+_BEFORE_SEND: ContextVar[Callable[[], int] | None] = ContextVar("before_send", default=None)
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request that asks again, once it has got a connection, whether to be sent at all."""
+
+    async def send(self, conn: Any) -> aiohttp.ClientResponse:
+        if (check := _BEFORE_SEND.get()) is not None:
+            self.url = URL(limited(str(self.url), check()), encoded=True)
+        return await super().send(conn)
 
 
 class _Stream:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.overlay import overlay
 from kubesched.api.pod import Pod
 from kubesched.api.reference import ObjectReference
+from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.rate_limiter import TokenBucket
 from kubesched.client.refusals import refusal, retry_after_ns, retry_lost_ns, unreachable
 from kubesched.client.targets import group_target, target
@@ -63,8 +64,7 @@ _BOOKMARK_SILENCE_S = 180
 class HttpApi:
     """A client with its own connections and its own rate limit.
 
-    `before_write` is called right before a request that changes something is sent, after all
-    waiting; it may raise an ApiError to keep it from being sent.
+    Requests that change something pass through the `fence`, if there is one.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class HttpApi:
         burst: int = 100,
         timeout_ns: int = 0,
         metrics: ClientMetrics | None = None,
-        before_write: Callable[[], None] | None = None,
+        fence: LeaseFence | None = None,
     ) -> None:
         self._transport, self._clock, self._random = transport, clock, random
         self._bucket = TokenBucket(qps, burst)
         self._timeout_ns = timeout_ns
         self._metrics = metrics
-        self._before_write = before_write
+        self._fence = fence
         self._writing = 0
 
     @property
@@ -257,9 +257,10 @@ class HttpApi:
     async def _send_with_retries(self, request: Request, is_write: bool) -> Answer | TransportError:
         for attempt in count():
             await self._throttle(request)
-            if is_write and self._before_write is not None:
-                self._before_write()
-            answer = await self._send(request, attempt)
+            if is_write and self._fence is not None:
+                answer = await self._send_fenced(self._fence, request, attempt)
+            else:
+                answer = await self._send(request, attempt)
             if isinstance(answer, TransportError):
                 wait_ns = None if is_write else retry_lost_ns(answer, attempt)
             else:
@@ -267,6 +268,27 @@ class HttpApi:
             if wait_ns is None:
                 break
             await self._clock.sleep(wait_ns)
+        return answer
+
+    async def _send_fenced(
+        self, fence: LeaseFence, request: Request, attempt: int
+    ) -> Answer | TransportError:
+        ends_ns = await fence.enter()
+        is_settled = False
+        try:
+            limit_ns = ends_ns - self._clock.monotonic_ns()
+            limited = msgspec.structs.replace(
+                request,
+                timeout_ns=min(limit_ns, request.timeout_ns or limit_ns),
+                before_send=lambda: fence.check(ends_ns),
+            )
+            answer = await self._send(limited, attempt)
+            is_settled = isinstance(answer, Answer) or answer.kind == "refused"
+        except ApiError:
+            is_settled = True  # the fence closed before it was sent
+            raise
+        finally:
+            fence.leave(ends_ns, is_settled=is_settled)
         return answer
 
     async def _send(self, request: Request, attempt: int) -> Answer | TransportError:

@@ -1,8 +1,8 @@
 """Which of several replicas works: a Lease that one of them holds (spec 02 §7).
 
 A leader renews the lease, and gives up well before anyone may take it over. What a leader does
-to the cluster must be asked for at the last moment: `may_act` turns False by itself when the
-lease could be in other hands, even if this process was stopped for minutes and knows of nothing.
+to the cluster goes through the elector's `fence`, which closes by itself when the lease could be
+in other hands, even if this process was stopped for minutes and knows of nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kubesched.api.coordination import Lease, LeaseSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.time import format_micro_time
 from kubesched.client.backoff import jitter
+from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.lease_view import LeaseView
 from kubesched.metrics.client_metrics import LeaderElectionMetrics
 from kubesched.util.clock import SECOND, Clock
@@ -30,6 +31,8 @@ __all__ = ["ElectionSettings", "LeaderElector"]
 log = get_logger(__name__)
 
 _JITTER = 1.2
+
+_Moment = tuple[int, int]  # monotonic, wall
 
 
 class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +86,16 @@ class LeaderElector:
         self._settings, self._metrics, self._record = settings, metrics, record
         self._lock = f"{settings.namespace}/{settings.name}"
         self._view = LeaseView(settings.identity)
-        self._leads = False
+        self.fence = LeaseFence(
+            clock,
+            settings.lease_duration_ns,
+            settings.renew_deadline_ns,
+            settings.retry_period_ns,
+        )
+        """What this process may send to the cluster, as the leader."""
         self._has_led = False
-        self._renewed_ns = 0
         self._leading = asyncio.Event()
+        self._over = asyncio.Event()
         self._stop = StopSwitch()
         if metrics is not None:
             metrics.set_leading(False)
@@ -96,18 +105,14 @@ class LeaderElector:
         """Set when the lease was acquired; it stays set when it is lost."""
         return self._leading
 
-    def may_act(self) -> bool:
-        """Whether this process leads for certain, at this moment.
+    @property
+    def over(self) -> asyncio.Event:
+        """Set when it no longer leads, before the lease is released: abandon what is under way."""
+        return self._over
 
-        True only while our last renewal is younger than half way between the renew deadline and
-        the lease duration: others wait for a whole lease duration, counted from later on, so
-        clocks that run differently fast are allowed for too.
-        """
-        if not self._leads or not self._view.is_ours:
-            return False
-        settings = self._settings
-        limit_ns = (settings.renew_deadline_ns + settings.lease_duration_ns) // 2
-        return self._clock.monotonic_ns() - self._renewed_ns < limit_ns
+    def may_act(self) -> bool:
+        """Whether this process leads for certain, at this moment."""
+        return self.fence.may_begin()
 
     @property
     def was_stopped(self) -> bool:
@@ -117,7 +122,8 @@ class LeaderElector:
     async def run(self) -> None:
         """Acquire the lease, keep it, and release it at the end, however that comes."""
         await self._stop.guard(self._acquire_and_renew())
-        self._leads = False
+        self.fence.close()
+        self._over.set()
         if self._metrics is not None:
             self._metrics.set_leading(False)
         if self._has_led:
@@ -134,7 +140,7 @@ class LeaderElector:
         while not await self._try_within(None):
             log.detail(4, "Failed to acquire lease", lock=self._lock)
             await self._clock.sleep(jitter(self._settings.retry_period_ns, _JITTER, self._random))
-        self._leads = self._has_led = True
+        self._has_led = True
         if self._metrics is not None:
             self._metrics.set_leading(True)
         self._tell("became leader")
@@ -166,19 +172,22 @@ class LeaderElector:
             return False
 
     async def _try(self) -> bool:
-        view, now_ns = self._view, self._clock.monotonic_ns()
+        view, began = self._view, (self._clock.monotonic_ns(), self._clock.now_ns())
+        now_ns = began[0]
         if view.is_ours and view.is_valid(now_ns):
             kept = view.spec
-            if await self._write(self._spec(kept.acquire_time, kept.lease_transitions), now_ns, 2):
+            if await self._write(self._spec(kept.acquire_time, kept.lease_transitions), began, 2):
                 return True
         try:
             found = await self._api.get(Lease, self._settings.name, self._settings.namespace)
         except ApiError as error:
             if error.code == 404:
-                return await self._create(now_ns)
+                return await self._create(began)
             log.error("Error retrieving lease lock", exc=error, lock=self._lock)
             return False
         view.saw(found, self._clock.monotonic_ns())
+        if not view.is_ours:
+            self.fence.close()
         holder = found.spec.holder_identity
         if holder and not view.is_ours and view.is_valid(now_ns):
             log.detail(
@@ -191,11 +200,11 @@ class LeaderElector:
             spec = self._spec(found.spec.acquire_time, found.spec.lease_transitions)
         else:
             spec = self._spec(None, (found.spec.lease_transitions or 0) + 1)
-        return await self._write(spec, now_ns)
+        return await self._write(spec, began)
 
-    async def _create(self, now_ns: int) -> bool:
+    async def _create(self, began: _Moment) -> bool:
         view = self._view
-        if view.spec.holder_identity and not view.is_ours and view.is_valid(now_ns):
+        if view.spec.holder_identity and not view.is_ours and view.is_valid(began[0]):
             # Someone deleted the lease; its holder may not have noticed.
             return False
         metadata = ObjectMeta(name=self._settings.name, namespace=self._settings.namespace)
@@ -204,9 +213,9 @@ class LeaderElector:
         except ApiError as error:
             log.error("Error initially creating lease lock", exc=error, lock=self._lock)
             return False
-        return self._written(created, now_ns)
+        return self._written(created, began)
 
-    async def _write(self, spec: LeaseSpec, now_ns: int, detail: int | None = None) -> bool:
+    async def _write(self, spec: LeaseSpec, began: _Moment, detail: int | None = None) -> bool:
         try:
             updated = await self._api.update(self._view.proposal(spec))
         except ApiError as error:
@@ -220,12 +229,12 @@ class LeaderElector:
                     err=error,
                 )
             return False
-        return self._written(updated, now_ns)
+        return self._written(updated, began)
 
-    def _written(self, lease: Lease, began_ns: int) -> bool:
+    def _written(self, lease: Lease, began: _Moment) -> bool:
         self._view.wrote(lease, self._clock.monotonic_ns())
         # From before the request: others cannot have begun to wait earlier than this.
-        self._renewed_ns = began_ns
+        self.fence.renewed(*began)
         return True
 
     def _spec(self, acquire_time: str | None, transitions: int | None) -> LeaseSpec:
@@ -242,6 +251,7 @@ class LeaderElector:
         """Let the next one take the lease at once instead of waiting for it to run out."""
         if not self._view.is_ours:
             return
+        await self.fence.settled()
         try:
             async with asyncio.timeout(self._settings.renew_deadline_ns / SECOND):
                 found = await self._api.get(Lease, self._settings.name, self._settings.namespace)

@@ -7,15 +7,16 @@ Kubernetes but the paths it is given; whatever the network does to it comes out 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
 import msgspec
 
+from kubesched.util.clock import MILLISECOND
 from kubesched.util.errors import KubeschedError
 
-__all__ = ["Answer", "FailureKind", "Request", "Streamed", "Transport", "TransportError"]
+__all__ = ["Answer", "FailureKind", "Request", "Streamed", "Transport", "TransportError", "limited"]
 
 FailureKind = Literal["refused", "reset", "timeout", "credentials", "tls", "other"]
 
@@ -33,13 +34,25 @@ class TransportError(KubeschedError):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One HTTP request. The target is a path with its query, encoded; timeouts of 0 are none."""
+    """One HTTP request. The target is a path with its query, encoded; timeouts of 0 are none.
+
+    `before_send` is called when there is a connection and nothing but sending is left to do. It
+    says for how many nanoseconds from then on the server may go on with the request, which is
+    told to the server; what it raises comes out of `send` as it is, and nothing is sent.
+    """
 
     method: str
     target: str
     body: bytes = b""
     content_type: str = ""
     timeout_ns: int = 0
+    before_send: Callable[[], int] | None = None
+
+
+def limited(target: str, limit_ns: int) -> str:
+    """The target with the parameter by which API servers know when to give up a request."""
+    mark = "&" if "?" in target else "?"
+    return f"{target}{mark}timeout={max(1, limit_ns // MILLISECOND)}ms"
 
 
 class Answer(msgspec.Struct, frozen=True):
