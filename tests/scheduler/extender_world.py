@@ -1,0 +1,154 @@
+"""A cluster on virtual time whose scheduler asks fake extenders."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubesched.api import (
+    Container,
+    EventsEvent,
+    Node,
+    ObjectMeta,
+    Pod,
+    PriorityClass,
+    ResourceRequirements,
+)
+from kubesched.apiserver.local import Fault, LocalApi
+from kubesched.apiserver.store import Store
+from kubesched.config import default_configuration
+from kubesched.config.types import Extender, PluginRef
+from kubesched.framework import Plugin
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.testing import make_node, make_pod
+from kubesched.testing.fake_extender import FakeExtender
+from kubesched.util import virtual_loop
+from kubesched.util.clock import MILLISECOND, current_clock
+from kubesched.util.components import running
+from kubesched.util.randomness import derive
+
+__all__ = ["FOO", "ExtenderWorld", "Gate", "a_pod", "cluster_with", "nodes", "run"]
+
+FOO = "example.com/foo"
+
+
+def a_pod(name: str, *, cpu: str = "100m", foo: int = 0, **wishes: Any) -> Pod:
+    """A pod that an API server accepts; `foo` is how many it asks for of what is managed."""
+    amounts = {"cpu": cpu, **({FOO: str(foo)} if foo else {})}
+    resources = ResourceRequirements(requests=amounts, limits={FOO: str(foo)} if foo else {})
+    container = Container(name="c", image="registry.example/app:v1", resources=resources)
+    return make_pod(name, containers=[container], **wishes)
+
+
+def nodes(*names: str, cpu: str = "1") -> list[Node]:
+    return [make_node(name, cpu=cpu) for name in names]
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    virtual_loop.run(work)
+
+
+class Gate:
+    """A verb that answers only once it is opened; `waiting` says who waits."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
+        self._answer = answer
+        self.opened = asyncio.Event()
+        self.waiting: list[str] = []
+
+    async def __call__(self, arguments: dict[str, Any]) -> Any:
+        self.waiting.append(arguments["Pod"]["metadata"]["name"])
+        await self.opened.wait()
+        return self._answer(arguments)
+
+
+class ExtenderWorld:
+    """A store, a scheduler with extenders, and what a test wants to know of them."""
+
+    def __init__(
+        self,
+        extenders: Sequence[tuple[FakeExtender, Extender]],
+        plugins: Sequence[type[Plugin]] = (),
+        **options: Any,
+    ) -> None:
+        self.clock = current_clock()
+        self.filled: list[str] = []  # names of pods that a test put on nodes beforehand
+        self.api = LocalApi(Store(derive(0, "store"), now_ns=self.clock.now_ns()), self.clock)
+        by_url = {settings.url_prefix: fake for fake, settings in extenders}
+        configuration = default_configuration()
+        profile = configuration.profiles[0]
+        point = profile.plugins.multi_point
+        enabled = (*point.enabled, *(PluginRef(cls.name) for cls in plugins))
+        profile = replace(
+            profile, plugins=replace(profile.plugins, multi_point=replace(point, enabled=enabled))
+        )
+        self.scheduler = Scheduler(
+            LocalApi(self.api.store, self.clock, faults=self._takes_a_moment),
+            self.clock,
+            configuration=replace(configuration, profiles=(profile,)),
+            extenders=[settings for _, settings in extenders],
+            extender_transport=lambda settings: by_url[settings.url_prefix].transport(settings),
+            out_of_tree_registry={cls.name: cls for cls in plugins},
+            **options,
+        )
+
+    def _takes_a_moment(self, verb: str, *_: object) -> Fault | None:
+        is_write = verb in ("patch", "delete", "bind")
+        return Fault(delay_ns=5 * MILLISECOND) if is_write else None
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        return self.scheduler.services.metrics
+
+    async def add(self, *objects: Node | Pod) -> None:
+        for each in objects:
+            metadata = replace(each.metadata, resource_version="", uid="")
+            await self.api.create(replace(each, metadata=metadata))
+
+    async def add_priority_class(self, name: str, value: int) -> None:
+        await self.api.create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+
+    async def pod(self, name: str) -> Pod:
+        return await self.api.get(Pod, name, "default")
+
+    async def node_of(self, name: str) -> str:
+        return (await self.pod(name)).spec.node_name
+
+    async def delete_pod(self, name: str) -> None:
+        await self.api.delete(Pod, name, "default", grace_period_seconds=0)
+
+    async def settle(self, seconds: float = 0.5) -> None:
+        await asyncio.sleep(seconds)
+        self.scheduler.cache.check_invariants()
+        self.scheduler.queue.check_invariants()
+
+    async def notes(self, name: str) -> list[str]:
+        """What was said about a pod, oldest first."""
+        listed = await self.api.list(EventsEvent, "default")
+        return [event.note for event in listed.items if event.regarding.name == name]
+
+    async def condition(self, name: str) -> tuple[str, str] | None:
+        """(reason, message) of what keeps the pod from being placed."""
+        for each in (await self.pod(name)).status.conditions:
+            if each.type == "PodScheduled":
+                return each.reason, each.message
+        return None
+
+
+@contextlib.asynccontextmanager
+async def cluster_with(
+    *extenders: FakeExtender | tuple[FakeExtender, Extender], **options: Any
+) -> AsyncIterator[ExtenderWorld]:
+    """A running cluster; extenders get addresses of their own unless their settings say so."""
+    pairs = [
+        each if isinstance(each, tuple) else (each, each.settings(f"/{number}"))
+        for number, each in enumerate(extenders)
+    ]
+    world = ExtenderWorld(pairs, **options)
+    async with running(world.scheduler):
+        yield world

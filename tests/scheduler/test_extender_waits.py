@@ -1,0 +1,415 @@
+"""Slow, broken and hanging extenders, and what changes while one is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod
+from kubesched.config.types import ExtenderManagedResource
+from kubesched.testing.fake_extender import FakeExtender, keep_nodes, score_nodes
+from kubesched.util.clock import SECOND
+from tests.scheduler.extender_world import (
+    FOO,
+    ExtenderWorld,
+    Gate,
+    a_pod,
+    cluster_with,
+    nodes,
+    run,
+)
+
+Json = dict[str, Any]
+BAR = "example.com/bar"
+BY_NAME: Json = {"node_cache_capable": True}
+FOO_ONLY: Json = {
+    "managed_resources": (ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),),
+    **BY_NAME,
+}
+
+keep_all = keep_nodes(lambda _: True)
+
+
+async def never(_: Json) -> Json:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+class TestOthersGoOn:
+    def test_pods_that_a_hanging_extender_is_not_interested_in_are_placed_at_once(self) -> None:
+        async def scenario() -> None:
+            extender = FakeExtender(filter=never)
+            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as world:
+                await world.add(*nodes("n0"), a_pod("foo", foo=1))
+                await world.settle(0.1)
+                began_ns = world.clock.monotonic_ns()
+                for number in range(5):
+                    await world.add(a_pod(f"p{number}"))
+                await world.settle(0.1)
+                for number in range(5):
+                    assert await world.node_of(f"p{number}") == "n0"
+                assert world.clock.monotonic_ns() - began_ns < SECOND
+                assert world.scheduler.queue.in_flight_pods[0].metadata.name == "foo"
+
+        run(scenario)
+
+    def test_pods_of_another_extender_do_not_wait_for_a_hanging_one(self) -> None:
+        async def scenario() -> None:
+            hangs, works = FakeExtender(filter=never), FakeExtender(filter=keep_all)
+            bars = (ExtenderManagedResource(name=BAR),)
+            async with cluster_with(
+                (hangs, hangs.settings("/hangs", **FOO_ONLY)),
+                (works, works.settings("/works", managed_resources=bars, **BY_NAME)),
+            ) as world:
+                await world.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("foo-too", foo=1))
+                await world.api.patch(
+                    Node,
+                    "n0",
+                    None,
+                    {"status": {"allocatable": {BAR: "5"}, "capacity": {BAR: "5"}}},
+                    subresource="status",
+                )
+                bar = a_pod("bar")
+                container = bar.spec.containers[0]
+                resources = replace(container.resources, requests={BAR: "1"}, limits={BAR: "1"})
+                containers = (replace(container, resources=resources),)
+                await world.add(replace(bar, spec=replace(bar.spec, containers=containers)))
+                await world.settle(0.1)
+                assert await world.node_of("bar") == "n0"
+                assert len(hangs.called("filter")) == 1, "one pod at a time"
+
+        run(scenario)
+
+    def test_an_extender_is_asked_about_one_pod_at_a_time_in_the_order_of_the_queue(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add_priority_class("high", 100)
+                await world.add(*nodes("n0"), a_pod("first"))
+                await world.settle(0.1)
+                await world.add(a_pod("low"))
+                high = a_pod("high")
+                await world.add(replace(high, spec=replace(high.spec, priority_class_name="high")))
+                await world.settle(0.1)
+                assert gate.waiting == ["first"]
+                gate.opened.set()
+                await world.settle(0.1)
+                assert gate.waiting == ["first", "high", "low"]
+                for name in ("first", "high", "low"):
+                    assert await world.node_of(name) == "n0"
+
+        run(scenario)
+
+
+class TestBrokenExtenders:
+    def test_a_hanging_extender_costs_its_timeout_and_the_pod_is_tried_again(self) -> None:
+        async def scenario() -> None:
+            extender = FakeExtender(filter=never)
+            settings = extender.settings(
+                url_prefix="http://slow:1", http_timeout_ns=2 * SECOND, **BY_NAME
+            )
+            async with cluster_with((extender, settings)) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(1.9)
+                assert await world.notes("p") == []
+                await world.settle(0.2)
+                text = (
+                    'Post "http://slow:1/filter": context deadline exceeded '
+                    "(Client.Timeout exceeded while awaiting headers)"
+                )
+                assert await world.notes("p") == [text]
+                assert await world.condition("p") == ("SchedulerError", text)
+                extender.verbs["filter"] = keep_all
+                await world.settle(5)
+                assert await world.node_of("p") == "n0"
+
+        run(scenario)
+
+    def test_the_timeout_is_five_seconds_unless_it_is_set(self) -> None:
+        async def scenario() -> None:
+            extender = FakeExtender(filter=never)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(4.9)
+                assert await world.notes("p") == []
+                await world.settle(0.2)
+                assert len(await world.notes("p")) == 1
+
+        run(scenario)
+
+    def test_one_that_is_down_fails_its_pods_and_those_only(self) -> None:
+        async def scenario() -> None:
+            extender = FakeExtender(filter=keep_all)
+            extender.is_down = True
+            settings = extender.settings(url_prefix="http://down:81/", **FOO_ONLY)
+            async with cluster_with((extender, settings)) as world:
+                await world.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("plain"))
+                await world.settle(0.1)
+                assert await world.node_of("plain") == "n0"
+                assert await world.notes("foo") == [
+                    'Post "http://down:81/filter": dial tcp down:81: connect: connection refused'
+                ]
+                extender.is_down = False
+                await world.settle(5)
+                assert await world.node_of("foo") == "n0"
+
+        run(scenario)
+
+    def test_one_that_hangs_while_scoring_costs_its_timeout_and_its_scores(self) -> None:
+        async def scenario() -> None:
+            hangs = FakeExtender(prioritize=never)
+            scores = FakeExtender(prioritize=score_nodes(lambda name: 9 * (name == "n1")))
+            async with cluster_with(hangs, scores) as world:
+                await world.add(*nodes("n0", "n1"), a_pod("p"))
+                await world.settle(4.9)
+                gauge = world.metrics.goroutines.labels("prioritizing_extender")
+                assert gauge.value == 1
+                await world.settle(0.2)
+                assert gauge.value == 0
+                assert await world.node_of("p") == "n1"
+
+        run(scenario)
+
+
+class TestTheClusterChanges:
+    """The extender is asked while everything fits, and answers when it does not any more."""
+
+    def test_another_pod_takes_the_room(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as world:
+                await world.add(*nodes("n0", "n1"))
+                await world.add(a_pod("foo", foo=1, cpu="800m"))
+                await world.settle(0.1)
+                await world.add(a_pod("quick", cpu="800m"))
+                await world.settle(0.1)
+                taken = await world.node_of("quick")
+                gate.opened.set()
+                await world.settle(0.1)
+                assert {taken, await world.node_of("foo")} == {"n0", "n1"}
+                assert len(gate.waiting) == 1, "it still fits the other node"
+
+        run(scenario)
+
+    def test_another_pod_takes_the_last_room_and_nobody_is_overbooked(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as world:
+                await world.add(*nodes("n0"), a_pod("foo", foo=1, cpu="800m"))
+                await world.settle(0.1)
+                await world.add(a_pod("quick", cpu="800m"))
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("quick") == "n0"
+                assert await world.node_of("foo") == ""
+                condition = await world.condition("foo")
+                assert condition is not None
+                assert condition[0] == "Unschedulable"
+                assert condition[1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+                await world.delete_pod("quick")
+                await world.settle(3)
+                assert await world.node_of("foo") == "n0"
+
+        run(scenario)
+
+    def test_the_chosen_node_goes_while_nodes_are_ranked(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(score_nodes(lambda name: 9 * (name == "n1")))
+            extender = FakeExtender(prioritize=gate)
+            async with cluster_with(extender) as world:
+                await world.add(*nodes("n0", "n1"), a_pod("p"))
+                await world.settle(0.1)
+                await world.api.delete(Node, "n1")
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("p") == "n0"
+
+        run(scenario)
+
+    def test_all_nodes_go_and_one_comes(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                await world.api.delete(Node, "n0")
+                await world.add(*nodes("n1"))
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("p") == "n1"
+                asked = [call["NodeNames"] for call in extender.called("filter")]
+                assert asked == [["n0"], ["n1"]]
+
+        run(scenario)
+
+    def test_the_last_node_goes(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                await world.api.delete(Node, "n0")
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.notes("p") == ["no nodes available to schedule pods"]
+
+        run(scenario)
+
+    def test_a_node_that_appears_is_asked_about_when_all_others_were_refused(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_nodes(lambda name: name == "n1"))
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                await world.add(*nodes("n1"))
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("p") == "n1"
+                assert await world.notes("p") == ["Successfully assigned default/p to n1"]
+
+        run(scenario)
+
+    def test_a_pod_that_is_overtaken_time_and_again_is_tried_again_later(self) -> None:
+        async def scenario() -> None:
+            world: ExtenderWorld
+
+            async def somebody_is_quicker(arguments: Json) -> Json:
+                number = len(extender.calls)
+                if number <= 3:
+                    await world.add(*nodes(f"n{number}"))
+                    [name] = arguments["NodeNames"]
+                    await world.api.delete(Node, name)
+                    await asyncio.sleep(0.01)
+                return keep_all(arguments)
+
+            extender = FakeExtender(filter=somebody_is_quicker)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                assert await world.node_of("p") == ""
+                await world.settle(5)
+                assert await world.node_of("p") == "n3"
+
+        run(scenario)
+
+
+class TestThePodChanges:
+    def test_a_deleted_pod_is_let_go(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                await world.delete_pod("p")
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert world.scheduler.cache.pod_count == 0
+                assert world.scheduler.queue.in_flight_pods == []
+                assert await world.notes("p") == []
+
+        run(scenario)
+
+    def test_a_pod_that_was_made_again_is_another_pod(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                await world.delete_pod("p")
+                await world.add(a_pod("p"))
+                await world.settle(0.1)
+                uid = (await world.pod("p")).metadata.uid
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("p") == "n0"
+                asked = [call["Pod"]["metadata"]["uid"] for call in extender.called("filter")]
+                assert len(asked) == 2
+                assert asked[1] == uid
+
+        run(scenario)
+
+    def test_a_pod_on_its_way_out_is_skipped_as_always(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                pod = a_pod("p")
+                held = replace(pod.metadata, finalizers=("example.com/hold",))
+                await world.add(*nodes("n0"), replace(pod, metadata=held))
+                await world.settle(0.1)
+                await world.delete_pod("p")
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("p") == ""
+                assert await world.notes("p") == ["skip schedule deleting pod: default/p"]
+                assert world.scheduler.cache.assumed_count == 0
+
+        run(scenario)
+
+    def test_a_pod_that_someone_else_bound_is_let_go(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0", "n1"), a_pod("p"))
+                await world.settle(0.1)
+                uid = (await world.pod("p")).metadata.uid
+                await world.api.bind("default", "p", uid, "n1")
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("p") == "n1"
+                assert await world.notes("p") == []
+
+        run(scenario)
+
+    def test_a_pod_that_changed_is_asked_about_as_it_is_now(self) -> None:
+        async def scenario() -> None:
+            gate = Gate(keep_all)
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                await world.api.patch(Pod, "p", "default", {"metadata": {"labels": {"a": "b"}}})
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert await world.node_of("p") == "n0"
+                shown = [call["Pod"]["metadata"] for call in extender.called("filter")]
+                assert [each.get("labels") for each in shown] == [None, {"a": "b"}]
+
+        run(scenario)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+def test_a_scheduler_that_is_stopped_does_not_wait_for_an_extender(verb: str) -> None:
+    async def scenario() -> None:
+        verbs: dict[str, Any] = {verb: never}
+        extender = FakeExtender(**verbs)
+        async with cluster_with(extender) as world:
+            await world.add(*nodes("n0", "n1"), a_pod("p"))
+            await world.settle(0.1)
+            assert len(extender.calls) == 1
+            stopped_ns = world.clock.monotonic_ns()
+        assert world.clock.monotonic_ns() == stopped_ns
+        assert await world.node_of("p") == ""
+
+    run(scenario)
