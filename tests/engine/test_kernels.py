@@ -32,7 +32,9 @@ def test_shares(pairs: list[tuple[int, int]]) -> None:
     divisor = np.where(allocatable == 0, 1, allocatable)
     free = [(a - r) * 100 // a if a and r <= a else 0 for a, r in pairs]
     used = [min(a, r) * 100 // a if a else 0 for a, r in pairs]
-    assert kernels.free_percent(allocatable, requested, divisor).tolist() == free
+    for may_overflow in (False, True):
+        left = allocatable - requested
+        assert kernels.free_percent(left, divisor, may_overflow=may_overflow).tolist() == free
     assert kernels.used_percent(allocatable, requested, divisor).tolist() == used
 
 

@@ -28,9 +28,11 @@ Mask = NDArray[np.bool_]
 Fractions = Sequence[NDArray[np.float64]] | NDArray[np.float64]
 
 
-def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntColumn:
+def divide_toward_zero(
+    numerator: IntColumn, divisor: IntColumn | int, *, may_be_negative: bool = True
+) -> IntColumn:
     """Divide in place: the numerator is overwritten. The divisor has no zeros."""
-    if numerator.size and numerator.min() < 0:
+    if may_be_negative and numerator.size and numerator.min() < 0:
         exact = numerator.copy()
         np.floor_divide(numerator, divisor, out=numerator)
         numerator += (numerator < 0) & (numerator * divisor != exact)
@@ -38,15 +40,15 @@ def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntCol
     return np.floor_divide(numerator, divisor, out=numerator)
 
 
-def free_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColumn) -> IntColumn:
-    """The share that is left; 0 where more is requested than there is.
+def free_percent(free: IntColumn, divisor: IntColumn, *, may_overflow: bool = True) -> IntColumn:
+    """The share of what there is that is left, 0 where it is negative. `free` is overwritten.
 
-    `divisor` is `allocatable` with something else in place of zeros.
+    `divisor` is what there is, with something else in place of zeros. Without `may_overflow` a
+    hundred times of that is an int64.
     """
-    share = allocatable - requested
-    np.maximum(share, 0, out=share)
-    share *= 100
-    return divide_toward_zero(share, divisor)
+    np.maximum(free, 0, out=free)
+    free *= 100
+    return divide_toward_zero(free, divisor, may_be_negative=may_overflow)
 
 
 def used_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColumn) -> IntColumn:
@@ -64,18 +66,25 @@ def weighted_sums(
     `counted[i]` tells for which rows score i counts, None: for all. Where it does not count
     the score must be 0.
     """
-    total = scores[0] * weights[0]
-    for score, weight in zip(scores[1:], weights[1:], strict=True):
-        total += score if weight == 1 else score * weight
+    weighted = [
+        score if weight == 1 else score * weight
+        for score, weight in zip(scores, weights, strict=True)
+    ]
+    total = weighted[0] + weighted[1] if len(weighted) > 1 else weighted[0].copy()
+    for score in weighted[2:]:
+        total += score
     weight_sum: IntColumn | int = 0
     for weight, rows in zip(weights, counted, strict=True):
         weight_sum = weight_sum + (weight if rows is None else rows * np.int64(weight))
     return total, weight_sum
 
 
-def mean_toward_zero(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
+def mean_toward_zero(
+    total: IntColumn, weight_sum: IntColumn | int, *, may_be_negative: bool = True
+) -> IntColumn:
     """Divide sums by their weights in place; 0 where nothing counted."""
-    return divide_toward_zero(total, _at_least_one(weight_sum))
+    divisor = _at_least_one(weight_sum)
+    return divide_toward_zero(total, divisor, may_be_negative=may_be_negative)
 
 
 def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:

@@ -13,6 +13,8 @@ from kubesched.runtime.local_plugins import LocalFilters, LocalScores
 
 __all__ = ["Evaluation"]
 
+Rows = int | slice | NDArray[np.intp]
+
 
 class Evaluation:
     """What node-local plugins said about every row, for pods of one shape."""
@@ -108,6 +110,8 @@ class Evaluation:
 
     def passing(self, nodes: NodeView) -> NodeView:
         """Those of the nodes that the local filters let pass."""
+        if not self.statuses:
+            return nodes  # none was ever rejected
         codes = nodes.at(self.codes)
         return nodes.subset(codes == 0) if codes.any() else nodes
 
@@ -130,9 +134,7 @@ class Evaluation:
             return nodes
         return nodes.subset(~np.array(self._is_final).take(nodes.at(self.codes)))
 
-    def note_raw(
-        self, plugin: str, rows: int | NDArray[np.intp], scores: int | NDArray[np.int64]
-    ) -> None:
+    def note_raw(self, plugin: str, rows: Rows, scores: int | NDArray[np.int64]) -> None:
         """Keep scores that need normalising."""
         kept = self.raw_scores[plugin]
         if kept is None:
@@ -141,9 +143,7 @@ class Evaluation:
             kept = self.raw_scores[plugin] = np.zeros(self.capacity, dtype=np.int64)
         kept[rows] = scores
 
-    def note_node_total(
-        self, rows: int | NDArray[np.intp], totals: int | NDArray[np.int64]
-    ) -> None:
+    def note_node_total(self, rows: Rows, totals: int | NDArray[np.int64]) -> None:
         """Keep the part of the sum that has nothing to do with pods."""
         if self.node_total is None:
             if not (totals if isinstance(totals, int) else totals.any()):

@@ -79,7 +79,10 @@ class Evaluations:
             if overrides(plugin, "normalize_score")
         )
         highest = MAX_NODE_SCORE * sum(abs(weight) for _, weight in self.static)
-        self._total_type = np.int32 if highest < 2**31 else np.int64
+        # As small as possible: many shapes together are more than a processor's caches hold.
+        self._total_type = next(
+            kind for kind in (np.int16, np.int32, np.int64) if highest <= np.iinfo(kind).max
+        )
         self._versioned = [
             plugin
             for plugin in {plugin.name: plugin for plugin in (*self.filters, *local)}.values()
@@ -158,7 +161,7 @@ class Evaluations:
         """Those of all nodes that the local filters let pass; the others are noted."""
         self.refresh_verdicts(known, state, pod, nodes)
         codes = nodes.at(known.codes)
-        if not codes.any():
+        if not known.statuses or not codes.any():
             return nodes
         rejected = codes != 0
         diagnosis.add_verdicts(nodes.rows[rejected], codes[rejected], tuple(known.statuses))
@@ -220,7 +223,8 @@ class Evaluations:
             return
         if only_pods:
             changed = known.without_final(changed)
-        known.codes[changed.rows] = 0
+        if known.statuses:
+            known.codes[changed.selection] = 0
         for plugin in plugins:
             if not len(changed):
                 return
@@ -234,7 +238,7 @@ class Evaluations:
                 for status in rejections.statuses
             ]
             translate = np.asarray([0, *numbers], dtype=np.int32)
-            known.codes[changed.rows] = translate[rejections.codes]
+            known.codes[changed.selection] = translate[rejections.codes]
             changed = changed.subset(rejections.codes == 0)
 
     def _passes(
@@ -310,24 +314,24 @@ class Evaluations:
         only_pods: bool,
     ) -> None:
         if not only_pods:
-            known.is_scored[changed.rows] = False
+            known.is_scored[changed.selection] = False
         changed = known.passing(changed)
-        rows = changed.rows
-        if len(rows) <= _FEW_NODES:
-            for row, node in zip(rows.tolist(), changed, strict=True):
+        if len(changed) <= _FEW_NODES:
+            for row, node in zip(changed.rows.tolist(), changed, strict=True):
                 self._score_row(known, state, pod, node, row, scores, only_pods)
             return
-        only_pods = only_pods and (known.all_scored or bool(known.is_scored.take(rows).all()))
-        self._count_scored(scores, only_pods, len(rows))
+        rows = changed.selection
+        only_pods = only_pods and (known.all_scored or bool(changed.at(known.is_scored).all()))
+        self._count_scored(scores, only_pods, len(changed))
         total = weighted_scores(scores.by_pods, state, pod, changed)
         if not only_pods:
             of_nodes = weighted_scores(scores.by_node, state, pod, changed)
             known.note_node_total(rows, of_nodes)
             known.is_scored[rows] = True
             known.all_scored = bool(changed.whole.at(known.is_scored).all())
-            total += of_nodes
+            total = total + of_nodes
         elif known.node_total is not None:
-            total += changed.at(known.node_total)
+            total = total + changed.at(known.node_total)
         known.static_total[rows] = total
         for plugin, _ in scores.to_normalize(only_pods):
             known.note_raw(plugin.name, rows, ask_score(plugin, state, pod, changed))

@@ -400,11 +400,8 @@ class Framework(ProfileHandle):
 
         Looks at all of them only if something else than kept scores tells them apart.
         """
-        whole = feasible.whole
-        are_summed = all(
-            plugin.name in state.skip_score or plugin.uniform_score(state, pod, whole) is not None
-            for plugin in self._not_summed
-        )
+        whole = self.snapshot.nodes
+        are_summed = self._are_summed(state, pod, whole)
         if are_summed and known.index is not None:
             if not other_filters:
                 return known.index.choose(rng)
@@ -419,6 +416,13 @@ class Framework(ProfileHandle):
         else:
             total = self._total(known, state, pod, feasible)
         return int(feasible.rows[best_of(total, rng)])
+
+    def _are_summed(self, state: CycleState, pod: Pod, nodes: NodeView) -> bool:
+        """Whether no other score than the summed ones tells nodes apart."""
+        return all(
+            plugin.name in state.skip_score or plugin.uniform_score(state, pod, nodes) is not None
+            for plugin in self._not_summed
+        )
 
     def _acceptance(
         self, plugins: Sequence[Plugin], state: CycleState, pod: Pod, nodes: NodeView

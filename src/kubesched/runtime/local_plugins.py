@@ -63,7 +63,7 @@ def weighted_scores(
     for plugin, weight in plugins:
         scores = ask_score(plugin, state, pod, nodes)
         check_range(plugin, scores)
-        weighted = scores * np.int64(weight)
+        weighted = scores if weight == 1 else scores * weight
         total = weighted if total is None else total + weighted
     return np.zeros(len(nodes), dtype=np.int64) if total is None else total
 

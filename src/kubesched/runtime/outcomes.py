@@ -54,5 +54,5 @@ class Scores:
 
 def best_of(total: NDArray[np.signedinteger], rng: Random) -> int:
     """Where the highest total is; among equals a seeded choice, so that a run can be repeated."""
-    best = np.flatnonzero(total == total.max())
+    best = (total == total.max()).nonzero()[0]
     return int(best[rng.randrange(len(best)) if len(best) > 1 else 0])

@@ -21,6 +21,8 @@ from kubesched.util.ints import wrap_int64
 
 __all__ = ["ResourceColumns", "ResourceUsage", "TrackedResources"]
 
+_MOST_TIMES_100 = (2**63 - 1) // 100
+
 
 class ResourceUsage(NamedTuple):
     """One resource of one node. All amounts are 0 if the resource does not count there."""
@@ -36,10 +38,25 @@ class ResourceColumns(NamedTuple):
 
     allocatable: NDArray[np.int64]
     divisor: NDArray[np.int64]  # allocatable, or 1 where that is 0
-    allocated: NDArray[np.int64]
-    requested: NDArray[np.int64]
+    allocated: NDArray[np.int64]  # to the pods on the nodes
+    wanted: NDArray[np.int64]  # by the incoming pod, int64[resource, 1]
     counted: Sequence[NDArray[np.bool_] | None]  # per resource on which nodes, None: on all
     weights: Sequence[int]
+    may_overflow: bool  # a hundred times an allocatable amount may be no int64
+
+    @property
+    def requested(self) -> NDArray[np.int64]:
+        """With the incoming pod."""
+        return self.allocated + self.wanted
+
+
+class _Extent(NamedTuple):
+    """What is known of the resources on all nodes while no node changes."""
+
+    table: NodeTable
+    node_version: int
+    are_everywhere: Sequence[bool]  # per resource, whether every node has some
+    may_overflow: bool
 
 
 class TrackedResources:
@@ -50,8 +67,7 @@ class TrackedResources:
         self._weights = tuple(spec.weight for spec in specs)
         self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
         self._with_defaults = with_defaults
-        self._looked_at: tuple[NodeTable, int] | None = None
-        self._has_all: list[bool] = []
+        self._extent: _Extent | None = None
 
     def usages(self, wanted: Sequence[int], node: NodeInfo) -> list[ResourceUsage]:
         """One entry per configured resource.
@@ -76,7 +92,8 @@ class TrackedResources:
             return None
         allocatable = divisor = nodes.allocatable_of([self.names[place] for place in places])
         counted: list[NDArray[np.bool_] | None] = [None] * len(places)
-        if not self._are_everywhere(places, nodes):
+        extent = self._extent_in(nodes)
+        if not all(extent.are_everywhere[place] for place in places):
             has_some = allocatable != 0
             there = np.flatnonzero(has_some.any(axis=1)).tolist()
             if not there:
@@ -85,19 +102,23 @@ class TrackedResources:
             allocatable, counted = allocatable[there], list(has_some[there])
             divisor = np.where(has_some[there], allocatable, 1)
         allocated = self._allocated_of(places, nodes)
-        amounts = np.array([wanted[place] for place in places], dtype=np.int64)
+        amounts = np.array([[wanted[place]] for place in places], dtype=np.int64)
         weights = [self._weights[place] for place in places]
-        requested = allocated + amounts[:, np.newaxis]
-        return ResourceColumns(allocatable, divisor, allocated, requested, counted, weights)
+        return ResourceColumns(
+            allocatable, divisor, allocated, amounts, counted, weights, extent.may_overflow
+        )
 
-    def _are_everywhere(self, places: Sequence[int], nodes: NodeView) -> bool:
-        """Whether every node of the cluster has something of these resources."""
-        now = (nodes.table, nodes.table.node_version)
-        if self._looked_at != now:
-            self._looked_at = now
-            of_all_nodes = nodes.whole.allocatable_of(self.names)
-            self._has_all = [bool((amounts > 0).all()) for amounts in of_all_nodes]
-        return all(self._has_all[place] for place in places)
+    def _extent_in(self, nodes: NodeView) -> _Extent:
+        table, extent = nodes.table, self._extent
+        if extent is None or extent.node_version != table.node_version or extent.table is not table:
+            amounts = nodes.whole.allocatable_of(self.names)
+            extent = self._extent = _Extent(
+                table,
+                table.node_version,
+                [bool((each > 0).all()) for each in amounts],
+                bool((amounts > _MOST_TIMES_100).any()),
+            )
+        return extent
 
     def _check(self) -> None:
         if not self.names:

@@ -60,7 +60,10 @@ class LeastAllocated:
         return _weighted_mean(usages, self._share_left)
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        return _weighted_mean_of_columns(columns, kernels.free_percent)
+        free = columns.allocatable - columns.allocated
+        free -= columns.wanted
+        share = kernels.free_percent(free, columns.divisor, may_overflow=columns.may_overflow)
+        return _weighted_mean_of_columns(columns, share)
 
     @staticmethod
     def _share_left(usage: ResourceUsage) -> int:
@@ -79,7 +82,8 @@ class MostAllocated:
         return _weighted_mean(usages, self._share_taken)
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        return _weighted_mean_of_columns(columns, kernels.used_percent)
+        share = kernels.used_percent(columns.allocatable, columns.requested, columns.divisor)
+        return _weighted_mean_of_columns(columns, share)
 
     @staticmethod
     def _share_taken(usage: ResourceUsage) -> int:
@@ -106,8 +110,9 @@ class RequestedToCapacityRatio:
         return round_half_away(total / weight_sum) if weight_sum else 0
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        percent = kernels.used_percent(columns.allocatable, columns.requested, columns.divisor)
-        percent[columns.requested > columns.allocatable] = _MAX_UTILIZATION
+        requested = columns.requested
+        percent = kernels.used_percent(columns.allocatable, requested, columns.divisor)
+        percent[requested > columns.allocatable] = _MAX_UTILIZATION
         scores = self._table.take(percent, mode="clip")
         for score, counts in zip(scores, columns.counted, strict=True):
             if counts is not None:
@@ -166,10 +171,6 @@ def _weighted_mean(
     return div_trunc(total, weight_sum) if weight_sum else 0
 
 
-def _weighted_mean_of_columns(
-    columns: ResourceColumns,
-    resource_score: Callable[[IntColumn, IntColumn, IntColumn], IntColumn],
-) -> IntColumn:
-    scores = resource_score(columns.allocatable, columns.requested, columns.divisor)
-    sums = kernels.weighted_sums(scores, columns.weights, columns.counted)
-    return kernels.mean_toward_zero(*sums)
+def _weighted_mean_of_columns(columns: ResourceColumns, scores: IntColumn) -> IntColumn:
+    total, weights = kernels.weighted_sums(scores, columns.weights, columns.counted)
+    return kernels.mean_toward_zero(total, weights, may_be_negative=columns.may_overflow)
