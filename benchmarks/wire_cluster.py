@@ -29,6 +29,8 @@ _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _AMOUNTS = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 _APPS = 200
 """Different workloads that the pods belong to."""
+_CHUNK = 1 << 20
+"""As much of a watch as the client reads at once."""
 _IMAGES_PER_NODE = 20
 _IMAGES = 400
 
@@ -294,8 +296,10 @@ class WireApi:
         decoder = WatchDecoder(kind)
         while True:
             lines = [await self._events.get()]
-            while not self._events.empty():
+            length = len(lines[0])
+            while not self._events.empty() and length < _CHUNK:
                 lines.append(self._events.get_nowait())
+                length += len(lines[-1])
             for event in decoder.feed(b"".join(lines)):
                 yield event
 

@@ -57,6 +57,7 @@ from kubesched.server.options import (
 )
 from kubesched.server.options_validation import ReadFile, open_error, validate_options
 from kubesched.util.clock import RealClock
+from kubesched.util.collector import settle_collector
 from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.flags import FlagError, ParsedFlags, usage
 from kubesched.util.go_format import quote
@@ -285,7 +286,8 @@ def _run_process(inputs: ProcessInputs) -> Outcome:
 
 
 async def _run_until_signalled(inputs: ProcessInputs) -> int:
-    process = SchedulerProcess(inputs, RealClock(), secrets.randbits(63), socket.gethostname())
+    seed, hostname = secrets.randbits(63), socket.gethostname()
+    process = SchedulerProcess(inputs, RealClock(), seed, hostname, on_synced=settle_collector)
     is_stopping = False
 
     def on_signal() -> None:

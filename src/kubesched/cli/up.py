@@ -28,6 +28,7 @@ from kubesched.runtime.registry import PluginRegistry
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, RealClock
+from kubesched.util.collector import settle_collector
 from kubesched.util.components import running
 from kubesched.util.errors import KubeschedError
 from kubesched.util.randomness import derive
@@ -215,6 +216,7 @@ async def _run(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, interrupted.set)
     async with running(*cluster.parts, pods, scheduler):
         await pods.wait_for_sync()
+        settle_collector()
         for number, pod in enumerate(workload, start=1):
             await apply_manifests(api, [pod], keep_existing=keep)
             if pace_ns and not await clock.wait(interrupted, timeout_ns=pace_ns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from copy import copy
 from typing import Any
 
@@ -21,6 +22,8 @@ from kubesched.framework.affinity_terms import (
 from kubesched.util.errors import SelectorError
 
 __all__ = ["PodInfo", "QueuedPodInfo", "assigned_to"]
+
+_NONE: Set[str] = frozenset()
 
 
 def assigned_to(pod: Pod, node_name: str) -> Pod:
@@ -157,8 +160,9 @@ class QueuedPodInfo:
         self.consecutive_errors_count = 0
         self.backoff_expiration_ns: int | None = None
         self.initial_attempt_timestamp_ns: int | None = None
-        self.unschedulable_plugins: set[str] = set()
-        self.pending_plugins: set[str] = set()
+        # Not edited, but replaced: most pods have none, and all of these share one.
+        self.unschedulable_plugins: Set[str] = _NONE
+        self.pending_plugins: Set[str] = _NONE
         self.gating_plugin = ""
         self.gating_events: tuple[Any, ...] = ()  # ClusterEvents of the gating plugin
         self.was_flushed_from_unschedulable = False
@@ -174,6 +178,6 @@ class QueuedPodInfo:
         return bool(self.gating_plugin)
 
     @property
-    def rejectors(self) -> set[str]:
+    def rejectors(self) -> Set[str]:
         """Plugins whose mind an event must change before the pod is tried again."""
         return self.unschedulable_plugins | self.pending_plugins

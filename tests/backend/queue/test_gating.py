@@ -98,7 +98,7 @@ def test_an_event_of_the_gate_in_another_profile_passes_the_gate() -> None:
     assert queued.gating_events == (NODE_ADD,)
     gate.closed_for.clear()
     assert world.move(NODE_ADD) == 0  # Gate registered nothing in the pod's own profile
-    queued.unschedulable_plugins.add("A")
+    queued.unschedulable_plugins |= {"A"}
     assert world.move(NODE_ADD) == 1
 
 

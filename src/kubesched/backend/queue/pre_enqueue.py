@@ -103,6 +103,6 @@ class Gatekeeper:
     def _close(self, name: str, queued: QueuedPodInfo) -> None:
         if name not in queued.unschedulable_plugins and name not in queued.pending_plugins:
             self._metrics.unschedulable_pods.labels(name, queued.pod.spec.scheduler_name).inc()
-            queued.unschedulable_plugins.add(name)
+            queued.unschedulable_plugins |= {name}
         queued.gating_plugin = name
         queued.gating_events = self._events[name]
