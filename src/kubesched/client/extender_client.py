@@ -74,8 +74,16 @@ def _cause(failure: TransportError, url: str) -> str:
             return f"dial tcp {parts.hostname}:{port}: connect: connection refused"
         case "reset":
             return "EOF"
+        case "tls":
+            return f"tls: failed to verify certificate: {_tls_cause(str(failure))}"
         case _:
             return str(failure).removeprefix(f"{url.rpartition('/')[0]}: ")
+
+
+def _tls_cause(text: str) -> str:
+    if "issuer certificate" in text or "self-signed certificate" in text:
+        return "x509: certificate signed by unknown authority"
+    return text.rpartition("certificate verify failed: ")[2]
 
 
 def _first_value(body: bytes) -> Any:

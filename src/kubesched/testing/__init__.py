@@ -20,6 +20,13 @@ from kubesched.testing.check_plugin import check_plugin
 from kubesched.testing.cluster import Cluster, cluster_in_thread
 from kubesched.testing.clusters import Cluster as ClusterObjects
 from kubesched.testing.clusters import random_cluster, random_node, random_pod
+from kubesched.testing.fake_extender import (
+    ExtenderCall,
+    FakeExtender,
+    Reply,
+    keep_nodes,
+    score_nodes,
+)
 from kubesched.testing.fake_handle import (
     FakeHandle,
     FakePodInPreBind,
@@ -60,7 +67,9 @@ __all__ = [
     "ApiCall",
     "Cluster",
     "ClusterObjects",
+    "ExtenderCall",
     "FakeApi",
+    "FakeExtender",
     "FakeHandle",
     "FakeLister",
     "FakeObjects",
@@ -68,8 +77,10 @@ __all__ = [
     "FakeRecorder",
     "FakeWaitingPod",
     "RecordedEvent",
+    "Reply",
     "check_plugin",
     "cluster_in_thread",
+    "keep_nodes",
     "make_affinity",
     "make_container",
     "make_csi_driver",
@@ -105,4 +116,5 @@ __all__ = [
     "random_pod",
     "run_filter",
     "run_score",
+    "score_nodes",
 ]

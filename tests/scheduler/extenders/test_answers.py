@@ -1,0 +1,157 @@
+"""How answers of extenders are read (spec 04 §18.2)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubesched.client.extender_client import ExtenderError
+from kubesched.scheduler.extenders.answers import (
+    FilterAnswer,
+    MetaVictims,
+    read_bind_error,
+    read_filter,
+    read_preemption,
+    read_scores,
+)
+
+NODE = {"metadata": {"name": "n1"}}
+
+FILTERS: dict[str, tuple[Any, FilterAnswer]] = {
+    "nothing": ({}, FilterAnswer(None, None, {}, {}, "")),
+    "null": (None, FilterAnswer(None, None, {}, {}, "")),
+    "nulls": (
+        {"Nodes": None, "NodeNames": None, "FailedNodes": None, "Error": None},
+        FilterAnswer(None, None, {}, {}, ""),
+    ),
+    "nodes": ({"Nodes": {"items": [NODE]}}, FilterAnswer([NODE], None, {}, {}, "")),
+    "a list of nodes without items": ({"Nodes": {}}, FilterAnswer([], None, {}, {}, "")),
+    "names": ({"NodeNames": ["a", "b"]}, FilterAnswer(None, ["a", "b"], {}, {}, "")),
+    "keys in any case": (
+        {"nodenames": ["a"], "FAILEDNODES": {"N": "m"}, "error": "e"},
+        FilterAnswer(None, ["a"], {"N": "m"}, {}, "e"),
+    ),
+    "of keys that differ in case the last one counts": (
+        {"Error": "a", "error": "b"},
+        FilterAnswer(None, None, {}, {}, "b"),
+    ),
+    "what is not known is ignored": (
+        {"FailedAndUnresolvableNodes": {"n": "m"}, "Extra": [1]},
+        FilterAnswer(None, None, {}, {"n": "m"}, ""),
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "want"), FILTERS.values(), ids=FILTERS)
+def test_filter(answer: Any, want: FilterAnswer) -> None:
+    assert read_filter(answer) == want
+
+
+def test_scores() -> None:
+    answer = [{"Host": "n1", "Score": 5}, {"host": "n2", "score": -3}, {"Host": "n3"}, None]
+    assert read_scores(answer) == [("n1", 5), ("n2", -3), ("n3", 0), ("", 0)]
+    assert read_scores(None) == []
+
+
+def test_bind() -> None:
+    assert read_bind_error({}) == ""
+    assert read_bind_error({"error": "no"}) == "no"
+
+
+def test_preemption() -> None:
+    answer = {
+        "nodeNameToMetaVictims": {
+            "n1": {"Pods": [{"UID": "a"}, {"uid": "b"}], "NumPDBViolations": 2},
+            "n2": {"pods": None},
+            "n3": None,
+        }
+    }
+    assert read_preemption(answer) == {
+        "n1": MetaVictims(("a", "b"), 2),
+        "n2": MetaVictims((), 0),
+        "n3": MetaVictims((), 0),
+    }
+    assert read_preemption({}) == {}
+
+
+MISMATCHES: dict[str, tuple[Any, Any, str]] = {
+    "a list for a filter": (
+        read_filter,
+        [],
+        "json: cannot unmarshal array into Go value of type v1.ExtenderFilterResult",
+    ),
+    "a text for names": (
+        read_filter,
+        {"NodeNames": "n1"},
+        "json: cannot unmarshal string into Go struct field ExtenderFilterResult.NodeNames "
+        "of type []string",
+    ),
+    "a number for an error": (
+        read_bind_error,
+        {"Error": 1},
+        "json: cannot unmarshal number into Go struct field ExtenderBindingResult.Error "
+        "of type string",
+    ),
+    "an object for scores": (
+        read_scores,
+        {},
+        "json: cannot unmarshal object into Go value of type v1.HostPriorityList",
+    ),
+    "a fraction for a score": (
+        read_scores,
+        [{"Host": "n", "Score": 1.5}],
+        "json: cannot unmarshal number 1.5 into Go struct field HostPriority.Score of type int64",
+    ),
+    "a score beyond all measure": (
+        read_scores,
+        [{"Host": "n", "Score": 2**63}],
+        "json: cannot unmarshal number 9223372036854775808 into Go struct field "
+        "HostPriority.Score of type int64",
+    ),
+}
+
+
+@pytest.mark.parametrize(("read", "answer", "text"), MISMATCHES.values(), ids=MISMATCHES)
+def test_values_of_other_types(read: Any, answer: Any, text: str) -> None:
+    with pytest.raises(ExtenderError) as caught:
+        read(answer)
+    assert str(caught.value) == text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "Nodes",
+                    "items",
+                    "NodeNames",
+                    "FailedNodes",
+                    "Error",
+                    "Host",
+                    "Score",
+                    "Pods",
+                    "UID",
+                    "NodeNameToMetaVictims",
+                    "NumPDBViolations",
+                    "x",
+                ]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.sampled_from([read_filter, read_scores, read_bind_error, read_preemption]))
+def test_whatever_comes_is_read_or_refused(answer: Any, read: Any) -> None:
+    with contextlib.suppress(ExtenderError):
+        read(answer)

@@ -1,0 +1,87 @@
+"""The fake extender does what its documentation says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from msgspec.structs import replace
+
+from kubesched.api import Pod
+from kubesched.client.transport import Request, TransportError
+from kubesched.config import default_configuration
+from kubesched.testing import Cluster, make_node, make_pod
+from kubesched.testing.fake_extender import ExtenderCall, FakeExtender, keep_nodes, score_nodes
+from kubesched.util import virtual_loop
+
+Json = dict[str, Any]
+
+
+def test_it_answers_over_the_network_and_records_the_calls() -> None:
+    async def story() -> None:
+        async with (
+            FakeExtender(bind=lambda arguments: {"Error": arguments["PodName"]}) as extender,
+            ClientSession() as session,
+        ):
+            async with session.post(f"{extender.url}/any/path/bind", json={"PodName": "p"}) as got:
+                assert (got.status, await got.json()) == (200, {"Error": "p"})
+            async with session.post(f"{extender.url}/filter", json={}) as got:
+                assert got.status == 404
+            [call] = extender.calls
+            assert isinstance(call, ExtenderCall)
+            assert (call.verb, call.arguments, call.answer) == (
+                "bind",
+                {"PodName": "p"},
+                {"Error": "p"},
+            )
+            assert call.headers["Content-Type"] == "application/json"
+
+    asyncio.run(story())
+
+
+def test_it_answers_without_a_network_too() -> None:
+    async def story() -> None:
+        extender = FakeExtender(filter=lambda _: {"NodeNames": []})
+        transport = extender.transport(extender.settings("/x"))
+        answer = await transport.send(Request("POST", "/filter", b"{}"))
+        assert (answer.status, answer.body) == (200, b'{"NodeNames":[]}')
+        extender.is_down = True
+        with pytest.raises(TransportError):
+            await transport.send(Request("POST", "/filter", b"{}"))
+
+    virtual_loop.run(story)
+
+
+def test_filters_and_scores_answer_in_the_form_they_are_asked_in() -> None:
+    def node(name: str) -> Json:
+        return {"metadata": {"name": name}}
+
+    by_name: Json = {"Nodes": None, "NodeNames": ["a", "b"]}
+    by_node: Json = {"Nodes": {"items": [node("a"), node("b")]}, "NodeNames": None}
+    keep_a = keep_nodes(lambda name: name == "a", "no")
+    assert keep_a(by_name) == {"NodeNames": ["a"], "FailedNodes": {"b": "no"}}
+    assert keep_a(by_node) == {"Nodes": {"items": [node("a")]}, "FailedNodes": {"b": "no"}}
+    want = [{"Host": "a", "Score": 1}, {"Host": "b", "Score": 1}]
+    assert score_nodes(lambda _: 1)(by_name) == want
+    assert score_nodes(lambda _: 1)(by_node) == want
+
+
+def test_a_users_test() -> None:
+    """The example of docs/extenders.md."""
+
+    async def story() -> None:
+        async with FakeExtender(filter=keep_nodes(lambda name: name == "big")) as extender:
+            configuration = replace(default_configuration(), extenders=(extender.settings(),))
+            nodes = [make_node("small"), make_node("big")]
+            async with Cluster(nodes, configuration=configuration) as cluster:
+                pod = make_pod("p", images=["app:v1"])
+                unborn = replace(pod.metadata, uid="", resource_version="")
+                await cluster.api.create(replace(pod, metadata=unborn))
+                bound = await cluster.wait_for(Pod, "p", lambda pod: bool(pod.spec.node_name))
+                assert bound.spec.node_name == "big"
+            [asked] = extender.called("filter")
+            assert asked["Pod"]["metadata"]["name"] == "p"
+
+    asyncio.run(story())
