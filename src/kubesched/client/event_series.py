@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+import msgspec
+
 from kubesched.api.events import Event, EventSeries
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.reference import ObjectReference
@@ -21,7 +23,7 @@ __all__ = ["EventKey", "EventSeriesCache", "RecordedEvent", "Sending"]
 _FORGET_AFTER_NS = 6 * MINUTE
 
 
-class EventKey(NamedTuple):
+class EventKey(msgspec.Struct, frozen=True, gc=False):
     """What makes two events the same. The references include the resource version."""
 
     kind: str
