@@ -43,3 +43,39 @@ def test_every_best_row_can_be_chosen() -> None:
     index = TotalIndex(4, np.arange(4), np.array([7, 1, 7, 7]))
     rng = random.Random(0)
     assert {index.choose(rng) for _ in range(64)} == {0, 2, 3}
+
+
+@given(
+    known=st.dictionaries(rows, totals, min_size=1),
+    accepted=st.sets(rows),
+    tries=st.integers(0, 2 * CAPACITY),
+    seed=st.integers(0, 99),
+)
+def test_the_best_accepted_row_is_found_or_given_up(
+    known: dict[int, int], accepted: set[int], tries: int, seed: int
+) -> None:
+    index = TotalIndex(
+        CAPACITY,
+        np.array(sorted(known), dtype=np.intp),
+        np.array([known[row] for row in sorted(known)], dtype=np.int64),
+    )
+    asked: list[int] = []
+
+    def accepts(row: int) -> bool:
+        asked.append(row)
+        return row in accepted
+
+    row = index.choose_accepted(random.Random(seed), accepts, tries)
+    assert len(asked) <= tries
+    fitting = {row: total for row, total in known.items() if row in accepted}
+    if row is not None:
+        assert fitting[row] == max(fitting.values())
+    elif tries >= len(known):
+        assert not fitting
+
+
+def test_every_accepted_best_row_can_be_chosen_however_many_there_are() -> None:
+    index = TotalIndex(100, np.arange(100), np.full(100, 7))
+    rng = random.Random(0)
+    found = {index.choose_accepted(rng, lambda row: row % 25 == 3, 99) for _ in range(300)}
+    assert found - {None} == {3, 28, 53, 78}

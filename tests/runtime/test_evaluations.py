@@ -14,7 +14,16 @@ from kubesched.api import DeviceClass, DeviceClassSpec, ObjectMeta, Pod
 from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.types import PluginRef
-from kubesched.framework import SUCCESS, CycleState, FitError, NodeInfo, Plugin, PodInfo, Status
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    FitError,
+    NodeInfo,
+    Plugin,
+    PodInfo,
+    PodsMatter,
+    Status,
+)
 from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
@@ -39,6 +48,21 @@ class CrowdAverse(Plugin):
         app = pod.metadata.labels.get("app")
         alike = sum(other.pod.metadata.labels.get("app") == app for other in node.pods)
         return max(0, 100 - 10 * alike)
+
+
+class Racks(Plugin):
+    """A user's plugin that looks at the node alone: verdict and score outlive any pod."""
+
+    name = "Racks"
+    node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        is_closed = node.labels.get("disk") == "ssd" and "limit" in pod.metadata.annotations
+        return Status.unschedulable("rack is closed") if is_closed else SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 10 * len(node.labels.get("disk", "")) + len(node.labels)
 
 
 class Pair:
@@ -128,16 +152,18 @@ def test_kept_answers_equal_a_full_evaluation(with_user_plugin: bool, seed: int)
     registry: dict[str, type[Plugin]] = dict(IN_TREE_PLUGINS)
     extra: tuple[PluginRef, ...] = ()
     if with_user_plugin:
-        registry[CrowdAverse.name] = CrowdAverse
-        extra = (PluginRef(CrowdAverse.name),)
+        registry.update({CrowdAverse.name: CrowdAverse, Racks.name: Racks})
+        extra = (PluginRef(Racks.name), PluginRef(CrowdAverse.name))
     cluster = random_cluster(rng, nodes=8, pods=12)
     pair = Pair(cluster, registry, extra)
     running = {pod.metadata.uid: pod for pod in cluster.pods}
     shapes = [random_pod(rng, f"shape-{number}") for number in range(3)]
-    for number in range(12):
-        for _ in range(rng.randrange(3)):
+    shape = shapes[0]
+    for number in range(24):
+        for _ in range(rng.choice((0, 0, 1, 2))):
             change_something(rng, pair, running)
-        shape = rng.choice(shapes)
+        # Runs of equal pods are what an index is made for.
+        shape = rng.choice(shapes) if rng.random() < 0.3 else shape
         metadata = replace(
             shape.metadata,
             name=f"p{number}",
@@ -179,6 +205,32 @@ def test_a_second_pod_of_the_same_shape_asks_about_the_changed_node_only() -> No
         algorithm = SchedulingAlgorithm(pair.cache.snapshot, random.Random(0))
         algorithm.schedule_pod(pair.kept, CycleState(), PodInfo(make_pod("b")))
         assert asked == [chosen]
+
+
+def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
+    asked: list[str] = []
+
+    class Watchful(Plugin):
+        """Looks at the whole cluster, so that its verdicts cannot be kept."""
+
+        name = "Watchful"
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            asked.append(node.name)
+            return Status.unschedulable("odd") if int(node.name[5:]) % 2 else SUCCESS
+
+    nodes = tuple(make_node(f"node-{number}") for number in range(200))
+    registry = {**IN_TREE_PLUGINS, Watchful.name: Watchful}
+    pair = Pair(Cluster(nodes, (), ()), registry, (PluginRef(Watchful.name),))
+    algorithm = SchedulingAlgorithm(pair.cache.snapshot, random.Random(0))
+    for number in range(20):
+        pair.cache.update_snapshot()
+        asked.clear()
+        pod = make_pod(f"p{number}", requests={"cpu": "100m"})
+        result = algorithm.schedule_pod(pair.kept, CycleState(), PodInfo(pod))
+        assert int(result.node_name[5:]) % 2 == 0
+        pair.cache.assume_pod(PodInfo(assigned_to(pod, result.node_name)))
+    assert len(asked) < 30
 
 
 def test_the_least_recently_used_shapes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -352,6 +352,14 @@ class CountsPods(Plugin):
         return HELD if node.pods else SUCCESS
 
 
+class ScoresByPods(Plugin):
+    name = "ScoresByPods"
+    pods_matter = PodsMatter.NOT_AT_ALL
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return min(100, len(node.pods))
+
+
 class NamesPods(Plugin):
     name = "NamesPods"
     pods_matter = PodsMatter.AS_TOTALS
@@ -463,6 +471,10 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "pods matter although it says they do not": (
         CountsPods,
         "on node-. without some pods it said .* with all its pods",
+    ),
+    "pods matter for the score although it says they do not": (
+        ScoresByPods,
+        "node-. scored ., and . without some of its pods",
     ),
     "single pods matter although it says only totals do": (
         NamesPods,

@@ -244,12 +244,13 @@ class SchedulingAlgorithm:
             framework.run_filter(state, pod_info.pod, nodes, diagnosis)
             return diagnosis
 
+        def score() -> Scores | None:
+            if len(choice.feasible) == 1:
+                return None
+            return framework.run_score(state, pod_info.pod, choice.feasible)
+
         return ScheduleResult(
-            nodes.info_at(choice.row).name,
-            choice.feasible,
-            len(nodes),
-            lambda: framework.run_score(state, pod_info.pod, choice.feasible),
-            diagnose,
+            nodes.info_at(choice.row).name, choice.feasible, len(nodes), score, diagnose
         )
 
     def has_room(

@@ -1,4 +1,4 @@
-"""Rules about `pods_matter` and `ignores`: what a filter says when pods leave a node."""
+"""Rules about `pods_matter` and `ignores`: what a plugin says when pods leave a node."""
 
 from __future__ import annotations
 
@@ -13,17 +13,38 @@ from kubesched.framework import (
     WhatIfView,
     overrides,
 )
-from kubesched.testing.checks.judging import run_pre_filter
+from kubesched.testing.checks.judging import passing, run_pre_filter, run_pre_score
 from kubesched.testing.checks.trial import Trial
 from kubesched.testing.views import filter_together, same_status
 
 __all__ = ["check_ignored_pods", "check_pods_matter"]
 
-_RULE = "pods_matter says what of pods the filter looks at"
+_RULE = "pods_matter says what of pods the plugin looks at"
 
 
 def check_pods_matter(trial: Trial) -> None:
-    """A filter that says it sees pods as totals, or not at all, sees no more of them."""
+    """A plugin that says it sees pods as totals, or not at all, sees no more of them."""
+    _check_filter(trial)
+    if trial.plugin.pods_matter is PodsMatter.NOT_AT_ALL and overrides(trial.plugin, "score"):
+        _check_score(trial)
+
+
+def _check_score(trial: Trial) -> None:
+    plugin = trial.plugin
+    state = CycleState()
+    nodes = passing(trial, state)
+    if not len(nodes) or not run_pre_score(trial, state, plugin, nodes):
+        return
+    for node in nodes:
+        emptier = _with_fewer_pods(trial, node)
+        with trial.calling("score"):
+            before = plugin.score(state, trial.pod, node)
+            after = plugin.score(state, trial.pod, emptier)
+        if before != after:
+            trial.fail(_RULE, f"{node.name} scored {before}, and {after} without some of its pods")
+
+
+def _check_filter(trial: Trial) -> None:
     plugin = trial.plugin
     if plugin.pods_matter is PodsMatter.IN_DETAIL or not overrides(plugin, "filter"):
         return

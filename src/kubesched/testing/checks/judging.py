@@ -59,7 +59,7 @@ def check_score(trial: Trial) -> None:
         return
     state = CycleState()
     nodes = passing(trial, state)
-    if not len(nodes) or not _run_pre_score(trial, state, plugin, nodes):
+    if not len(nodes) or not run_pre_score(trial, state, plugin, nodes):
         return
     each = _score_each(trial, plugin, state, nodes)
     for indexes in _selections(trial, len(nodes)):
@@ -222,7 +222,7 @@ def _filter_together(trial: Trial, state: CycleState, view: NodeView) -> list[St
     return [trial.check_status("filter_nodes", status) for status in answers]
 
 
-def _run_pre_score(trial: Trial, state: CycleState, plugin: Plugin, nodes: NodeView) -> bool:
+def run_pre_score(trial: Trial, state: CycleState, plugin: Plugin, nodes: NodeView) -> bool:
     with trial.calling("pre_score", nodes):
         status = plugin.pre_score(state, PodInfo(trial.pod), nodes)
     return trial.check_status("pre_score", status).is_success
@@ -290,7 +290,7 @@ def _one_node_answers(trial: Trial, plugin: Plugin, view: NodeView, name: str) -
         verdict = filter_each(trial, plugin, state, view)[index]
     if not verdict.is_success or not overrides(plugin, "score"):
         return _said(verdict)
-    if not _run_pre_score(trial, state, plugin, view):
+    if not run_pre_score(trial, state, plugin, view):
         return "no score"
     return f"score {_score_each(trial, plugin, state, view)[index]}"
 
