@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
+from kubesched.api.access import ApiError, ObjectList
 from kubesched.api.documents import NodeDocument, PodDocument
 from kubesched.apiserver.local import LocalApi
 from kubesched.apiserver.store import Store
@@ -160,3 +162,19 @@ def test_a_pod_that_is_not_kept_is_shown_as_far_as_its_type_goes() -> None:
         assert shown["spec"]["containers"][0]["image"] == "i"
 
     run({}, work)
+
+
+def test_what_cannot_be_read_is_an_error_of_the_server() -> None:
+    class Odd(LocalApi):
+        async def list(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
+            broken = PodDocument(spec_part=msgspec.Raw(b'{"containers":"none"}'))
+            return ObjectList([broken], "1")
+
+    async def scenario() -> None:
+        clock = current_clock()
+        api = Odd(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        with pytest.raises(ApiError) as caught:
+            await DocumentKeeper(api, {Pod: everything}).list(Pod)
+        assert caught.value.code == 0
+
+    virtual_loop.run(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import ssl
 from collections.abc import Callable
@@ -31,7 +32,7 @@ async def asked(settings: Extender, timeout_ns: int = 5 * SECOND) -> Any:
     """What the extender answers to an empty question."""
     client = ExtenderClient(settings.url_prefix, connect(settings), timeout_ns)
     try:
-        return await client.post("filter", b"{}")
+        return json.loads(await client.post("filter", b"{}"))
     finally:
         await client.close()
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from kubesched.api import codec
-from kubesched.api.access import ApiAccess, ObjectList, WatchEvent
+from kubesched.api.access import ApiAccess, ApiError, ObjectList, WatchEvent
 from kubesched.api.documents import (
     Document,
     NodeDocument,
@@ -22,7 +22,7 @@ from kubesched.api.documents import (
     node_wire_form,
     pod_wire_form,
 )
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
 
@@ -117,8 +117,13 @@ class DocumentKeeper:
                 await close()
 
     def _take(self, kind: type[T], document: Document) -> T:
-        body = document.body
-        decoded = codec.decode(body, kind)
+        try:
+            body = document.body
+            decoded = codec.decode(body, kind)
+        except msgspec.MsgspecError as exc:
+            # As if the API itself had not been able to read it.
+            text = f"the answer of the server cannot be read: {exc}"
+            raise ApiError(Status(status="Failure", message=text)) from exc
         metadata: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]
         key = _key(kind, metadata)
         if self._keeps[kind](decoded):

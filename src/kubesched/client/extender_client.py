@@ -1,4 +1,4 @@
-"""One HTTP extender: sends a verb with its arguments, and reads the JSON that comes back.
+"""One HTTP extender: sends a verb with its arguments, and returns the JSON that comes back.
 
 Knows nothing of scheduling. Whatever goes wrong comes out as an `ExtenderError` whose text is the
 reference's, as far as it can be: users see it in events (spec 04 §18.2). Nothing is sent twice.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -38,8 +37,8 @@ class ExtenderClient:
         self._transport = transport
         self._timeout_ns = timeout_ns
 
-    async def post(self, verb: str, body: bytes) -> Any:
-        """Send the arguments of a verb; returns what the answer's JSON says.
+    async def post(self, verb: str, body: bytes) -> bytes:
+        """Send the arguments of a verb; returns the answer, which is one JSON value.
 
         Raises:
             ExtenderError: there is no answer, it is no success, or it is no JSON.
@@ -86,10 +85,11 @@ def _tls_cause(text: str) -> str:
     return text.rpartition("certificate verify failed: ")[2]
 
 
-def _first_value(body: bytes) -> Any:
+def _first_value(body: bytes) -> bytes:
     """The first JSON value of an answer; what comes after it does not matter."""
     try:
-        return msgspec.json.decode(body)
+        msgspec.json.decode(body, type=msgspec.Raw)
+        return body
     except msgspec.DecodeError:
         pass
     text = body.decode("utf-8", "replace").strip(" \t\r\n")
@@ -104,7 +104,7 @@ def _first_value(body: bytes) -> Any:
         raise ExtenderError(
             f"invalid character {_quoted_rune(character)} looking for beginning of value"
         ) from exc
-    return value
+    return msgspec.json.encode(value)
 
 
 def _quoted_rune(character: str) -> str:

@@ -202,8 +202,8 @@ class AskingAttempt:
 
     def _scores(self, feasible: NodeView, nodes: Sequence[AskedNode]) -> NDArray[np.int64]:
         infos: list[NodeInfo] | None = None
-        if any(node.returned is not None for node in nodes):
-            infos = [node.info or info for node, info in zip(nodes, feasible, strict=True)]
+        if any(node.is_returned for node in nodes):
+            infos = [node.info() or info for node, info in zip(nodes, feasible, strict=True)]
         scores = self._world.algorithm.prioritize(
             self._framework, self.state, self.pod_info, feasible, infos
         )
@@ -216,7 +216,9 @@ class AskingAttempt:
             return [AskedNode(name) for name in view.names]
         body_of = self._world.documents.node
         return [
-            AskedNode(info.name, body=body_of(info.node)) for info in view if info.node is not None
+            AskedNode(info.name, body_of(info.node), info.node)
+            for info in view
+            if info.node is not None
         ]
 
     async def _ask(self, nodes: Sequence[AskedNode], diagnosis: Diagnosis) -> list[AskedNode]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from kubesched.scheduler.extenders.answers import (
     read_scores,
 )
 
+encode = msgspec.json.encode
 NODE = {"metadata": {"name": "n1"}}
 
 FILTERS: dict[str, tuple[Any, FilterAnswer]] = {
@@ -28,7 +30,10 @@ FILTERS: dict[str, tuple[Any, FilterAnswer]] = {
         {"Nodes": None, "NodeNames": None, "FailedNodes": None, "Error": None},
         FilterAnswer(None, None, {}, {}, ""),
     ),
-    "nodes": ({"Nodes": {"items": [NODE]}}, FilterAnswer([NODE], None, {}, {}, "")),
+    "nodes": (
+        {"Nodes": {"items": [NODE]}},
+        FilterAnswer([b'{"metadata":{"name":"n1"}}'], None, {}, {}, ""),
+    ),
     "a list of nodes without items": ({"Nodes": {}}, FilterAnswer([], None, {}, {}, "")),
     "names": ({"NodeNames": ["a", "b"]}, FilterAnswer(None, ["a", "b"], {}, {}, "")),
     "keys in any case": (
@@ -48,18 +53,18 @@ FILTERS: dict[str, tuple[Any, FilterAnswer]] = {
 
 @pytest.mark.parametrize(("answer", "want"), FILTERS.values(), ids=FILTERS)
 def test_filter(answer: Any, want: FilterAnswer) -> None:
-    assert read_filter(answer) == want
+    assert read_filter(encode(answer)) == want
 
 
 def test_scores() -> None:
     answer = [{"Host": "n1", "Score": 5}, {"host": "n2", "score": -3}, {"Host": "n3"}, None]
-    assert read_scores(answer) == [("n1", 5), ("n2", -3), ("n3", 0), ("", 0)]
-    assert read_scores(None) == []
+    assert read_scores(encode(answer)) == [("n1", 5), ("n2", -3), ("n3", 0), ("", 0)]
+    assert read_scores(b"null") == []
 
 
 def test_bind() -> None:
-    assert read_bind_error({}) == ""
-    assert read_bind_error({"error": "no"}) == "no"
+    assert read_bind_error(b"{}") == ""
+    assert read_bind_error(b'{"error":"no"}') == "no"
 
 
 def test_preemption() -> None:
@@ -70,12 +75,12 @@ def test_preemption() -> None:
             "n3": None,
         }
     }
-    assert read_preemption(answer) == {
+    assert read_preemption(encode(answer)) == {
         "n1": MetaVictims(("a", "b"), 2),
         "n2": MetaVictims((), 0),
         "n3": MetaVictims((), 0),
     }
-    assert read_preemption({}) == {}
+    assert read_preemption(b"{}") == {}
 
 
 MISMATCHES: dict[str, tuple[Any, Any, str]] = {
@@ -118,7 +123,7 @@ MISMATCHES: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize(("read", "answer", "text"), MISMATCHES.values(), ids=MISMATCHES)
 def test_values_of_other_types(read: Any, answer: Any, text: str) -> None:
     with pytest.raises(ExtenderError) as caught:
-        read(answer)
+        read(encode(answer))
     assert str(caught.value) == text
 
 
@@ -154,4 +159,4 @@ JSON = st.recursive(
 @given(JSON, st.sampled_from([read_filter, read_scores, read_bind_error, read_preemption]))
 def test_whatever_comes_is_read_or_refused(answer: Any, read: Any) -> None:
     with contextlib.suppress(ExtenderError):
-        read(answer)
+        read(encode(answer))

@@ -1,13 +1,16 @@
 """What extenders answer, read as leniently as the reference reads it (spec 04 §18.2).
 
 Keys count whatever their case, null counts as absent, and what is not known is ignored. A value
-of another type than expected is an error that says so in the reference's words.
+of another type than expected is an error that says so in the reference's words. Nodes are left
+as they came: there may be thousands, and mostly they are those that were sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from kubesched.client.extender_client import ExtenderError
 from kubesched.util.ints import MAX_INT64, MIN_INT64
@@ -23,11 +26,24 @@ __all__ = [
 
 Json = dict[str, Any]
 
+_NULL = b"null"
+_decode = msgspec.json.decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
+
+
+class _HostPriority(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    Host: str = ""
+    Score: Annotated[int, msgspec.Meta(ge=MIN_INT64, le=MAX_INT64)] = 0
+
+
+_scores = msgspec.json.Decoder(list[_HostPriority]).decode
+
 
 class FilterAnswer(NamedTuple):
     """Which nodes are left, in either form, and why the others are not."""
 
-    nodes: list[Json] | None
+    nodes: list[bytes] | None
     node_names: list[str] | None
     failed: Mapping[str, str]
     failed_and_unresolvable: Mapping[str, str]
@@ -41,16 +57,15 @@ class MetaVictims(NamedTuple):
     violations: int
 
 
-def read_filter(answer: Any) -> FilterAnswer:
+def read_filter(answer: bytes) -> FilterAnswer:
     kind = "ExtenderFilterResult"
-    fields = _fields(answer, f"v1.{kind}")
-    nodes = fields.get("nodes")
-    items: list[Json] | None = None
-    if nodes is not None:
-        listed = _fields(nodes, "v1.NodeList", f"{kind}.Nodes").get("items")
-        items = []
-        for item in _list(listed, "[]v1.Node", f"{kind}.Nodes.items"):
-            items.append(_object(item, "v1.Node", f"{kind}.Nodes.items"))
+    parts = _parts(answer, f"v1.{kind}")
+    items: list[bytes] | None = None
+    nodes = parts.pop("nodes", _NULL)
+    if not _is_null(nodes):
+        listed = _parts(nodes, "v1.NodeList", f"{kind}.Nodes").get("items", _NULL)
+        items = _items(listed, "[]v1.Node", f"{kind}.Nodes.items")
+    fields = {name: _decode(part) for name, part in parts.items()}
     names = fields.get("nodenames")
     return FilterAnswer(
         items,
@@ -61,26 +76,30 @@ def read_filter(answer: Any) -> FilterAnswer:
     )
 
 
-def read_scores(answer: Any) -> list[tuple[str, int]]:
+def read_scores(answer: bytes) -> list[tuple[str, int]]:
     """(node name, score) in the order of the answer."""
+    try:
+        return [(each.Host, each.Score) for each in _scores(answer)]
+    except msgspec.ValidationError:
+        pass  # not quite in that form; it may be good all the same
     scores = []
-    for item in _list(answer, "v1.HostPriorityList", ""):
+    for item in _list(_decode(answer), "v1.HostPriorityList", ""):
         fields = _fields(item, "v1.HostPriority")
         host = _text(fields.get("host"), "HostPriority.Host")
         scores.append((host, _integer(fields.get("score"), "HostPriority.Score")))
     return scores
 
 
-def read_bind_error(answer: Any) -> str:
+def read_bind_error(answer: bytes) -> str:
     """Why the extender did not bind the pod; empty if it did."""
-    fields = _fields(answer, "v1.ExtenderBindingResult")
+    fields = _fields(_decode(answer), "v1.ExtenderBindingResult")
     return _text(fields.get("error"), "ExtenderBindingResult.Error")
 
 
-def read_preemption(answer: Any) -> dict[str, MetaVictims]:
+def read_preemption(answer: bytes) -> dict[str, MetaVictims]:
     """Victims by node name."""
     kind = "ExtenderPreemptionResult.NodeNameToMetaVictims"
-    fields = _fields(answer, "v1.ExtenderPreemptionResult")
+    fields = _fields(_decode(answer), "v1.ExtenderPreemptionResult")
     by_node = _object(fields.get("nodenametometavictims"), "map[string]*v1.MetaVictims", kind)
     return {name: _meta_victims(value, kind) for name, value in by_node.items()}
 
@@ -93,6 +112,30 @@ def _meta_victims(value: Any, where: str) -> MetaVictims:
         for pod in pods
     )
     return MetaVictims(uids, _integer(fields.get("numpdbviolations"), f"{where}.NumPDBViolations"))
+
+
+# -- parts that stay as they are ---------------------------------------------------------------
+
+
+def _parts(value: bytes, kind: str, where: str = "") -> dict[str, bytes]:
+    """The members of an object, not decoded, under their names in lower case."""
+    try:
+        members = _members(value)
+    except msgspec.ValidationError:
+        raise _mismatch(_decode(value), kind, where) from None
+    return {} if members is None else {key.lower(): bytes(raw) for key, raw in members.items()}
+
+
+def _items(value: bytes, kind: str, where: str) -> list[bytes]:
+    try:
+        items = _elements(value)
+    except msgspec.ValidationError:
+        raise _mismatch(_decode(value), kind, where) from None
+    return [] if items is None else [bytes(raw) for raw in items]
+
+
+def _is_null(value: bytes) -> bool:
+    return value.strip() == _NULL
 
 
 # -- values ------------------------------------------------------------------------------------

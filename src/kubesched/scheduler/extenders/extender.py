@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,33 +30,41 @@ _NULL = b"null"
 class AskedNode:
     """A node that extenders are asked about: as it is here, or as one of them returned it."""
 
+    __slots__ = ("_body", "_node", "is_returned", "name")
+
     def __init__(
-        self, name: str, *, body: bytes = b"", returned: dict[str, Any] | None = None
+        self, name: str, body: bytes = b"", node: Node | None = None, *, is_returned: bool = False
     ) -> None:
-        """`body` is the node's JSON; it may be missing if nobody is sent more than names."""
+        """Without `body`, the node's JSON, it can be asked about by its name alone."""
         self.name = name
         self._body = body
-        self.returned = returned
+        self._node = node
+        self.is_returned = is_returned
+
+    @classmethod
+    def returned(cls, body: bytes, asked: Mapping[bytes, AskedNode]) -> AskedNode:
+        """A node as an extender returned it; mostly it is one of those it was asked about.
+
+        Raises:
+            ExtenderError: it is no node.
+        """
+        same = asked.get(body)
+        if same is not None and same._node is not None:
+            return cls(same.name, body, same._node, is_returned=True)
+        try:
+            node = codec.decode(body, Node)
+            whole = _encode(node_wire_form(msgspec.json.decode(body)))
+        except (msgspec.MsgspecError, AttributeError, TypeError) as exc:
+            raise ExtenderError(f"json: cannot unmarshal a node: {exc}") from exc
+        return cls(node.metadata.name, whole, node, is_returned=True)
 
     @property
     def body(self) -> bytes:
-        if not self._body and self.returned is not None:
-            self._body = _encode(node_wire_form(self.returned))
         return self._body
 
-    @cached_property
     def info(self) -> NodeInfo | None:
-        """The returned node as scoring sees it: with nothing on it. None if it was not returned.
-
-        Raises:
-            ExtenderError: what was returned is no node.
-        """
-        if self.returned is None:
-            return None
-        try:
-            return NodeInfo(self.name, codec.from_builtins(self.returned, Node))
-        except msgspec.ValidationError as exc:
-            raise ExtenderError(f"json: cannot unmarshal node {quote(self.name)}: {exc}") from exc
+        """A returned node as scoring sees it, with nothing on it; None for one of ours."""
+        return NodeInfo(self.name, self._node) if self.is_returned else None
 
 
 class Filtered(NamedTuple):
@@ -128,9 +135,8 @@ class HTTPExtender:
                     )
                 left.append(asked[name])
         elif answer.nodes is not None:
-            left = [AskedNode(_name_of(node), returned=node) for node in answer.nodes]
-            for node in left:
-                _ = node.info  # what is no node is an error of the extender
+            by_body = {node.body: node for node in nodes}
+            left = [AskedNode.returned(body, by_body) for body in answer.nodes]
         return Filtered(left, answer.failed, answer.failed_and_unresolvable)
 
     async def prioritize(self, pod: bytes, nodes: Sequence[AskedNode]) -> Sequence[tuple[str, int]]:
@@ -192,7 +198,7 @@ class HTTPExtender:
         shown = b'{"metadata":{},"items":%b}' % items
         return b'{"Pod":%b,"Nodes":%b,"NodeNames":null}' % (pod, shown)
 
-    async def _post(self, verb: str, arguments: bytes) -> Any:
+    async def _post(self, verb: str, arguments: bytes) -> bytes:
         return await self.client.post(verb, arguments)
 
 
@@ -202,9 +208,3 @@ def _array(items: Iterable[bytes]) -> bytes:
 
 def _object(members: Iterable[tuple[str, bytes]]) -> bytes:
     return b"{%b}" % b",".join(b"%b:%b" % (_encode(name), value) for name, value in members)
-
-
-def _name_of(node: dict[str, Any]) -> str:
-    metadata = node.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return name if isinstance(name, str) else ""
