@@ -81,6 +81,68 @@ def test_taint_lists_that_differ_only_in_time_are_one() -> None:
     assert len(table.taint_sets) == 2  # the empty list and this one
 
 
+def test_many_resources_are_counted_and_few_copies_made() -> None:
+    table = NodeTable(capacity=2)
+    rooms = set()
+    for number in range(100):
+        row = add(table, make_node(f"n{number}", extended={f"example.com/r{number}": "7"}))
+        asked = Resources(scalar={f"example.com/r{number}": 3})
+        table.write_usage(row, asked, 0, 0, 1)
+        rooms.add(id(table.requested.base))
+        assert len(table.requested) == len(table.allocatable) == len(table.resources)
+    assert len(rooms) < 15  # as rows and resources double
+    for number in range(100):
+        place, row = table.resource_column(f"example.com/r{number}"), table.row_of[f"n{number}"]
+        assert np.flatnonzero(table.allocatable[place]).tolist() == [row]
+        assert table.allocatable[place, row] == 7
+        assert table.requested[place, row] == 3
+    table.remove_row("n5")
+    assert not table.allocatable[table.resource_column("example.com/r5")].any()
+    assert not table.requested[table.resource_column("example.com/r5")].any()
+
+
+def test_nodes_that_come_and_go_do_not_use_up_numbers() -> None:
+    table = NodeTable()
+    column = table.label_column("host")
+    for number in range(1_000):
+        name = f"n{number}"
+        taint = Taint(key=name, effect="NoSchedule")
+        node = make_node(name, labels={"host": name})
+        row = add(table, replace(node, spec=replace(node.spec, taints=(taint,))))
+        assert column.values.values[column.ids[row]] == name
+        assert table.taint_sets.values[table.taint_set[row]] == (taint,)
+        if number >= 10:
+            table.remove_row(f"n{number - 10}")
+    assert len(column.values) <= 11
+    assert len(table.taint_sets) <= 12
+    assert column.values.find("n0") == -1
+
+
+def test_a_number_that_is_given_again_is_noticed_by_the_version() -> None:
+    table = NodeTable()
+    column = table.label_column("zone")
+    add(table, make_node("a", labels={"zone": "x"}))
+    number, version = int(column.ids[0]), column.version
+    add(table, make_node("a", labels={"zone": "y"}))
+    add(table, make_node("a", labels={"zone": "z"}))
+    assert column.ids[0] == number  # of x, then free, then of z
+    assert column.values.values[number] == "z"
+    assert column.version > version
+
+
+def test_label_columns_that_nobody_holds_are_dropped() -> None:
+    table = NodeTable()
+    held = table.label_column("held")
+    for number in range(2_000):
+        assert len(table.label_column(f"key-{number}").ids) == table.capacity
+    assert len(table._label_columns) <= 513
+    assert table.label_column("held") is held
+    add(table, make_node("a", labels={"held": "yes", "key-0": "again"}))
+    assert held.values.values[held.ids[0]] == "yes"
+    column = table.label_column("key-0")
+    assert column.values.values[column.ids[0]] == "again"
+
+
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_columns_equal_what_was_written_last(seed: int) -> None:
@@ -96,7 +158,10 @@ def test_columns_equal_what_was_written_last(seed: int) -> None:
                 del written[name]
             continue
         labels = {"zone": rng.choice("xyz")} if rng.random() < 0.7 else {}
-        written[name] = make_node(name, labels=labels, cpu=str(rng.randrange(64)))
+        extended = {f"example.com/{rng.choice('abc')}": str(rng.randrange(9))}
+        taints = (Taint(key=rng.choice("kl")),) if rng.random() < 0.5 else ()
+        node = make_node(name, labels=labels, cpu=str(rng.randrange(64)), extended=extended)
+        written[name] = replace(node, spec=replace(node.spec, taints=taints))
         add(table, written[name])
     assert set(table.row_of) == set(written)
     zone = table.label_column("zone")
@@ -106,6 +171,10 @@ def test_columns_equal_what_was_written_last(seed: int) -> None:
         number = zone.ids[row]
         value = zone.values.values[number] if number >= 0 else None
         assert value == node.metadata.labels.get("zone")
+        assert table.taint_sets.values[table.taint_set[row]] == node.spec.taints
+        for place, resource in list(enumerate(table.resources.values))[3:]:
+            amount = node.status.allocatable.get(resource, 0)
+            assert table.allocatable[place, row] == int(amount)
     free = np.setdiff1d(np.arange(table.capacity), list(table.row_of.values()))
     assert not table.allocatable[:, free].any()
     assert (zone.ids[free] == -1).all()

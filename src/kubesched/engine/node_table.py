@@ -8,6 +8,7 @@ scheduling rule.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from weakref import ref
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from kubesched.api import Node, Taint
 from kubesched.api.host_ports import HostPort
 from kubesched.api.resources import Resources
 from kubesched.engine.change_log import ChangeLog
-from kubesched.engine.interning import Interner
+from kubesched.engine.interning import CountedInterner, Interner
 from kubesched.engine.sparse_columns import ImageFacts, ImageRows, PortRows
 
 __all__ = ["CPU", "EPHEMERAL_STORAGE", "MEMORY", "LabelColumn", "NodeTable"]
@@ -25,23 +26,33 @@ __all__ = ["CPU", "EPHEMERAL_STORAGE", "MEMORY", "LabelColumn", "NodeTable"]
 # Places of the built-in resources in the first axis of `allocatable` and `requested`.
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BUILT_IN = ("cpu", "memory", "ephemeral-storage")
+_ALLOCATABLE, _REQUESTED = 0, 1
+_NOTHING = Resources()
 
 _NO_LABELS: Mapping[str, str] = {}
+# Label columns that nobody holds are dropped when there are more of them than this.
+_LABEL_COLUMNS_KEPT = 256
 
 
 class LabelColumn:
-    """The values of one label key: `ids[row]` is the value's number, -1 if it is absent."""
+    """The values of one label key: `ids[row]` is the value's number, -1 if it is absent.
 
-    __slots__ = ("ids", "values", "version")
+    A number may stand for another value later on; `version` has changed by then.
+    """
+
+    __slots__ = ("__weakref__", "ids", "values", "version")
 
     def __init__(self, capacity: int) -> None:
         self.ids = np.full(capacity, -1, dtype=np.int32)  # int32[row]
-        self.values: Interner[str] = Interner()
+        self.values: CountedInterner[str] = CountedInterner("")
         self.version = 0  # grows with every change to `ids`
 
     def write(self, row: int, value: str | None) -> None:
+        before = int(self.ids[row])
         number = -1 if value is None else self.values.intern(value)
-        if self.ids[row] != number:
+        if before >= 0:
+            self.values.release(before)
+        if number != before:
             self.ids[row] = number
             self.version += 1
 
@@ -57,6 +68,7 @@ class NodeTable:
         self.generation = 0  # grows when a node gets or loses its row
         self.node_version = 0  # grows when a row changes by more than its pods
         self._label_columns: dict[str, LabelColumn] = {}
+        self._label_columns_kept = _LABEL_COLUMNS_KEPT
         self._labels: list[Mapping[str, str]] = []  # per row, for label columns made later
         self.row_of: dict[str, int] = {}
         self.names: list[str] = []  # str[row], "" for a free row
@@ -64,19 +76,25 @@ class NodeTable:
         self.resources: Interner[str] = Interner()
         for name in _BUILT_IN:
             self.resources.intern(name)
-        self.taint_sets: Interner[tuple[Taint, ...]] = Interner()
+        # As with labels, a number may stand for other taints once `taint_version` has changed.
+        self.taint_sets: CountedInterner[tuple[Taint, ...]] = CountedInterner(())
+        self.taint_version = 0
         self.changes = ChangeLog(capacity)
         # Rows where a pod's labels or start time changed, which no column shows.
         self.pod_changes = ChangeLog(capacity)
-        self.allocatable = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
-        self.requested = np.zeros((len(_BUILT_IN), capacity), dtype=np.int64)
+        # int64[resource, row]. There is room for more resources than these show.
+        self._amounts_room = np.zeros((2, len(_BUILT_IN), capacity), dtype=np.int64)
+        self.allocatable, self.requested = self._amounts_room
+        # Per row, the places of the other resources that its node has, or its pods ask for.
+        self._scalars_of: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
         self.pod_count = np.zeros(capacity, dtype=np.int64)
         self.allowed_pods = np.zeros(capacity, dtype=np.int64)
         self.unschedulable = np.zeros(capacity, dtype=bool)
         self.taint_set = np.zeros(capacity, dtype=np.int32)  # number in taint_sets
         self.taint_sets.intern(())
-        self.feature_sets: Interner[tuple[str, ...]] = Interner()  # features nodes declare
+        # Features that nodes declare.
+        self.feature_sets: CountedInterner[tuple[str, ...]] = CountedInterner(())
         self.feature_set = np.zeros(capacity, dtype=np.int32)  # number in feature_sets
         self.feature_sets.intern(())
         self.ports = PortRows()
@@ -129,14 +147,14 @@ class NodeTable:
         self.generation += 1
         self.node_version += 1
         self._write_labels(row, _NO_LABELS)
-        self.allocatable[:, row] = 0
-        self.requested[:, row] = 0
+        self._write_resources(_ALLOCATABLE, row, _NOTHING)
+        self._write_resources(_REQUESTED, row, _NOTHING)
         self.nonzero_requested[:, row] = 0
         self.pod_count[row] = 0
         self.allowed_pods[row] = 0
         self.unschedulable[row] = False
-        self.taint_set[row] = 0
-        self.feature_set[row] = 0
+        self._write_taints(row, ())
+        self._write_features(row, ())
         self.ports.write(row, ())
         self.images.write(row, {})
         self.changes.append(row)
@@ -144,13 +162,11 @@ class NodeTable:
     def write_node(self, row: int, node: Node, allocatable: Resources, allowed_pods: int) -> None:
         """Copy the facts of a node object into its row."""
         self.node_version += 1
-        self._write_resources(self.allocatable, row, allocatable)
+        self._write_resources(_ALLOCATABLE, row, allocatable)
         self.allowed_pods[row] = allowed_pods
         self.unschedulable[row] = node.spec.unschedulable
-        taints = node.spec.taints
-        self.taint_set[row] = self.taint_sets.intern(_timeless(taints)) if taints else 0
-        features = node.status.declared_features
-        self.feature_set[row] = self.feature_sets.intern(features) if features else 0
+        self._write_taints(row, node.spec.taints)
+        self._write_features(row, node.status.declared_features)
         self._write_labels(row, node.metadata.labels)
 
     def write_ports(self, row: int, used: Collection[HostPort]) -> None:
@@ -166,7 +182,7 @@ class NodeTable:
         self, row: int, requested: Resources, nonzero_cpu: int, nonzero_memory: int, pods: int
     ) -> None:
         """Copy what the pods on a node ask for into its row, and log the row as changed."""
-        self._write_resources(self.requested, row, requested)
+        self._write_resources(_REQUESTED, row, requested)
         self.nonzero_requested[0, row] = nonzero_cpu
         self.nonzero_requested[1, row] = nonzero_memory
         self.pod_count[row] = pods
@@ -177,9 +193,11 @@ class NodeTable:
         return self.resources.find(name)
 
     def label_column(self, key: str) -> LabelColumn:
-        """The values of a label key on all rows; kept up to date from the first call on."""
+        """The values of a label key on all rows, kept up to date while anyone holds it."""
         column = self._label_columns.get(key)
         if column is None:
+            if len(self._label_columns) >= self._label_columns_kept:
+                self._drop_label_columns()
             column = self._label_columns[key] = LabelColumn(self._capacity)
             for row, labels in enumerate(self._labels):
                 if key in labels:
@@ -203,29 +221,59 @@ class NodeTable:
         for key, column in self._label_columns.items():
             column.write(row, labels.get(key))
 
-    def _write_resources(self, matrix: NDArray[np.int64], row: int, amounts: Resources) -> None:
-        scalars = amounts.scalar
-        if scalars or matrix.shape[0] > len(_BUILT_IN):
-            matrix = self._write_scalars(matrix, row, scalars)
+    def _drop_label_columns(self) -> None:
+        """Keep only the columns that someone holds besides the table."""
+        held = {key: ref(column) for key, column in self._label_columns.items()}
+        self._label_columns.clear()
+        for key, reference in held.items():
+            column = reference()
+            if column is not None:
+                self._label_columns[key] = column
+        self._label_columns_kept = max(_LABEL_COLUMNS_KEPT, 2 * len(self._label_columns))
+
+    def _write_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
+        before = int(self.taint_set[row])
+        number = self.taint_sets.intern(_timeless(taints)) if taints else 0
+        if before:
+            self.taint_sets.release(before)
+        if number != before:
+            self.taint_set[row] = number
+            self.taint_version += 1
+
+    def _write_features(self, row: int, features: tuple[str, ...]) -> None:
+        before = int(self.feature_set[row])
+        self.feature_set[row] = self.feature_sets.intern(features) if features else 0
+        if before:
+            self.feature_sets.release(before)
+
+    def _write_resources(self, which: int, row: int, amounts: Resources) -> None:
+        if amounts.scalar or row in self._scalars_of[which]:
+            self._write_scalars(which, row, amounts.scalar)
+        matrix = self.requested if which == _REQUESTED else self.allocatable
         matrix[CPU, row] = amounts.milli_cpu
         matrix[MEMORY, row] = amounts.memory
         matrix[EPHEMERAL_STORAGE, row] = amounts.ephemeral_storage
 
-    def _write_scalars(
-        self, matrix: NDArray[np.int64], row: int, scalars: Mapping[str, int]
-    ) -> NDArray[np.int64]:
-        is_requested = matrix is self.requested
+    def _write_scalars(self, which: int, row: int, scalars: Mapping[str, int]) -> None:
         places = [self.resources.intern(name) for name in scalars]
-        missing = len(self.resources) - matrix.shape[0]
-        if missing > 0:
-            padding = ((0, missing), (0, 0))
-            self.allocatable = np.pad(self.allocatable, padding)
-            self.requested = np.pad(self.requested, padding)
-            matrix = self.requested if is_requested else self.allocatable
-        matrix[len(_BUILT_IN) :, row] = 0
-        for place, amount in zip(places, scalars.values(), strict=True):
-            matrix[place, row] = amount
-        return matrix
+        if len(self.resources) > len(self.requested):
+            self._make_room()
+        matrix, places_of = self._amounts_room[which], self._scalars_of[which]
+        matrix[places_of.pop(row, []), row] = 0
+        if places:
+            matrix[places, row] = list(scalars.values())
+            places_of[row] = places
+
+    def _make_room(self) -> None:
+        """Follow the number of resources and the capacity."""
+        room, wanted = self._amounts_room, len(self.resources)
+        _, places, capacity = room.shape
+        if wanted > places or self._capacity > capacity:
+            # Twice as much, or thousands of different resources would be thousands of copies.
+            shape = (2, places if wanted <= places else 2 * wanted, self._capacity)
+            self._amounts_room = np.zeros(shape, dtype=np.int64)
+            self._amounts_room[:, :places, :capacity] = room
+        self.allocatable, self.requested = self._amounts_room[:, :wanted]
 
     def _grow(self) -> None:
         extra = self._capacity
@@ -233,8 +281,7 @@ class NodeTable:
         wide = ((0, 0), (0, extra))
         self.changes.grow(self._capacity)
         self.pod_changes.grow(self._capacity)
-        self.allocatable = np.pad(self.allocatable, wide)
-        self.requested = np.pad(self.requested, wide)
+        self._make_room()
         self.nonzero_requested = np.pad(self.nonzero_requested, wide)
         self.is_live = np.pad(self.is_live, (0, extra))
         self.pod_count = np.pad(self.pod_count, (0, extra))

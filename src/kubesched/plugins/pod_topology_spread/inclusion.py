@@ -78,8 +78,6 @@ class _IncludedRows:
         "_key_columns",
         "_names",
         "_rule",
-        "_taints",
-        "_taints_version",
     )
 
     def __init__(self, rule: _Rule, index: PodIndex) -> None:
@@ -93,23 +91,14 @@ class _IncludedRows:
             keys, names = _looked_at(rule.affinity)
             self._columns += [table.label_column(key) for key in sorted(keys)]
             self._names = sorted(names)
-        self._taints: NDArray[np.int32] | None = None
-        self._taints_version = 0
 
     def version(self) -> Hashable:
+        table = self._index.table
         return (
             *[column.version for column in self._columns],
-            *[self._index.table.row_of.get(name) for name in self._names],
-            self._version_of_taints(),
+            *[table.row_of.get(name) for name in self._names],
+            table.taint_version if self._rule.tolerations is not None else 0,
         )
-
-    def _version_of_taints(self) -> int:
-        if self._rule.tolerations is not None:
-            taints = self._index.table.taint_set
-            if self._taints is None or not np.array_equal(self._taints, taints):
-                self._taints = taints.copy()
-                self._taints_version += 1
-        return self._taints_version
 
     def mask(self) -> NDArray[np.bool_]:
         rule, table = self._rule, self._index.table
