@@ -30,6 +30,10 @@ TIMED_OUT = Answer(
 )
 
 
+SILENCE_S = 90
+"""After which the real transport gives a connection up."""
+
+
 class Trouble(msgspec.Struct, frozen=True):
     """What happens to one request."""
 
@@ -188,7 +192,7 @@ class _Transport:
     async def send(self, request: Request) -> Answer:
         try:
             limit_s = request.timeout_ns / SECOND / self._machine.rate
-            async with asyncio.timeout(limit_s or None):
+            async with asyncio.timeout(limit_s or SILENCE_S):
                 return await self._send(request)
         except TimeoutError:
             raise TransportError("timed out", "timeout") from None

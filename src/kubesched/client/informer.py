@@ -200,8 +200,9 @@ class Informer(Generic[T]):
             if is_whole and not is_passing:
                 raise
             if not is_whole:
-                if error.code == _GONE:
-                    self._version = ""
+                if error.code == _GONE and self._version:
+                    self._version = ""  # any version will do, and at once
+                    return await self._stream_until_lost()
                 if is_passing or error.code == _GONE:
                     raise  # and stream again after a while
                 log.detail(4, _NO_STREAM, err=error)

@@ -1,0 +1,337 @@
+"""A scheduler over HTTP whose API server is in trouble: nothing lost, nothing bound twice.
+
+All on virtual time: the real client, informers and scheduler, the embedded server behind a
+network that does to requests and watches what the case says. Pods come before, during and after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod
+from kubesched.apiserver import LocalApi
+from kubesched.client.transport import Answer, Request, TransportError
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.testing import make_node, make_pod
+from kubesched.util import virtual_loop
+from kubesched.util.clock import SECOND, current_clock
+from kubesched.util.components import running
+from tests.client.wire_network import Network, Trouble
+
+TROUBLE_S = 20
+EACH = 8
+INFORMERS = 20
+RESET = TransportError("connection lost", "reset")
+
+
+def status(code: int, reason: str, message: str = "", **more: Any) -> bytes:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+    return json.dumps({**body, "code": code, "reason": reason, "message": message, **more}).encode()
+
+
+def says(code: int, reason: str, message: str = "", *, retry_after: str = "") -> Answer:
+    headers = {"Retry-After": retry_after} if retry_after else {}
+    return Answer(code, status(code, reason, message), headers)
+
+
+TOO_LARGE = Answer(
+    504,
+    status(
+        504,
+        "Timeout",
+        "Too large resource version: 99999, current: 100",
+        details={
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}],
+            "retryAfterSeconds": 1,
+        },
+    ),
+    {"Retry-After": "1"},
+)
+
+
+def is_watch(request: Request) -> bool:
+    return "watch=true" in request.target
+
+
+def is_streamed_list(request: Request) -> bool:
+    return "sendInitialEvents" in request.target
+
+
+def is_bind(request: Request) -> bool:
+    return request.target.partition("?")[0].endswith("/binding")
+
+
+Asked = Callable[[Request], bool]
+
+
+def everything(_: Request) -> bool:
+    return True
+
+
+class World:
+    """A cluster, its scheduler on the other side of a network, and what became of the pods."""
+
+    def __init__(self) -> None:
+        self.clock = current_clock()
+        self.network = Network()
+        self.calm = LocalApi(self.network.store, self.clock)
+        self.scheduler = Scheduler(
+            self.network.client("scheduler"), self.clock, seed=1, stream_lists=True
+        )
+        self.bound: Counter[str] = Counter()
+
+    async def create(self, new: Node | Pod) -> None:
+        metadata = replace(new.metadata, resource_version="", uid="")
+        await self.calm.create(replace(new, metadata=metadata))
+
+    async def create_pods(self, prefix: str) -> None:
+        for number in range(EACH):
+            pod = make_pod(f"{prefix}{number}", requests={"cpu": "10m"}, images=["i"])
+            await self.create(pod)
+
+    async def count_bindings(self) -> None:
+        async for event in self.calm.watch(Pod, resource_version="0"):
+            pod = event.object
+            if pod is not None and event.type == "MODIFIED" and pod.spec.node_name:
+                self.bound[f"{pod.metadata.uid} {pod.spec.node_name}"] += 1
+
+    async def until_bound(self, count: int, within_s: float) -> None:
+        for _ in range(int(within_s * 10)):
+            if await self._bound() >= count:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{await self._bound()} of {count} pods are bound")
+
+    async def _bound(self) -> int:
+        return sum(bool(pod.spec.node_name) for pod in (await self.calm.list(Pod)).items)
+
+    async def check(self, pods: int) -> None:
+        listed = (await self.calm.list(Pod)).items
+        assert len(listed) == pods
+        assert [pod.metadata.name for pod in listed if not pod.spec.node_name] == []
+        # A pod on a node is never given another: the uids with their nodes are as many as pods.
+        assert len(self.bound) == pods
+        cache, queue = self.scheduler.cache, self.scheduler.queue
+        cache.check_invariants()
+        queue.check_invariants()
+        assert cache.assumed_count == 0
+        assert cache.pod_count == pods
+        assert queue.pending_pods()[0] == []
+
+
+def tell(story: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        world = World()
+        for number in range(4):
+            await world.create(make_node(f"n{number}", cpu="8"))
+        counting = asyncio.create_task(world.count_bindings())
+        async with running(world.scheduler):
+            await story(world)
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+
+    virtual_loop.run(main, seed=1)
+
+
+class Case(NamedTuple):
+    """What goes wrong, and how long after its end all must be well."""
+
+    begin: Callable[[World], None]
+    end: Callable[[World], None] = lambda world: None
+    well_within_s: float = 60
+    during: Callable[[World], None] = lambda world: None
+    """Every second of the trouble."""
+
+
+def answering(answer: Answer, asked: Asked = everything) -> Case:
+    """Something answers in the server's place."""
+
+    def begin(world: World) -> None:
+        world.network.trouble = lambda request: Trouble(answer=answer) if asked(request) else None
+        world.network.break_streams()
+
+    return Case(begin)
+
+
+def befalling(trouble: Trouble, asked: Asked = everything) -> Case:
+    def begin(world: World) -> None:
+        world.network.trouble = lambda request: trouble if asked(request) else None
+
+    return Case(begin)
+
+
+def mangling(mangle: Callable[[bytes], bytes | TransportError]) -> Case:
+    """What watches bring is spoilt."""
+
+    def begin(world: World) -> None:
+        world.network.mangle = lambda _, lines: mangle(lines)
+        world.network.break_streams()
+
+    def end(world: World) -> None:
+        world.network.mangle = lambda _, lines: lines
+
+    return Case(begin, end)
+
+
+def in_stream(code: int, reason: str) -> Case:
+    event = b'{"type":"ERROR","object":%s}\n' % status(code, reason)
+    return mangling(lambda _: event)
+
+
+CASES = {
+    "the server is away": Case(lambda w: w.network.go_down(), lambda w: w.network.come_up()),
+    "the server is away and has forgotten all history": Case(
+        lambda w: w.network.go_down(), lambda w: w.network.come_up(forgetful=True)
+    ),
+    "watches break again and again": Case(
+        lambda w: None, during=lambda w: w.network.break_streams()
+    ),
+    "watches end again and again": Case(lambda w: None, during=lambda w: w.network.end_streams()),
+    "history is compacted all the time, and watches break": Case(
+        lambda w: None,
+        during=lambda w: (w.network.compact(), w.network.break_streams()),  # type: ignore[func-returns-value]
+    ),
+    "watches stall": Case(lambda w: w.network.stall_streams(), well_within_s=700),
+    "requests get no answer": befalling(Trouble(stalls=True), lambda r: not is_watch(r))._replace(
+        well_within_s=120
+    ),
+    "every request fails": answering(says(500, "InternalError")),
+    "the server is not ready": answering(says(503, "ServiceUnavailable", retry_after="1")),
+    "the server has too much to do": answering(says(429, "TooManyRequests", retry_after="1")),
+    "the server has too much to do and says no time": answering(says(429, "TooManyRequests")),
+    "a proxy answers with a page": answering(Answer(502, b"<html>bad gateway</html>")),
+    "nobody knows us": answering(says(401, "Unauthorized")),
+    "nothing is allowed": answering(says(403, "Forbidden")),
+    "watches cannot be opened": answering(says(500, "InternalError"), is_watch),
+    "no version is known": answering(says(410, "Expired"), is_watch),
+    "every version is still to come": answering(TOO_LARGE, is_watch),
+    "initial lists are not streamed": answering(says(422, "Invalid"), is_streamed_list),
+    "watches bring that the version has expired": in_stream(410, "Expired"),
+    "watches bring internal errors": in_stream(500, "InternalError"),
+    "watches bring that there is too much to do": in_stream(429, "TooManyRequests"),
+    "watches break within a line": mangling(lambda lines: lines[:-5])._replace(
+        during=lambda w: w.network.break_streams()
+    ),
+    "watches go on after a line without an end": mangling(lambda lines: lines[:-5]),
+    "watches bring no JSON": mangling(lambda _: b"<html>\n"),
+    "watches bring nothing before they break": mangling(lambda _: RESET),
+    "requests are lost on the way": befalling(Trouble(lost=True)),
+    "answers are lost on the way": befalling(Trouble(answer_lost=True)),
+    "bindings are lost on the way": befalling(Trouble(lost=True), is_bind),
+    "answers to bindings are lost": befalling(Trouble(answer_lost=True), is_bind),
+    "answers to bindings are lost after long": befalling(
+        Trouble(answer_lost=True, answer_ns=10 * SECOND), is_bind
+    ),
+    "bindings are in conflict": answering(says(409, "Conflict"), is_bind),
+    "bindings find no pod": answering(says(404, "NotFound"), is_bind),
+    "bindings are forbidden": answering(says(403, "Forbidden", "being terminated"), is_bind),
+    "bindings time out": answering(says(504, "Timeout"), is_bind),
+    "bindings fail": answering(says(500, "InternalError"), is_bind),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_all_is_well_soon_after(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: World) -> None:
+        await world.create_pods("before")
+        await world.until_bound(EACH, 10)
+        await asyncio.sleep(1)
+        case.begin(world)
+        asked = len(world.network.requests)
+        await world.create_pods("during")
+        for second in range(TROUBLE_S):
+            await asyncio.sleep(1)
+            case.during(world)
+            if second == TROUBLE_S // 2:
+                await world.create(make_node("late", cpu="8"))
+        # Each informer, and each pod with its binding, condition and event, at growing distances.
+        assert len(world.network.requests) - asked < 12 * INFORMERS + 30 * EACH
+        case.end(world)
+        world.network.trouble = lambda _: None
+        await world.create_pods("after")
+        await world.until_bound(3 * EACH, case.well_within_s)
+        await asyncio.sleep(60)
+        await world.check(3 * EACH)
+
+    with caplog.at_level(logging.INFO):
+        tell(story)
+    assert len(caplog.records) < 12 * INFORMERS + 20 * EACH
+
+
+def test_frames_may_be_cut_anywhere() -> None:
+    async def story(world: World) -> None:
+        world.network.chunk_size = 7
+        await world.create_pods("p")
+        await world.until_bound(EACH, 30)
+        await asyncio.sleep(60)
+        await world.check(EACH)
+
+    tell(story)
+
+
+PAGES = {
+    "with a token to go on from another state": {"continue": "another"},
+    "with nothing to go on from": {},
+}
+
+
+@pytest.mark.parametrize("metadata", PAGES.values(), ids=PAGES)
+def test_a_list_whose_pages_expire_is_taken_in_one_piece(metadata: dict[str, str]) -> None:
+    def trouble(request: Request) -> Trouble | None:
+        if is_streamed_list(request):
+            return Trouble(answer=says(422, "Invalid"))
+        if "continue=" in request.target:
+            message = "The provided continue parameter is too old"
+            return Trouble(answer=Answer(410, status(410, "Expired", message, metadata=metadata)))
+        return None
+
+    async def main() -> None:
+        world = World()
+        world.network.trouble = trouble
+        for number in range(1_100):
+            await world.create(make_node(f"n{number}", cpu="8"))
+        await world.create_pods("p")
+        counting = asyncio.create_task(world.count_bindings())
+        async with running(world.scheduler):
+            await world.until_bound(EACH, 30)
+            assert world.network.count("GET", "/api/v1/nodes?limit=500") == 2
+            assert len(world.scheduler.informers.lister(Node).list()) == 1_100
+        counting.cancel()
+
+    virtual_loop.run(main, seed=1)
+
+
+def test_a_version_that_is_gone_is_given_up_at_once_and_streams_go_on_from_any() -> None:
+    async def story(world: World) -> None:
+        await world.create_pods("before")
+        await world.until_bound(EACH, 10)
+        await world.create_pods("more")
+        await asyncio.sleep(5)
+        world.network.go_down()
+        await asyncio.sleep(0.1)
+        world.network.come_up(forgetful=True)
+        await world.create(make_node("late", cpu="8"))
+        world.network.compact()
+        world.network.requests.clear()
+        world.network.trouble = lambda request: (
+            Trouble(answer=says(410, "Expired"))
+            if is_streamed_list(request) and "resourceVersion=" in request.target
+            else None
+        )
+        # A watch is refused (410), the next cycle streams from what was seen (410), then anew.
+        await asyncio.sleep(4)
+        nodes = [r.target for _, r in world.network.requests if "/nodes" in r.target]
+        versions = ["resourceVersion=" in target for target in nodes]
+        assert versions == [True, True, False], nodes
+        assert "sendInitialEvents=true" in nodes[-1]
+        assert world.scheduler.informers.lister(Node).get("late") is not None
+
+    tell(story)
