@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from msgspec.structs import replace
 
-from kubesched.api import Pod
 from kubesched.client.transport import Request, TransportError
-from kubesched.config import default_configuration
-from kubesched.testing import Cluster, make_node, make_pod
 from kubesched.testing.fake_extender import ExtenderCall, FakeExtender, keep_nodes, score_nodes
 from kubesched.util import virtual_loop
 
@@ -68,20 +66,7 @@ def test_filters_and_scores_answer_in_the_form_they_are_asked_in() -> None:
     assert score_nodes(lambda _: 1)(by_node) == want
 
 
-def test_a_users_test() -> None:
-    """The example of docs/extenders.md."""
-
-    async def story() -> None:
-        async with FakeExtender(filter=keep_nodes(lambda name: name == "big")) as extender:
-            configuration = replace(default_configuration(), extenders=(extender.settings(),))
-            nodes = [make_node("small"), make_node("big")]
-            async with Cluster(nodes, configuration=configuration) as cluster:
-                pod = make_pod("p", images=["app:v1"])
-                unborn = replace(pod.metadata, uid="", resource_version="")
-                await cluster.api.create(replace(pod, metadata=unborn))
-                bound = await cluster.wait_for(Pod, "p", lambda pod: bool(pod.spec.node_name))
-                assert bound.spec.node_name == "big"
-            [asked] = extender.called("filter")
-            assert asked["Pod"]["metadata"]["name"] == "p"
-
-    asyncio.run(story())
+def test_the_example_of_the_guide_works() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "extenders.md").read_text()
+    [example] = re.findall(r"^```python\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    exec(compile(example, "docs/extenders.md", "exec"), {"__name__": "example"})
