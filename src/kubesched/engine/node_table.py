@@ -85,7 +85,7 @@ class NodeTable:
         # int64[resource, row]. There is room for more resources than these show.
         self._amounts_room = np.zeros((2, len(_BUILT_IN), capacity), dtype=np.int64)
         self.allocatable, self.requested = self._amounts_room
-        # Per row, the places of the other resources that its node has, or its pods ask for.
+        # The places of the other resources that a row's node has, or that its pods ask for.
         self._scalars_of: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
         self.pod_count = np.zeros(capacity, dtype=np.int64)
@@ -259,10 +259,13 @@ class NodeTable:
         if len(self.resources) > len(self.requested):
             self._make_room()
         matrix, places_of = self._amounts_room[which], self._scalars_of[which]
-        matrix[places_of.pop(row, []), row] = 0
-        if places:
-            matrix[places, row] = list(scalars.values())
+        before = places_of.get(row)
+        if before != places:
+            for place in before or ():
+                matrix[place, row] = 0
             places_of[row] = places
+        for place, amount in zip(places, scalars.values(), strict=True):
+            matrix[place, row] = amount
 
     def _make_room(self) -> None:
         """Follow the number of resources and the capacity."""
