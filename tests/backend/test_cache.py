@@ -407,3 +407,20 @@ def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() ->
     assert cache.update_snapshot().pod_index.count(WEB).total == 0
     cache.add_node(make_node("n1"))
     assert cache.update_snapshot().pod_index.count(WEB).total == 1
+
+
+def test_changes_that_no_attempt_asks_about_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.backend.cache._LONGEST_LOG", 10)
+    cache = cache_with("n1", "n2")
+    for number in range(100):
+        cache.add_pod(bound(f"p{number}", "n1"))
+        cache.update_pod(
+            bound(f"p{number}", "n1"), bound(f"p{number}", "n1", labels={"app": "web"})
+        )
+        if number >= 3:
+            cache.remove_pod(bound(f"p{number - 3}", "n1"))
+        cache.update_node(make_node("n2", labels={"round": str(number)}))
+        assert len(cache._log) <= 12
+    assert cpu_on(cache, "n1") == 3000
+    assert cache.snapshot.pod_index.count(WEB).total == 3
+    cache.check_invariants()

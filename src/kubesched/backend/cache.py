@@ -24,6 +24,10 @@ from kubesched.util.errors import CacheError
 
 __all__ = ["Cache", "CacheCorruptedError"]
 
+# A process that waits for its turn to lead makes no attempts: its log is worked off at this
+# length. No attempt, however long it waits for an extender, meets as many changes.
+_LONGEST_LOG = 100_000
+
 
 class CacheCorruptedError(CacheError):
     """The cache and the API server disagree about where a pod is: the process must end."""
@@ -117,6 +121,7 @@ class Cache:
 
     def add_pod(self, pod: Pod) -> None:
         """The API server shows the pod on a node: new to us, or as we assumed."""
+        self._bound_log()
         uid = _key(pod)
         cached = self._pods.get(uid)
         if cached is None:
@@ -133,6 +138,7 @@ class Cache:
             raise CacheError(f"pod {_named(pod)} was already in added state")
 
     def update_pod(self, old: Pod, new: Pod) -> None:
+        self._bound_log()
         uid = _key(old)
         cached = self._pods.get(uid)
         if cached is None:
@@ -157,6 +163,7 @@ class Cache:
 
         An event without a node name (its deletion was seen late) removes the cached copy.
         """
+        self._bound_log()
         uid = _key(pod)
         cached = self._pods.get(uid)
         if cached is None:
@@ -208,6 +215,7 @@ class Cache:
     # -- nodes -------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
+        self._bound_log()
         name = node.metadata.name
         info = self._nodes.get(name)
         if info is None:
@@ -245,6 +253,10 @@ class Cache:
         self._dirty.add(name)
 
     # -- the snapshot ------------------------------------------------------------------
+
+    def _bound_log(self) -> None:
+        if len(self._log) >= _LONGEST_LOG:
+            self.update_snapshot()
 
     def update_snapshot(self) -> ClusterSnapshot:
         """Bring the snapshot up to date with everything that happened since the last call."""
