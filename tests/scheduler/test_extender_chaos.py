@@ -1,0 +1,155 @@
+"""Extenders that answer late, wrongly or not at all, among pods, nodes and deletions at random.
+
+Whatever they do: no node is ever given more than it has, no pod is placed on a node that the
+extender refused it, nobody is lost, and pods that no extender is interested in do not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import ApiError, Node, Pod
+from kubesched.api.quantity import parse_quantity
+from kubesched.config.types import ExtenderManagedResource
+from kubesched.testing.fake_extender import FakeExtender, Reply
+from kubesched.util.clock import SECOND
+from tests.scheduler.extender_world import FOO, ExtenderWorld, a_pod, cluster_with, nodes, run
+
+Json = dict[str, Any]
+MANAGED = (ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),)
+NODES = [f"n{number}" for number in range(6)]
+# Whose number is even goes to nodes whose number is even, and the other way round.
+
+
+def suits(pod: str, node: str) -> bool:
+    return int(pod[1:]) % 2 == int(node[1:]) % 2
+
+
+class Moody:
+    """Verbs of an extender in a mood that changes with each call."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._random = rng
+        self.is_well = False
+
+    async def _mood(self) -> Reply | None:
+        if self.is_well:
+            return None
+        await asyncio.sleep(self._random.choice([0, 0.001, 0.05, 0.5, 0.5, 3]))
+        return self._random.choice([None, None, None, Reply(500), Reply(200, b"{")])
+
+    async def filter(self, arguments: Json) -> Any:
+        trouble = await self._mood()
+        if trouble is not None:
+            return trouble
+        pod = arguments["Pod"]["metadata"]["name"]
+        names = arguments["NodeNames"]
+        return {
+            "NodeNames": [name for name in names if suits(pod, name)],
+            "FailedNodes": {name: "odd" for name in names if not suits(pod, name)},
+        }
+
+    async def prioritize(self, arguments: Json) -> Any:
+        trouble = await self._mood()
+        if trouble is not None:
+            return trouble
+        return [
+            {"Host": name, "Score": self._random.randrange(11)} for name in arguments["NodeNames"]
+        ]
+
+    async def preempt(self, arguments: Json) -> Any:
+        trouble = await self._mood()
+        if trouble is not None:
+            return trouble
+        pod = arguments["Pod"]["metadata"]["name"]
+        by_node = arguments["NodeNameToMetaVictims"]
+        return {
+            "NodeNameToMetaVictims": {
+                name: victims for name, victims in by_node.items() if suits(pod, name)
+            }
+        }
+
+
+async def check(world: ExtenderWorld, foos: set[str]) -> None:
+    """See that nothing is overbooked or where it must not be."""
+    used = dict.fromkeys(NODES, 0)
+    for pod in (await world.api.list(Pod, "default")).items:
+        node, name = pod.spec.node_name, pod.metadata.name
+        if node:
+            cpu = pod.spec.containers[0].resources.requests["cpu"]
+            used[node] = used.get(node, 0) + parse_quantity(cpu).milli_value
+            assert name not in foos or suits(name, node), f"{name} on {node}"
+    assert max(used.values()) <= 2000, used
+    world.scheduler.cache.check_invariants()
+    world.scheduler.queue.check_invariants()
+
+
+async def upheaval(world: ExtenderWorld, rng: random.Random, foos: set[str]) -> None:
+    """Pods come and go, nodes are cordoned and taken away, while the extender is moody."""
+    for number in range(60):
+        name = f"p{number}"
+        foo = rng.random() < 0.5
+        cpu = rng.choice(["100m", "300m", "700m"])
+        # Nobody here runs pods to their end, so they go at once.
+        pod = a_pod(name, cpu=cpu, foo=int(foo), termination_grace_period_seconds=0)
+        if foo:
+            foos.add(name)
+        if rng.random() < 0.2:
+            pod = replace(pod, spec=replace(pod.spec, priority_class_name="high"))
+        await world.add(pod)
+        if rng.random() < 0.3:
+            with contextlib.suppress(ApiError):  # it may be gone already
+                await world.delete_pod(f"p{rng.randrange(number + 1)}")
+        if rng.random() < 0.1:
+            node = rng.choice(NODES)
+            patch = {"spec": {"unschedulable": rng.random() < 0.5}}
+            await world.api.patch(Node, node, None, patch)
+        await asyncio.sleep(rng.choice([0, 0.01, 0.2]))
+        await check(world, foos)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_an_extender_does_the_cluster_stays_sound(seed: int) -> None:
+    async def scenario() -> None:
+        rng = random.Random(seed)
+        moody = Moody(rng)
+        extender = FakeExtender(
+            filter=moody.filter, prioritize=moody.prioritize, preempt=moody.preempt
+        )
+        settings = extender.settings(
+            managed_resources=MANAGED, node_cache_capable=True, http_timeout_ns=SECOND
+        )
+        async with cluster_with((extender, settings), seed=seed) as world:
+            await world.add_priority_class("high", 100)
+            await world.add(*nodes(*NODES, cpu="2"))
+            foos: set[str] = set()
+            await upheaval(world, rng, foos)
+            moody.is_well = True
+            for node in NODES:
+                await world.api.patch(Node, node, None, {"spec": {"unschedulable": False}})
+            # With room for everybody nobody may be left over.
+            for number in range(6, 18):
+                await world.add(*nodes(f"n{number}", cpu="2"))
+                await asyncio.sleep(0.05)
+                await check(world, foos)
+            # The hint of NodeResourcesFit knows nothing of ignored resources, as upstream: some
+            # pods are only tried again when they have waited for five minutes.
+            await world.settle(400)
+            await check(world, foos)
+            waiting = [
+                pod.metadata.name
+                for pod in (await world.api.list(Pod, "default")).items
+                if not pod.spec.node_name
+            ]
+            assert waiting == []
+            assert world.scheduler.queue.in_flight_pods == []
+            assert world.scheduler._asking is not None
+            assert world.scheduler._asking.busy == set()
+
+    run(scenario)
