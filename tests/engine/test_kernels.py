@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -19,7 +21,10 @@ def ints(values: list[int]) -> NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 
-@given(st.lists(st.tuples(st.integers(-(2**60), 2**60), st.integers(1, 2**40)), min_size=1))
+divisors = st.one_of(st.integers(-(2**40), -1), st.integers(1, 2**40))
+
+
+@given(st.lists(st.tuples(st.integers(-(2**60), 2**60), divisors), min_size=1))
 def test_division_is_toward_zero(pairs: list[tuple[int, int]]) -> None:
     numerators, divisors = ([pair[i] for pair in pairs] for i in (0, 1))
     got = kernels.divide_toward_zero(ints(numerators), ints(divisors))
@@ -32,9 +37,7 @@ def test_shares(pairs: list[tuple[int, int]]) -> None:
     divisor = np.where(allocatable == 0, 1, allocatable)
     free = [(a - r) * 100 // a if a and r <= a else 0 for a, r in pairs]
     used = [min(a, r) * 100 // a if a else 0 for a, r in pairs]
-    for may_overflow in (False, True):
-        left = allocatable - requested
-        assert kernels.free_percent(left, divisor, may_overflow=may_overflow).tolist() == free
+    assert kernels.free_percent(allocatable - requested, divisor).tolist() == free
     assert kernels.used_percent(allocatable, requested, divisor).tolist() == used
 
 
@@ -93,6 +96,75 @@ def test_balance(table: list[list[float | None]]) -> None:
     assert kernels.balance(fractions, counted).tolist() == want
     stacked = [np.stack([each, each]) for each in fractions]
     assert kernels.balance(stacked, counted).tolist() == [want, want]
+
+
+any_amounts = st.one_of(st.just(0), st.integers(0, 2**40), st.integers(-(2**63), 2**63 - 1))
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
+    """What nodes have, what is taken of it, and what is wanted."""
+    resources, nodes = draw(st.integers(1, 4)), draw(st.integers(0, 6))
+    column = st.lists(any_amounts, min_size=nodes, max_size=nodes)
+    matrix = st.lists(column, min_size=resources, max_size=resources)
+    wanted = st.lists(st.integers(0, 2**40), min_size=resources, max_size=resources)
+    shape = (resources, nodes)
+    allocatable, allocated = (
+        np.array(draw(matrix), dtype=np.int64).reshape(shape) for _ in range(2)
+    )
+    return allocatable, allocated, draw(wanted)
+
+
+@pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
+@given(questions(), st.lists(st.integers(1, 100), min_size=4, max_size=4))
+def test_compiled_loops_equal_columns(
+    question: tuple[NDArray[np.int64], NDArray[np.int64], list[int]], weights: list[int]
+) -> None:
+    allocatable, allocated, wanted = question
+    weights = weights[: len(wanted)]
+
+    def answers() -> list[Any]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [
+                kernels.is_lacking(allocatable, allocated, wanted),
+                kernels.least_allocated(allocatable, allocated, wanted, weights).tolist(),
+                kernels.balance_change(allocatable, allocated, wanted).tolist(),
+            ]
+
+    fast = answers()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "compiled", None)
+        assert fast == answers()
+
+
+@pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
+def test_compiled_loops_read_parts_of_a_larger_matrix() -> None:
+    table = np.arange(40, dtype=np.int64).reshape(4, 10) + 100
+    there, taken = table[1:3, :6], np.zeros((2, 6), dtype=np.int64)
+    got = kernels.least_allocated(there, taken, [11, 30], [1, 1])
+    assert got.tolist() == [
+        ((100 * (a - 11) // a) + (100 * (b - 30) // b)) // 2 for a, b in there.T
+    ]
+
+
+@pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        (np.zeros((1, 2), dtype=np.int64), np.zeros((1, 3), dtype=np.int64), [1]),
+        (np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=np.int64), [1, 2]),
+        (np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=np.int64), (1,)),
+        (np.zeros((1, 2)), np.zeros((1, 2), dtype=np.int64), [1]),
+        (np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64), [1]),
+        (np.zeros((1, 4), dtype=np.int64)[:, ::2], np.zeros((1, 2), dtype=np.int64), [1]),
+        (np.zeros((65, 1), dtype=np.int64), np.zeros((65, 1), dtype=np.int64), [1] * 65),
+    ],
+)
+def test_compiled_loops_refuse_what_they_cannot_read(arguments: tuple[Any, ...]) -> None:
+    assert kernels.compiled is not None
+    with pytest.raises((TypeError, ValueError)):
+        kernels.compiled.is_lacking(*arguments)
 
 
 @given(st.lists(st.integers(0, 255)), st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))

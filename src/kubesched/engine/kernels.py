@@ -8,14 +8,26 @@ leaves its arguments alone unless its docstring says otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
+compiled: ModuleType | None
+try:
+    from kubesched.engine import _compiled as compiled
+except ImportError:  # installed without a compiler: everything works, some of it slower
+    compiled = None
+
 __all__ = [
     "balance",
+    "balance_change",
+    "compiled",
+    "counted",
     "divide_toward_zero",
     "free_percent",
+    "is_lacking",
+    "least_allocated",
     "mean_rounded",
     "mean_toward_zero",
     "number_values",
@@ -24,15 +36,69 @@ __all__ = [
 ]
 
 IntColumn = NDArray[np.int64]
+IntMatrix = NDArray[np.int64]  # int64[resource, node]
 Mask = NDArray[np.bool_]
 Fractions = Sequence[NDArray[np.float64]] | NDArray[np.float64]
 
 
-def divide_toward_zero(
-    numerator: IntColumn, divisor: IntColumn | int, *, may_be_negative: bool = True
+def is_lacking(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int]) -> bool:
+    """Whether less is left of some resource on some node than wanted."""
+    if compiled is not None:
+        return bool(compiled.is_lacking(allocatable, allocated, wanted))
+    return bool((allocatable - allocated < np.array(wanted)[:, np.newaxis]).any())
+
+
+def least_allocated(
+    allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int], weights: list[int]
 ) -> IntColumn:
+    """The weighted mean of the shares that are left, in percent.
+
+    What a node has nothing of does not count there.
+    """
+    if compiled is not None:
+        scores = np.empty(allocatable.shape[1], dtype=np.int64)
+        compiled.least_allocated(allocatable, allocated, wanted, weights, scores)
+        return scores
+    divisor, counts = counted(allocatable)
+    free = allocatable - allocated
+    free -= np.array(wanted)[:, np.newaxis]
+    return mean_toward_zero(*weighted_sums(free_percent(free, divisor), weights, counts))
+
+
+def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int]) -> IntColumn:
+    """How much more alike the shares in use are with what is wanted than without.
+
+    What a node has nothing of does not count there; see `balance`.
+    """
+    resources, nodes = allocatable.shape
+    if compiled is not None:
+        scores = np.empty(nodes, dtype=np.int64)
+        compiled.balance_change(allocatable, allocated, wanted, scores)
+        return scores
+    if resources < 2:
+        return np.zeros(nodes, dtype=np.int64)
+    divisor, counts = counted(allocatable)
+    shares = np.empty((resources, 2, nodes))
+    np.true_divide(allocated, divisor, out=shares[:, 0])
+    np.true_divide(allocated + np.array(wanted)[:, np.newaxis], divisor, out=shares[:, 1])
+    np.minimum(shares, 1.0, out=shares)
+    before, after = balance(shares, counts)
+    change: IntColumn = after - before
+    return change
+
+
+def counted(allocatable: IntMatrix) -> tuple[IntMatrix, Sequence[Mask | None]]:
+    """What to divide by, and per resource where it counts, None: everywhere."""
+    if not allocatable.size or allocatable.min() > 0:
+        return allocatable, [None] * len(allocatable)
+    has_some = allocatable != 0
+    return np.where(has_some, allocatable, 1), list(has_some)
+
+
+def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntColumn:
     """Divide in place: the numerator is overwritten. The divisor has no zeros."""
-    if may_be_negative and numerator.size and numerator.min() < 0:
+    lowest = divisor if isinstance(divisor, int) else divisor.min(initial=1)
+    if numerator.size and (lowest < 0 or numerator.min() < 0):
         exact = numerator.copy()
         np.floor_divide(numerator, divisor, out=numerator)
         numerator += (numerator < 0) & (numerator * divisor != exact)
@@ -40,15 +106,14 @@ def divide_toward_zero(
     return np.floor_divide(numerator, divisor, out=numerator)
 
 
-def free_percent(free: IntColumn, divisor: IntColumn, *, may_overflow: bool = True) -> IntColumn:
+def free_percent(free: IntColumn, divisor: IntColumn) -> IntColumn:
     """The share of what there is that is left, 0 where it is negative. `free` is overwritten.
 
-    `divisor` is what there is, with something else in place of zeros. Without `may_overflow` a
-    hundred times of that is an int64.
+    `divisor` is what there is, with something else in place of zeros.
     """
     np.maximum(free, 0, out=free)
     free *= 100
-    return divide_toward_zero(free, divisor, may_be_negative=may_overflow)
+    return divide_toward_zero(free, divisor)
 
 
 def used_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColumn) -> IntColumn:
@@ -63,15 +128,14 @@ def weighted_sums(
 ) -> tuple[IntColumn, IntColumn | int]:
     """The weighted sum of the scores, and the sum of the weights that counted.
 
-    `counted[i]` tells for which rows score i counts, None: for all. Where it does not count
-    the score must be 0.
+    `counted[i]` tells for which rows score i counts, None: for all.
     """
     weighted = [
-        score if weight == 1 else score * weight
-        for score, weight in zip(scores, weights, strict=True)
+        score * weight if rows is None else score * weight * rows
+        for score, weight, rows in zip(scores, weights, counted, strict=True)
     ]
-    total = weighted[0] + weighted[1] if len(weighted) > 1 else weighted[0].copy()
-    for score in weighted[2:]:
+    total = weighted[0]
+    for score in weighted[1:]:
         total += score
     weight_sum: IntColumn | int = 0
     for weight, rows in zip(weights, counted, strict=True):
@@ -79,12 +143,9 @@ def weighted_sums(
     return total, weight_sum
 
 
-def mean_toward_zero(
-    total: IntColumn, weight_sum: IntColumn | int, *, may_be_negative: bool = True
-) -> IntColumn:
+def mean_toward_zero(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
     """Divide sums by their weights in place; 0 where nothing counted."""
-    divisor = _at_least_one(weight_sum)
-    return divide_toward_zero(total, divisor, may_be_negative=may_be_negative)
+    return divide_toward_zero(total, _at_least_one(weight_sum))
 
 
 def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:

@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 
 from kubesched.api.resource_names import CPU, MEMORY, is_scalar_resource_name
 from kubesched.config.args import ResourceSpec
-from kubesched.engine import NodeTable
 from kubesched.framework import NodeInfo, NodeView
 from kubesched.util.errors import KubeschedError
 from kubesched.util.ints import wrap_int64
 
 __all__ = ["ResourceColumns", "ResourceUsage", "TrackedResources"]
-
-_MOST_TIMES_100 = (2**63 - 1) // 100
 
 
 class ResourceUsage(NamedTuple):
@@ -37,26 +34,15 @@ class ResourceColumns(NamedTuple):
     """Some resources of many nodes. Amounts are int64[resource, node]."""
 
     allocatable: NDArray[np.int64]
-    divisor: NDArray[np.int64]  # allocatable, or 1 where that is 0
     allocated: NDArray[np.int64]  # to the pods on the nodes
-    wanted: NDArray[np.int64]  # by the incoming pod, int64[resource, 1]
-    counted: Sequence[NDArray[np.bool_] | None]  # per resource on which nodes, None: on all
-    weights: Sequence[int]
-    may_overflow: bool  # a hundred times an allocatable amount may be no int64
+    wanted: list[int]  # by the incoming pod, per resource
+    weights: list[int]
 
     @property
     def requested(self) -> NDArray[np.int64]:
         """With the incoming pod."""
-        return self.allocated + self.wanted
-
-
-class _Extent(NamedTuple):
-    """What is known of the resources on all nodes while no node changes."""
-
-    table: NodeTable
-    node_version: int
-    are_everywhere: Sequence[bool]  # per resource, whether every node has some
-    may_overflow: bool
+        wanted = np.array(self.wanted, dtype=np.int64)
+        return self.allocated + wanted[:, np.newaxis]
 
 
 class TrackedResources:
@@ -67,7 +53,6 @@ class TrackedResources:
         self._weights = tuple(spec.weight for spec in specs)
         self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
         self._with_defaults = with_defaults
-        self._extent: _Extent | None = None
 
     def usages(self, wanted: Sequence[int], node: NodeInfo) -> list[ResourceUsage]:
         """One entry per configured resource.
@@ -79,7 +64,7 @@ class TrackedResources:
         return [self._usage(place, amount, node) for place, amount in enumerate(wanted)]
 
     def columns(self, wanted: Sequence[int], nodes: NodeView) -> ResourceColumns | None:
-        """Those of the configured resources that count on some node; None if none does.
+        """The configured resources that count for the pod; None if none does.
 
         Raises:
             KubeschedError: no resource is configured.
@@ -90,35 +75,13 @@ class TrackedResources:
         ]
         if not places:
             return None
-        allocatable = divisor = nodes.allocatable_of([self.names[place] for place in places])
-        counted: list[NDArray[np.bool_] | None] = [None] * len(places)
-        extent = self._extent_in(nodes)
-        if not all(extent.are_everywhere[place] for place in places):
-            has_some = allocatable != 0
-            there = np.flatnonzero(has_some.any(axis=1)).tolist()
-            if not there:
-                return None
-            places = [places[index] for index in there]
-            allocatable, counted = allocatable[there], list(has_some[there])
-            divisor = np.where(has_some[there], allocatable, 1)
-        allocated = self._allocated_of(places, nodes)
-        amounts = np.array([[wanted[place]] for place in places], dtype=np.int64)
-        weights = [self._weights[place] for place in places]
+        names = [self.names[place] for place in places]
         return ResourceColumns(
-            allocatable, divisor, allocated, amounts, counted, weights, extent.may_overflow
+            nodes.allocatable_of(names),
+            self._allocated_of(names, nodes),
+            [wanted[place] for place in places],
+            [self._weights[place] for place in places],
         )
-
-    def _extent_in(self, nodes: NodeView) -> _Extent:
-        table, extent = nodes.table, self._extent
-        if extent is None or extent.node_version != table.node_version or extent.table is not table:
-            amounts = nodes.whole.allocatable_of(self.names)
-            extent = self._extent = _Extent(
-                table,
-                table.node_version,
-                [bool((each > 0).all()) for each in amounts],
-                bool((amounts > _MOST_TIMES_100).any()),
-            )
-        return extent
 
     def _check(self) -> None:
         if not self.names:
@@ -140,8 +103,7 @@ class TrackedResources:
             return node.nonzero_memory
         return node.requested.amount(name)
 
-    def _allocated_of(self, places: Sequence[int], nodes: NodeView) -> NDArray[np.int64]:
-        names = [self.names[place] for place in places]
+    def _allocated_of(self, names: list[str], nodes: NodeView) -> NDArray[np.int64]:
         if not self._with_defaults:
             return nodes.requested_of(names)
         if names == [CPU, MEMORY]:

@@ -32,7 +32,7 @@ from kubesched.framework import (
 )
 from kubesched.plugins.helpers.device_classes import DeviceClassResolver
 from kubesched.plugins.helpers.features import feature_enabled
-from kubesched.plugins.helpers.resource_usage import ResourceColumns, TrackedResources
+from kubesched.plugins.helpers.resource_usage import TrackedResources
 from kubesched.plugins.helpers.signed_requests import signed_requests
 
 __all__ = ["NodeResourcesBalancedAllocation"]
@@ -81,11 +81,10 @@ class NodeResourcesBalancedAllocation(Plugin):
         if not any(wanted):
             return np.zeros(len(nodes), dtype=np.int64)
         columns = self._tracked.columns(wanted, nodes)
-        if columns is None or len(columns.weights) < 2:
+        if columns is None:
             return np.full(len(nodes), 75, dtype=np.int64)
-        before, after = kernels.balance(_fractions(columns), columns.counted)
-        # 50 + (50 + after - before) // 2. The two differ by 50 at most: nothing here is negative.
-        scores: NDArray[np.int64] = after - before
+        scores = kernels.balance_change(columns.allocatable, columns.allocated, columns.wanted)
+        # 50 + (50 + change) // 2. It changes by 50 at most, so nothing here is negative.
         scores += 150
         scores >>= 1
         return scores
@@ -125,12 +124,3 @@ def _sum_in_order(numbers: Sequence[float]) -> float:
     for number in numbers:
         total += number
     return total
-
-
-def _fractions(columns: ResourceColumns) -> NDArray[np.float64]:
-    """The shares in use without and with the pod, float64[resource, 2, node]."""
-    resources, nodes = columns.allocatable.shape
-    shares = np.empty((resources, 2, nodes))
-    np.true_divide(columns.allocated, columns.divisor, out=shares[:, 0])
-    np.true_divide(columns.requested, columns.divisor, out=shares[:, 1])
-    return np.minimum(shares, 1.0, out=shares)

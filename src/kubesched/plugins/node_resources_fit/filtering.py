@@ -96,10 +96,10 @@ def find_rejections(demand: Demand, nodes: NodeView) -> Rejections:
         complaints = _flagged(demand, full, _NO_POD_LEFT)
     if demand.amounts:
         names = [name for name, _ in demand.amounts]
-        wanted = np.array([[amount] for _, amount in demand.amounts], dtype=np.int64)
-        allocatable = nodes.allocatable_of(names)
-        lacking = allocatable - nodes.requested_of(names) < wanted
-        if lacking.any():
+        wanted = [amount for _, amount in demand.amounts]
+        allocatable, requested = nodes.allocatable_of(names), nodes.requested_of(names)
+        if kernels.is_lacking(allocatable, requested, wanted):
+            lacking = allocatable - requested < np.array(wanted)[:, np.newaxis]
             complaints = _complain(demand, allocatable, lacking, complaints)
     if complaints is None:
         return Rejections.none()

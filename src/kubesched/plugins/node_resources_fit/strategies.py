@@ -41,7 +41,7 @@ class Strategy(Protocol):
         ...
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        """Many nodes: the resources that some node can give, at least one."""
+        """Many nodes, and at least one resource."""
         ...
 
 
@@ -60,10 +60,7 @@ class LeastAllocated:
         return _weighted_mean(usages, self._share_left)
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        free = columns.allocatable - columns.allocated
-        free -= columns.wanted
-        share = kernels.free_percent(free, columns.divisor, may_overflow=columns.may_overflow)
-        return _weighted_mean_of_columns(columns, share)
+        return kernels.least_allocated(*columns)
 
     @staticmethod
     def _share_left(usage: ResourceUsage) -> int:
@@ -82,8 +79,9 @@ class MostAllocated:
         return _weighted_mean(usages, self._share_taken)
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        share = kernels.used_percent(columns.allocatable, columns.requested, columns.divisor)
-        return _weighted_mean_of_columns(columns, share)
+        divisor, counted = kernels.counted(columns.allocatable)
+        shares = kernels.used_percent(columns.allocatable, columns.requested, divisor)
+        return kernels.mean_toward_zero(*kernels.weighted_sums(shares, columns.weights, counted))
 
     @staticmethod
     def _share_taken(usage: ResourceUsage) -> int:
@@ -110,15 +108,16 @@ class RequestedToCapacityRatio:
         return round_half_away(total / weight_sum) if weight_sum else 0
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        requested = columns.requested
-        percent = kernels.used_percent(columns.allocatable, requested, columns.divisor)
-        percent[requested > columns.allocatable] = _MAX_UTILIZATION
+        allocatable, requested = columns.allocatable, columns.requested
+        divisor, counted = kernels.counted(allocatable)
+        percent = kernels.used_percent(allocatable, requested, divisor)
+        percent[requested > allocatable] = _MAX_UTILIZATION
         scores = self._table.take(percent, mode="clip")
-        for score, counts in zip(scores, columns.counted, strict=True):
+        for place, counts in enumerate(counted):
             if counts is not None:
-                score *= counts
-        counted = list(scores > 0)
-        return kernels.mean_rounded(*kernels.weighted_sums(scores, columns.weights, counted))
+                scores[place] *= counts
+        positive = list(scores > 0)
+        return kernels.mean_rounded(*kernels.weighted_sums(scores, columns.weights, positive))
 
 
 _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
@@ -169,8 +168,3 @@ def _weighted_mean(
             total += resource_score(usage) * usage.weight
             weight_sum += usage.weight
     return div_trunc(total, weight_sum) if weight_sum else 0
-
-
-def _weighted_mean_of_columns(columns: ResourceColumns, scores: IntColumn) -> IntColumn:
-    total, weights = kernels.weighted_sums(scores, columns.weights, columns.counted)
-    return kernels.mean_toward_zero(total, weights, may_be_negative=columns.may_overflow)
