@@ -409,6 +409,20 @@ class TestBinding:
 
         run(scenario)
 
+    def test_a_scheduler_that_may_not_act_any_more_has_nothing_bound(self) -> None:
+        async def scenario() -> None:
+            leads = True
+            extender = FakeExtender(bind=lambda _: {})
+            async with cluster_with(extender, may_act=lambda: leads) as world:
+                await world.add(*nodes("n0"), a_pod("before"))
+                await world.settle(0.1)
+                leads = False
+                await world.add(a_pod("after"))
+                await world.settle(0.1)
+                assert [call["PodName"] for call in extender.called("bind")] == ["before"]
+
+        run(scenario)
+
 
 class TestWithoutInterest:
     def test_no_node_is_kept_as_json_for_an_extender_that_only_binds(self) -> None:

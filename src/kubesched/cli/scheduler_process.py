@@ -288,6 +288,7 @@ class SchedulerProcess:
             begins=self._may_place,
             stream_lists=config.gates.enabled("WatchListClient"),
             share_parts=True,
+            may_act=None if self._elector is None else self._elector.may_act,
         )
 
     async def _build_server(self) -> tuple[Component, ...]:

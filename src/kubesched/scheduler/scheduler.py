@@ -7,7 +7,7 @@ it without awaiting (`SchedulingCycle`), and starts a task that binds it (`Bindi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -98,6 +98,7 @@ class Scheduler:
         stream_lists: bool = False,
         share_parts: bool = False,
         extender_transport: TransportOf | None = None,
+        may_act: Callable[[], bool] | None = None,
     ) -> None:
         """Build a scheduler for the pods of `api`, on the machine's clock unless one is given.
 
@@ -108,7 +109,7 @@ class Scheduler:
         placed only once it is set. `stream_lists` has informers ask for their first list as part
         of the watch, `share_parts` has them keep equal parts of pods and nodes once, which is
         for a server outside this process. Extenders are reached over the network, or as
-        `extender_transport` says.
+        `extender_transport` says, and told to bind only while `may_act`.
 
         Raises:
             ConfigError: no scheduler can be built from these options.
@@ -161,7 +162,9 @@ class Scheduler:
             feature_enabled=feature_gates.enabled,
             metrics=metrics,
         )
-        self._extenders = Extenders(extending, self.services.metrics) if extending else None
+        self._extenders = None
+        if extending:
+            self._extenders = Extenders(extending, self.services.metrics, may_act)
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
         self.cache.labels_change_rows = any(
             plugin.node_local and plugin.reads_metadata

@@ -28,10 +28,20 @@ _SCALE = 10
 
 
 class Extenders:
-    """The extenders of a scheduler, in the order in which they are asked."""
+    """The extenders of a scheduler, in the order in which they are asked.
 
-    def __init__(self, extenders: Sequence[HTTPExtender], metrics: SchedulerMetrics) -> None:
+    `may_act` says whether this process may still do something to the cluster. What an extender
+    binds, it binds in our name.
+    """
+
+    def __init__(
+        self,
+        extenders: Sequence[HTTPExtender],
+        metrics: SchedulerMetrics,
+        may_act: Callable[[], bool] | None = None,
+    ) -> None:
         self._all = tuple(extenders)
+        self._may_act = may_act
         self._prioritizing = metrics.goroutines.labels("prioritizing_extender")
 
     def __iter__(self) -> Iterator[HTTPExtender]:
@@ -174,6 +184,8 @@ class Extenders:
         for extender in self._all:
             if not extender.settings.bind_verb or not extender.is_interested(pod):
                 continue
+            if self._may_act is not None and not self._may_act():
+                return Status.failure("not sent: the lease may be in other hands")
             try:
                 await extender.bind(pod, node_name)
             except ExtenderError as exc:
