@@ -1,7 +1,7 @@
 """How much memory a scheduler needs for a cluster, and how long garbage collection stops it.
 
     python -m benchmarks.memory [--nodes 5000] [--running-pods 50000] [--new-pods 5000]
-                                [--at-once 500]
+                                [--workloads 200] [--at-once 500]
 
 Starts the real scheduler on a cluster that comes as JSON through the client's decoders and
 informers, as in `kubesched run`, waits until it knows it whole, sets the collector up as that
@@ -27,10 +27,10 @@ __all__ = ["measure"]
 
 
 async def measure(
-    nodes: int, running_pods: int, new_pods: int, at_once: int = 500
+    nodes: int, running_pods: int, new_pods: int, workloads: int = 200, at_once: int = 500
 ) -> dict[str, Any]:
     before_mib = rss_mib()
-    api = WireApi(nodes, running_pods)
+    api = WireApi(nodes, running_pods, workloads)
     scheduler = Scheduler(api, RealClock(), share_parts=True)
     running = asyncio.create_task(scheduler.run(), name="scheduler")
     loading = Stopwatch()
@@ -53,6 +53,7 @@ async def measure(
     await running
     line: dict[str, Any] = {"benchmark": "memory", "nodes": nodes, "running_pods": running_pods}
     line |= {
+        "workloads": workloads,
         "rss_before_mib": before_mib,
         "rss_loaded_mib": loaded_mib,
         "peak_rss_mib": peak_rss_mib(),
@@ -70,9 +71,10 @@ async def measure(
 @click.option("--nodes", default=5000, show_default=True)
 @click.option("--running-pods", default=50_000, show_default=True)
 @click.option("--new-pods", default=5000, show_default=True)
+@click.option("--workloads", default=200, show_default=True, help="Different kinds of pods.")
 @click.option("--at-once", default=500, show_default=True, help="New pods that wait together.")
-def main(nodes: int, running_pods: int, new_pods: int, at_once: int) -> None:
-    write_line(asyncio.run(measure(nodes, running_pods, new_pods, at_once)))
+def main(nodes: int, running_pods: int, new_pods: int, workloads: int, at_once: int) -> None:
+    write_line(asyncio.run(measure(nodes, running_pods, new_pods, workloads, at_once)))
 
 
 if __name__ == "__main__":

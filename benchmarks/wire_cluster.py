@@ -27,8 +27,6 @@ Json = dict[str, Any]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _AMOUNTS = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
-_APPS = 200
-"""Different workloads that the pods belong to."""
 _CHUNK = 1 << 20
 """As much of a watch as the client reads at once."""
 _IMAGES_PER_NODE = 20
@@ -106,9 +104,9 @@ def _image_json(number: int) -> Json:
     return {"names": names, "sizeBytes": 50_000_000 + number}
 
 
-def pod_json(number: int, node_name: str) -> Json:
-    """A pod of some Deployment, running if it has a node."""
-    app = f"app-{number % _APPS}"
+def pod_json(number: int, node_name: str, workload: int = 0) -> Json:
+    """A pod of a Deployment, running if it has a node."""
+    app = f"app-{workload}"
     volume = f"kube-api-access-{number:05x}"
     spec: Json = {
         "containers": [
@@ -147,15 +145,15 @@ def pod_json(number: int, node_name: str) -> Json:
     status: Json = {"phase": "Pending", "qosClass": "Burstable"}
     if node_name:
         spec["nodeName"] = node_name
-        status = _running_json(number, app)
+        status = _running_json(number, workload)
     owner: Json = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{app}-5d4f8c7b9"}
-    owner |= {"uid": f"30000000-0000-4000-8000-{number % _APPS:012d}"}
+    owner |= {"uid": f"30000000-0000-4000-8000-{workload:012d}"}
     owner |= {"controller": True, "blockOwnerDeletion": True}
     return {
         "metadata": {
             "name": f"{app}-5d4f8c7b9-{number:07d}",
             "generateName": f"{app}-5d4f8c7b9-",
-            "namespace": f"team-{number % 20}",
+            "namespace": f"team-{workload % 20}",
             "uid": f"20000000-0000-4000-8000-{number:012d}",
             "resourceVersion": str(number + 1),
             "creationTimestamp": _moment(number),
@@ -176,7 +174,7 @@ _TOKEN_VOLUME: Json = {
 }
 
 
-def _running_json(number: int, app: str) -> Json:
+def _running_json(number: int, workload: int) -> Json:
     """The status that a kubelet writes."""
     host_ip = f"10.0.{number % 5000 >> 8}.{number % 256}"
     pod_ip = f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
@@ -208,8 +206,8 @@ def _running_json(number: int, app: str) -> Json:
                 "ready": True,
                 "started": True,
                 "restartCount": 0,
-                "image": f"registry.example/{app}:1",
-                "imageID": f"registry.example/{app}@{_digest(number % _APPS)}",
+                "image": f"registry.example/app-{workload}:1",
+                "imageID": f"registry.example/app-{workload}@{_digest(workload)}",
                 "containerID": f"containerd://{number:064x}",
             }
         ],
@@ -229,8 +227,8 @@ def _digest(number: int) -> str:
 class WireApi:
     """As much of an API server as a scheduler needs for nodes and pods; other kinds are empty."""
 
-    def __init__(self, nodes: int, running_pods: int) -> None:
-        self._nodes, self._running = nodes, running_pods
+    def __init__(self, nodes: int, running_pods: int, workloads: int = 200) -> None:
+        self._nodes, self._running, self._workloads = nodes, running_pods, workloads
         self._created = 0
         self._version = nodes + running_pods
         self._events: asyncio.Queue[bytes] = asyncio.Queue()
@@ -241,10 +239,17 @@ class WireApi:
         """A new pod comes up in the watch."""
         number = self._running + self._created
         self._created += 1
-        document = pod_json(number, "")
+        document = self._pod(number, "")
         metadata = document["metadata"]
         self._waiting[metadata["namespace"], metadata["name"]] = number
         self._send("ADDED", document)
+
+    def _pod(self, number: int, node_name: str) -> Json:
+        workload = number % self._workloads
+        if number < self._running:
+            # A server lists in the order of names, so pods of a workload come together.
+            workload = number * self._workloads // self._running
+        return pod_json(number, node_name, workload)
 
     def _send(self, kind: str, document: Json) -> None:
         self._version += 1
@@ -278,7 +283,7 @@ class WireApi:
         if kind is Node:
             return self._nodes, node_json
         if kind is Pod:
-            return self._running, lambda n: pod_json(n, f"node-{n % self._nodes:06d}")
+            return self._running, lambda n: self._pod(n, f"node-{n % self._nodes:06d}")
         return 0, node_json
 
     async def watch(
@@ -305,7 +310,7 @@ class WireApi:
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:  # noqa: ARG002
         self.bound += 1
-        self._send("MODIFIED", pod_json(self._waiting.pop((namespace, name)), node))
+        self._send("MODIFIED", self._pod(self._waiting.pop((namespace, name)), node))
 
     async def create(self, new: T) -> T:
         return new  # an event about a pod, which nobody here reads

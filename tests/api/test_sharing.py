@@ -80,9 +80,12 @@ def test_pods_of_different_owners_share_what_all_pods_have_in_common() -> None:
     sharing = PodSharing()
     first = sharing.share(decoded_pod(1), None)
     other = {"labels": {"app": "db"}, "ownerReferences": [{"uid": "rs-2"}]}
-    second = sharing.share(decoded_pod(2, metadata=other), None)
-    assert second == decoded_pod(2, metadata=other)
+    image = {"name": "c", "image": "db:1", "resources": {"requests": {"cpu": 1}}}
+    changed = {"metadata": other, "spec": {"containers": [image]}}
+    second = sharing.share(decoded_pod(2, **changed), None)
+    assert second == decoded_pod(2, **changed)
     assert second.spec.tolerations is first.spec.tolerations
+    assert second.spec.containers[0].resources is first.spec.containers[0].resources
 
 
 def test_a_changed_template_becomes_the_model() -> None:

@@ -271,6 +271,15 @@ def _alike(new: S, model: S, **own: Any) -> S:
     for name in new.__struct_fields__:
         if name not in own:
             part, theirs = getattr(new, name), getattr(model, name)
-            if part is not theirs and part == theirs:
-                own[name] = theirs
+            if part is not theirs:
+                own[name] = theirs if part == theirs else _nearly(part, theirs)
     return replace(new, **own)
+
+
+def _nearly(part: Any, model: Any) -> Any:
+    """A part that differs from the model's, with what they have in common."""
+    if isinstance(part, Struct):
+        return part if model is None else _alike(part, model)
+    if isinstance(part, tuple) and part and isinstance(part[0], Struct):
+        return part if model is None else _each(part, model, _alike)
+    return part
