@@ -125,6 +125,11 @@ FAILURES: dict[str, tuple[Sequence[str], HowToReport, str]] = {
         '"command failed" err="couldn\'t create leader elector: leaseDuration must be greater '
         'than renewDeadline"',
     ),
+    "an election that others decide": (
+        [*CLUSTER, "--feature-gates=CoordinatedLeaderElection=true"],
+        LOG,
+        '"command failed" err="coordinated leader election is not supported"',
+    ),
     "a plugin that cannot be loaded": (
         [*CLUSTER, "--plugin=nope:Nope"],
         LOG,

@@ -204,8 +204,17 @@ def _ready(inputs: ProcessInputs) -> Outcome:
     write_to = inputs.config.options.write_config_to
     if write_to:
         return Outcome(write_to=write_to, configuration=text)
-    check_leader_elector(inputs.config.configuration.leader_election)
+    _check_election(inputs.config)
     return Outcome(process=inputs, configuration=text)
+
+
+def _check_election(config: CompletedConfig) -> None:
+    election = config.configuration.leader_election
+    check_leader_elector(election)
+    if election.leader_elect and config.gates.enabled("CoordinatedLeaderElection"):
+        error = ConfigError("coordinated leader election is not supported")
+        error.add_note("turn the feature gate CoordinatedLeaderElection off")
+        raise error
 
 
 def _failed(how: HowToReport, error: KubeschedError) -> Outcome:
@@ -288,18 +297,20 @@ def _run_process(inputs: ProcessInputs) -> Outcome:
 async def _run_until_signalled(inputs: ProcessInputs) -> int:
     seed, hostname = secrets.randbits(63), socket.gethostname()
     process = SchedulerProcess(inputs, RealClock(), seed, hostname, on_synced=settle_collector)
+    loop = asyncio.get_running_loop()
     is_stopping = False
 
-    def on_signal() -> None:
+    # Not the loop's own handlers: the second signal must work when the loop is stuck.
+    def on_signal(*_: object) -> None:
         nonlocal is_stopping
         if is_stopping:
             os._exit(1)  # someone is in a hurry: nothing is finished, nothing is released
         is_stopping = True
-        process.stop()
+        loop.call_soon_threadsafe(process.stop)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.log_state)
+        signal.signal(number, on_signal)
+    loop.add_signal_handler(signal.SIGUSR2, process.log_state)
     return await process.run()
 
 

@@ -203,18 +203,19 @@ class SchedulerProcess:
             await asyncio.wait([placing], timeout=_GRACE_S)
             if placing.done():
                 placing.result()  # raises what ended it
-        if leading is None or self._elector is None:
+        if self._elector is None:
             log.error("command failed", err="finished without leader elect")
             return 1
-        # Only now: nothing of ours is under way any more.
-        self._elector.stop()
-        await leading
+        if leading is not None:
+            # Only now: nothing of ours is under way any more.
+            self._elector.stop()
+            await leading
         return 0 if self._stopping.is_set() else 1
 
     def _has_lost(self) -> bool:
         return self._elector is not None and self._elector.over.is_set()
 
-    async def _first(self, *awaited: asyncio.Task[None] | asyncio.Event | None) -> None:
+    async def _first(self, *awaited: asyncio.Task[Any] | asyncio.Event | None) -> None:
         """Wait until one of these is over or set, or the process is told to stop."""
         async with _Tasks() as tasks:
             events = [each for each in awaited if isinstance(each, asyncio.Event)]
@@ -266,7 +267,11 @@ class SchedulerProcess:
 
     async def _broadcaster(self, events: HttpApi, main: HttpApi) -> Broadcaster:
         random = derive(self._seed, "events")
-        if await events.serves("events.k8s.io/v1"):
+        async with _Tasks() as tasks:
+            asking = tasks.start(events.serves("events.k8s.io/v1"), "discovery")
+            await self._first(asking)
+            serves_events = asking.done() and asking.result()
+        if serves_events:
             return EventBroadcaster(events, self._clock, random, is_busy=lambda: main.is_writing)
         return CoreEventBroadcaster(events, self._clock, random)
 
@@ -286,6 +291,7 @@ class SchedulerProcess:
             hostname=self._hostname,
             broadcaster=broadcaster,
             begins=self._may_place,
+            verify_engine=config.options.verify_engine,
             stream_lists=config.gates.enabled("WatchListClient"),
             share_parts=True,
             may_act=None if self._elector is None else self._elector.may_act,

@@ -1,6 +1,7 @@
 """Every flag of the scheduler, grouped and with defaults as in the reference (spec 01 §11.2).
 
-`--plugin` is the one addition: it names a plugin to load that is not part of the package.
+Two are additions: `--plugin` names a plugin to load that is not part of the package, and
+`--verify-engine` checks what is kept between attempts.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ MISC: Final = FlagGroup(
             (),
             "Also load this plugin: module:Class, or the path of a .py file. May be repeated. "
             "An addition of kubesched; installed packages need no flag.",
+        ),
+        Flag(
+            "verify-engine",
+            BOOL,
+            False,
+            "Check every decision against a full evaluation, and exit on the first difference. "
+            "Slow: for finding a plugin that promises too much. An addition of kubesched.",
         ),
     ),
 )

@@ -108,6 +108,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     write_config_to: str
     master: str
     plugins: tuple[str, ...]
+    verify_engine: bool
     secure_serving: SecureServingOptions
     authentication: AuthenticationOptions
     authorization: AuthorizationOptions
@@ -152,6 +153,7 @@ def options_from_flags(flags: ParsedFlags) -> Options:
         write_config_to=flags["write-config-to"],
         master=flags["master"],
         plugins=flags["plugin"],
+        verify_engine=flags["verify-engine"],
         secure_serving=_secure_serving(flags),
         authentication=_authentication(flags),
         authorization=_authorization(flags),

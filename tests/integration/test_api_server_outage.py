@@ -1,0 +1,270 @@
+"""`kubesched run` and an API server that is killed and comes back: two processes, real sockets.
+
+`KUBESCHED_OUTAGE_SECONDS` is how long the server is away, 3 without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from kubesched.api import ApiError, Lease, Node, Pod
+from kubesched.client.http_api import HttpApi
+from kubesched.testing import make_node, make_pod
+from tests.integration.api_server_process import ServerProcess
+from tests.integration.scheduler_cluster import KUBECONFIG
+
+OUTAGE_S = float(os.environ.get("KUBESCHED_OUTAGE_SECONDS", "3"))
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {{kubeconfig: "{kubeconfig}", qps: 1000, burst: 1000}}
+leaderElection: {election}
+"""
+NO_ELECTION = "{leaderElect: false}"
+PATIENT = f"{{leaseDuration: {OUTAGE_S + 60}s, renewDeadline: {OUTAGE_S + 30}s, retryPeriod: 1s}}"
+HASTY = "{leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}"
+BATCH = 60
+
+
+class World:
+    def __init__(self, server: ServerProcess, api: HttpApi, folder: Path) -> None:
+        self.server, self._api, self._folder = server, api, folder
+        self._kubeconfig = folder / "kubeconfig"
+        self._kubeconfig.write_text(KUBECONFIG.format(url=server.url))
+
+    @contextlib.asynccontextmanager
+    async def scheduler(self, election: str, *flags: str) -> AsyncIterator[Run]:
+        config, log = self._folder / "config.yaml", self._folder / "log"
+        config.write_text(CONFIGURATION.format(kubeconfig=self._kubeconfig, election=election))
+        with log.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "kubesched.cli.main", "run"),
+                *(f"--config={config}", "--secure-port=0", *flags),
+                stderr=stderr,
+                env={**os.environ, "PYTHONWARNINGS": "error"},
+            )
+        try:
+            yield Run(process, log)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def create(self, made: Node | Pod) -> None:
+        metadata = msgspec.structs.replace(made.metadata, resource_version="", uid="")
+        await self._api.create(msgspec.structs.replace(made, metadata=metadata))
+
+    async def create_pods(self, prefix: str, count: int = BATCH) -> None:
+        made = [
+            make_pod(f"{prefix}{n}", requests={"cpu": "1m"}, images=["i"]) for n in range(count)
+        ]
+        await asyncio.gather(*map(self.create, made))
+
+    async def nodes_of_pods(self) -> dict[str, str]:
+        pods = (await self._api.list(Pod)).items
+        return {pod.metadata.name: pod.spec.node_name for pod in pods if pod.spec.node_name}
+
+    async def until_bound(self, count: int) -> dict[str, str]:
+        while True:
+            placed = await self.nodes_of_pods()
+            if len(placed) >= count:
+                return placed
+            await asyncio.sleep(0.05)
+
+    async def until_led(self) -> Lease:
+        while True:
+            with contextlib.suppress(ApiError):
+                lease = await self._api.get(Lease, "kube-scheduler", "kube-system")
+                if lease.spec.holder_identity:
+                    return lease
+            await asyncio.sleep(0.05)
+
+
+class Run:
+    """A scheduler's process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.process, self._log = process, log
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    async def until_said(self, text: str) -> None:
+        while text not in self.said():
+            assert self.process.returncode is None, self.said()
+            await asyncio.sleep(0.05)
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    async def ended(self, within_s: float = 30) -> int:
+        async with asyncio.timeout(within_s):
+            return await self.process.wait()
+
+
+def tell(folder: Path, story: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        server = ServerProcess(folder)
+        await server.start()
+        try:
+            async with server.client() as api, asyncio.timeout(120 + OUTAGE_S):
+                world = World(server, api, folder)
+                for number in range(5):
+                    await world.create(make_node(f"n{number}", cpu="8", memory="8Gi"))
+                await story(world)
+        finally:
+            await server.kill()
+
+    asyncio.run(main())
+
+
+async def survive(world: World, run: Run) -> None:
+    """Kill the server in the middle of bindings, start it again, and compare."""
+    await world.create_pods("a")
+    placed = await world.until_bound(BATCH)
+    await world.create_pods("b")
+    await world.server.kill()
+    lines, cpu_s = run.said().count("\n"), run.cpu_s()
+    await asyncio.sleep(OUTAGE_S)
+    assert run.process.returncode is None, run.said()
+    # It neither turns in circles nor fills the disk: every pod and every informer tries now
+    # and then, at growing distances.
+    assert run.cpu_s() - cpu_s < 0.5 + OUTAGE_S / 4
+    assert run.said().count("\n") - lines < 30 * BATCH
+    await world.server.start()
+    before = await world.nodes_of_pods()
+    await world.create_pods("c")
+    after = await world.until_bound(3 * BATCH)
+    # What was bound stays where it was, whoever was told of it.
+    assert {name: after[name] for name in (placed | before)} == placed | before
+    assert run.process.returncode is None, run.said()
+    assert "Traceback" not in run.said()
+
+
+def test_a_server_that_was_killed_is_followed_again(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.scheduler(NO_ELECTION) as run:
+            await survive(world, run)
+
+    tell(tmp_path, story)
+
+
+def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.scheduler(PATIENT) as run:
+            held = await world.until_led()
+            await survive(world, run)
+            lease = await world.until_led()
+            assert lease.spec.holder_identity == held.spec.holder_identity
+            assert lease.spec.lease_transitions == 0
+
+    tell(tmp_path, story)
+
+
+def test_a_leader_that_cannot_renew_ends_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.scheduler(HASTY) as run:
+            await world.until_led()
+            await world.create_pods("a")
+            placed = await world.until_bound(BATCH)
+            await world.create_pods("b")
+            await world.server.kill()
+            assert await run.ended() == 1
+            assert '"Leaderelection lost"' in run.said()
+        await world.server.start()
+        async with world.scheduler(HASTY):
+            after = await world.until_bound(2 * BATCH)
+            assert {name: after[name] for name in placed} == placed
+
+    tell(tmp_path, story)
+
+
+def test_a_scheduler_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.scheduler(NO_ELECTION) as run:
+            await world.create_pods("a", 4 * BATCH)
+            await world.until_bound(BATCH)
+            run.process.kill()
+            await run.process.wait()
+        placed = await world.nodes_of_pods()
+        async with world.scheduler(NO_ELECTION):
+            after = await world.until_bound(4 * BATCH)
+            assert {name: after[name] for name in placed} == placed
+
+    tell(tmp_path, story)
+
+
+# Signals, with a server that does not answer: what would take long is cut short.
+
+
+def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.scheduler("{}") as run:
+            await world.until_led()
+            await run.until_said("Successfully acquired lease")
+            world.server.signal(signal.SIGSTOP)
+            try:
+                run.process.send_signal(signal.SIGTERM)
+                await run.until_said("Failed to renew lease")
+                await asyncio.sleep(0.2)
+                assert run.process.returncode is None  # the lease is still to be released
+                run.process.send_signal(signal.SIGINT)
+                assert await run.ended(2) == 1
+            finally:
+                world.server.signal(signal.SIGCONT)
+            assert '"Requested to terminate, exiting"' not in run.said()
+            assert "Traceback" not in run.said()
+
+    tell(tmp_path, story)
+
+
+def test_one_signal_is_enough_even_if_the_server_never_answers(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.scheduler(HASTY) as run:
+            await run.until_said("Successfully acquired lease")
+            world.server.signal(signal.SIGSTOP)
+            try:
+                run.process.send_signal(signal.SIGTERM)
+                assert await run.ended(20) == 0
+            finally:
+                world.server.signal(signal.SIGCONT)
+            assert '"Failed to release lease"' in run.said()
+            assert '"Requested to terminate, exiting"' in run.said()
+
+    tell(tmp_path, story)
+
+
+def test_a_signal_before_anything_is_known_ends_it_too(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.server.signal(signal.SIGSTOP)
+        try:
+            async with world.scheduler(HASTY) as run:
+                await asyncio.sleep(2)
+                run.process.send_signal(signal.SIGTERM)
+                code = await run.ended(20)
+        finally:
+            world.server.signal(signal.SIGCONT)
+        assert code == 0, run.said()
+        assert "Traceback" not in run.said()
+
+    tell(tmp_path, story)
+
+
+def test_a_hang_up_ends_it_as_it_would_the_reference(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.scheduler(NO_ELECTION) as run:
+            await world.create_pods("a", 1)
+            await world.until_bound(1)
+            run.process.send_signal(signal.SIGHUP)
+            assert await run.ended(2) == -signal.SIGHUP
+
+    tell(tmp_path, story)
