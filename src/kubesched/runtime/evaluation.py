@@ -15,6 +15,8 @@ __all__ = ["Evaluation"]
 
 Rows = int | slice | NDArray[np.intp]
 
+_INDEX_BYTES = 120  # per row in the index
+
 
 class Evaluation:
     """What node-local plugins said about every row, for pods of one shape."""
@@ -24,6 +26,7 @@ class Evaluation:
         "_numbers",
         "all_scored",
         "codes",
+        "counted_bytes",
         "filter_position",
         "filter_version",
         "filters",
@@ -78,6 +81,7 @@ class Evaluation:
         self.may_have_index = True
         self.steady = 0  # how many pods in a row found few changes
         self.versions: tuple[Hashable, ...] = ()
+        self.counted_bytes = 0  # of its size, in the sum over all shapes
 
     @property
     def capacity(self) -> int:
@@ -85,7 +89,15 @@ class Evaluation:
 
     @property
     def size_bytes(self) -> int:
-        return self.capacity * (5 + 2 * self.static_total.itemsize + 8 * len(self.raw_scores))
+        """What it takes by now. Verdicts that were never written are memory that was never used."""
+        size = self.static_total.nbytes + self.is_scored.nbytes
+        if self.statuses:
+            size += self.codes.nbytes
+        if self.node_total is not None:
+            size += self.node_total.nbytes
+        if self.index is not None:
+            size += _INDEX_BYTES * len(self.index)
+        return size + sum(kept.nbytes for kept in self.raw_scores.values() if kept is not None)
 
     def forget(self) -> None:
         """What the answers depended on, besides rows, is no longer the same."""

@@ -106,23 +106,29 @@ class Evaluations:
         capacity = nodes.table.capacity
         versions = tuple([plugin.version(nodes) for plugin in self._versioned])
         entry = self._entries.get(shape)
-        if entry is not None and entry.capacity == capacity:
-            self._entries.move_to_end(shape)
-            if entry.versions != versions:
-                entry.forget()
-                entry.versions = versions
-            return entry
-        if entry is not None:
-            self._bytes -= entry.size_bytes
-        names = [plugin.name for plugin, _ in self.normalizing]
-        entry = Evaluation(capacity, names, self._total_type)
+        if entry is not None and entry.capacity != capacity:
+            self._drop(shape)
+            entry = None
+        if entry is None:
+            names = [plugin.name for plugin, _ in self.normalizing]
+            entry = self._entries[shape] = Evaluation(capacity, names, self._total_type)
+        elif entry.versions != versions:
+            entry.forget()
         entry.versions = versions
-        self._entries[shape] = entry
-        self._bytes += entry.size_bytes
-        while self._bytes > _MAX_BYTES and len(self._entries) > 1:
-            _, oldest = self._entries.popitem(last=False)
-            self._bytes -= oldest.size_bytes
+        self._entries.move_to_end(shape)
+        self._count(entry)
         return entry
+
+    def _count(self, latest: Evaluation) -> None:
+        """Keep the sum of sizes, and with it memory, within bounds."""
+        size = latest.size_bytes
+        self._bytes += size - latest.counted_bytes
+        latest.counted_bytes = size
+        while self._bytes > _MAX_BYTES and len(self._entries) > 1:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, shape: bytes) -> None:
+        self._bytes -= self._entries.pop(shape).counted_bytes
 
     def _shape(self, pod: Pod) -> bytes | None:
         """Everything of a pod that a node-local plugin may look at."""
