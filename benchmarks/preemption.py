@@ -82,15 +82,16 @@ class Attempts:
     def __init__(self, scheduler: Scheduler) -> None:
         self.preempting_ms: list[float] = []
         self._counter = scheduler.services.metrics.preemption_victims
-        self._schedule_one: Callable[[QueuedPodInfo], None] = scheduler.schedule_one
+        self._schedule_one: Callable[[QueuedPodInfo], bool] = scheduler.schedule_one
         scheduler.schedule_one = self._timed  # type: ignore[method-assign]
 
-    def _timed(self, queued: QueuedPodInfo) -> None:
+    def _timed(self, queued: QueuedPodInfo) -> bool:
         before = self._counter.count
         started_ns = time.perf_counter_ns()
-        self._schedule_one(queued)
+        is_placed = self._schedule_one(queued)
         if self._counter.count != before:
             self.preempting_ms.append((time.perf_counter_ns() - started_ns) / 1e6)
+        return is_placed
 
 
 async def preempt(

@@ -40,11 +40,12 @@ class TimedScheduler(Scheduler):
         self._tracker = tracker
         self.attempts_s = array("d")
 
-    def schedule_one(self, queued: QueuedPodInfo) -> None:
+    def schedule_one(self, queued: QueuedPodInfo) -> bool:
         started_s = time.perf_counter()
-        super().schedule_one(queued)
+        is_placed = super().schedule_one(queued)
         if self._tracker.measurements:
             self.attempts_s.append(time.perf_counter() - started_s)
+        return is_placed
 
 
 def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any]]:

@@ -53,7 +53,7 @@ from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.verification import VerifyingAlgorithm
 from kubesched.scheduler.watched_kinds import watched_kind
-from kubesched.util.clock import MICROSECOND, MILLISECOND, SECOND, Clock, RealClock
+from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
 from kubesched.util.components import StopSwitch, running
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
@@ -62,10 +62,9 @@ __all__ = ["Scheduler"]
 
 log = get_logger(__name__)
 
-# How many pods are placed, and for how long, before others on the event loop have a turn. A
-# turn for each pod would cost as much as a tenth of placing it.
-_PODS_PER_TURN = 16
-_TURN_NS = 2 * MILLISECOND
+# How many pods are placed before others on the event loop have a turn. A turn for each pod would
+# cost as much as a tenth of placing it; a turn by the clock would be another one in every run.
+_PODS_PER_TURN = 8
 _MICROSECOND = timedelta(microseconds=1)
 _POD_MAX_IN_UNSCHEDULABLE_PODS = POD_MAX_IN_UNSCHEDULABLE_PODS_NS // MICROSECOND * _MICROSECOND
 
@@ -309,7 +308,7 @@ class Scheduler:
             await self._begins.wait()
 
     async def _place_pods(self) -> None:
-        placed, began_ns = 0, self._clock.monotonic_ns()
+        placed = 0
         busy: Collection[str] = () if self._asking is None else self._asking.busy
         while not self._stopping:
             queued = self.queue.pop(self._clock.now_ns(), busy)
@@ -317,34 +316,35 @@ class Scheduler:
                 self._ready.clear()
                 await self._ready.wait()
                 continue
-            self.schedule_one(queued)
             placed += 1
-            if placed >= _PODS_PER_TURN or self._clock.monotonic_ns() - began_ns >= _TURN_NS:
-                # Let watch events in and bindings out.
+            if not self.schedule_one(queued) or placed >= _PODS_PER_TURN:
+                # Let watch events in and bindings out; an attempt that fails takes long.
                 await asyncio.sleep(0)
-                placed, began_ns = 0, self._clock.monotonic_ns()
+                placed = 0
 
-    def schedule_one(self, queued: QueuedPodInfo) -> None:
-        """Place a popped pod and start binding it, or put it back."""
+    def schedule_one(self, queued: QueuedPodInfo) -> bool:
+        """Place a popped pod and start binding it, or put it back; whether it was placed."""
         pod = queued.pod
         framework = self.profiles.get(pod.spec.scheduler_name)
         if framework is None:
             log.error("No profile for the pod's scheduler name", pod=pod)
             self.queue.done(pod.metadata.uid)
-            return
+            return False
         reason = skip_reason(pod, self.cache)
         if reason is not None:
             if reason:
                 framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", reason)
             self.queue.done(pod.metadata.uid)
-            return
+            return False
         if self._asking is not None and (extenders := self._asking.extenders_of(pod)):
             assert self._tasks is not None, "the scheduler is not running"
             self._asking.start(self._tasks, framework, queued, extenders)
-            return
+            return False
         placement = self._scheduling.run(framework, queued)
-        if placement is not None:
-            self._bind(placement)
+        if placement is None:
+            return False
+        self._bind(placement)
+        return True
 
     def _bind(self, placement: Placement) -> None:
         self._spawn(self._binding.run(placement), "binding")
