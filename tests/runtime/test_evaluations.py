@@ -13,7 +13,19 @@ from msgspec.structs import replace
 from kubesched.api import DeviceClass, DeviceClassSpec, ObjectMeta, Pod
 from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
-from kubesched.config.types import PluginRef
+from kubesched.config.args import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    ResourceSpec,
+    ScoringStrategy,
+)
+from kubesched.config.plugin_names import (
+    NODE_RESOURCES_BALANCED_ALLOCATION,
+    NODE_RESOURCES_FIT,
+)
+from kubesched.config.types import KubeSchedulerProfile, PluginRef
 from kubesched.framework import (
     SUCCESS,
     CycleState,
@@ -32,6 +44,8 @@ from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.testing import FakeHandle, make_node, make_pod
 from kubesched.testing.clusters import Cluster, random_cluster, random_node, random_pod
 from kubesched.util.errors import CacheError, PluginError
+
+NEEDED = ("PrioritySort", "DefaultBinder")
 
 
 class CrowdAverse(Plugin):
@@ -65,10 +79,47 @@ class Racks(Plugin):
         return 10 * len(node.labels.get("disk", "")) + len(node.labels)
 
 
+def with_plugins(
+    profile: KubeSchedulerProfile, enabled: tuple[PluginRef, ...]
+) -> KubeSchedulerProfile:
+    multi_point = replace(profile.plugins.multi_point, enabled=enabled)
+    return replace(profile, plugins=replace(profile.plugins, multi_point=multi_point))
+
+
+def random_profile(rng: random.Random) -> KubeSchedulerProfile:
+    """The default plugins with other weights, some of them left out, and another strategy."""
+    profile = default_configuration().profiles[0]
+    enabled = tuple(
+        replace(ref, weight=rng.randrange(1, 5))
+        for ref in profile.plugins.multi_point.enabled
+        if ref.name in NEEDED or rng.random() < 0.8
+    )
+    resources = tuple(
+        ResourceSpec(name, rng.randrange(1, 4))
+        for name in ("cpu", "memory", "example.com/gpu")
+        if name == "cpu" or rng.random() < 0.7
+    )
+    strategy = ScoringStrategy(rng.choice((LEAST_ALLOCATED, MOST_ALLOCATED)), resources)
+    args = {
+        NODE_RESOURCES_FIT: NodeResourcesFitArgs(scoring_strategy=strategy),
+        NODE_RESOURCES_BALANCED_ALLOCATION: NodeResourcesBalancedAllocationArgs(resources),
+    }
+    config = tuple(
+        replace(each, args=args.get(each.name, each.args)) for each in profile.plugin_config
+    )
+    return with_plugins(replace(profile, plugin_config=config), enabled)
+
+
 class Pair:
     """The same cluster seen by a profile that keeps answers and by one that does not."""
 
-    def __init__(self, cluster: Cluster, registry: Registry, extra: tuple[PluginRef, ...]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        registry: Registry,
+        extra: tuple[PluginRef, ...],
+        profile: KubeSchedulerProfile | None = None,
+    ) -> None:
         self.cache = Cache()
         for node in cluster.nodes:
             self.cache.add_node(node)
@@ -76,13 +127,8 @@ class Pair:
             self.cache.add_pod(pod)
         self.handle = FakeHandle(cluster.others, snapshot=self.cache.snapshot)
         self.services = self.handle.services()
-        profile = default_configuration().profiles[0]
-        multi_point = profile.plugins.multi_point
-        enabled = (*extra, *multi_point.enabled)
-        profile = replace(
-            profile,
-            plugins=replace(profile.plugins, multi_point=replace(multi_point, enabled=enabled)),
-        )
+        profile = profile or default_configuration().profiles[0]
+        profile = with_plugins(profile, (*extra, *profile.plugins.multi_point.enabled))
         self.kept = Framework(profile, registry, self.services)
         self.full = Framework(profile, registry, self.services, keeps_evaluations=False)
 
@@ -155,7 +201,8 @@ def test_kept_answers_equal_a_full_evaluation(with_user_plugin: bool, seed: int)
         registry.update({CrowdAverse.name: CrowdAverse, Racks.name: Racks})
         extra = (PluginRef(Racks.name), PluginRef(CrowdAverse.name))
     cluster = random_cluster(rng, nodes=8, pods=12)
-    pair = Pair(cluster, registry, extra)
+    profile = random_profile(rng) if rng.random() < 0.5 else None
+    pair = Pair(cluster, registry, extra, profile)
     running = {pod.metadata.uid: pod for pod in cluster.pods}
     shapes = [random_pod(rng, f"shape-{number}") for number in range(3)]
     shape = shapes[0]
