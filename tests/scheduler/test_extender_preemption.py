@@ -219,6 +219,7 @@ class TestWhileExtendersAreAsked:
                 await world.settle(5)
                 assert await leaving(world) == []
                 assert world.scheduler.queue.in_flight_pods == []
+                assert await world.notes("urgent") == []
 
         run(scenario)
 
@@ -346,5 +347,29 @@ def test_a_node_that_extenders_refused_is_not_taken_for_room() -> None:
             await world.settle(0.5)
             assert await leaving(world) == ["on-n0"]
             assert len(extender.called("preempt")) == 1
+
+    run(scenario)
+
+
+def test_pods_on_a_node_that_only_an_extender_refuses_are_left_alone() -> None:
+    """There is room for both, so evicting would not change the extender's mind (spec 06 §3.6)."""
+
+    async def scenario() -> None:
+        def refuse(arguments: Json) -> Json:
+            names = arguments["NodeNames"]
+            return {"NodeNames": [], "FailedNodes": dict.fromkeys(names, "extender says no")}
+
+        extender = FakeExtender(filter=refuse, preempt=echo)
+        async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+            await fill(world, "n0", cpu="4")
+            await world.add(urgent())
+            await world.settle(0.5)
+            assert await leaving(world) == []
+            assert extender.called("preempt") == []
+            assert await world.condition("urgent") == (
+                "Unschedulable",
+                "0/1 nodes are available: 1 extender says no. "
+                'preemption: expected at least one victim pod on node "n0"',
+            )
 
     run(scenario)

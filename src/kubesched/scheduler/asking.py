@@ -239,18 +239,30 @@ class AskingAttempt:
 
     def _check_pod(self) -> None:
         """See whether the pod is still the one that is being placed."""
-        pod = self.pod_info.pod
-        current = self._world.pods.get(pod.metadata.name, pod.metadata.namespace)
-        if (
-            current is None
-            or current.metadata.uid != pod.metadata.uid
-            or current.metadata.deletion_timestamp is not None
-            or current.spec.node_name
-        ):
+        pod, current = self.pod_info.pod, self._current_pod()
+        if current is None:
             raise PodGoneError
         if current is not pod and _differ(current, pod):
             self._queued.pod_info = PodInfo(current)
             raise _OvertakenError
+
+    @property
+    def is_pod_gone(self) -> bool:
+        """Whether there is nothing left to place."""
+        return self._current_pod() is None
+
+    def _current_pod(self) -> Pod | None:
+        """The pod as it is now, if it still waits for a node."""
+        metadata = self.pod_info.pod.metadata
+        current = self._world.pods.get(metadata.name, metadata.namespace)
+        if (
+            current is None
+            or current.metadata.uid != metadata.uid
+            or current.metadata.deletion_timestamp is not None
+            or current.spec.node_name
+        ):
+            return None
+        return current
 
     def _still_fitting(
         self, nodes: Sequence[AskedNode], diagnosis: Diagnosis

@@ -68,6 +68,9 @@ class AskingCycle:
             status = status_of(exc, queued.pod)
             attempt = Attempt(framework, asking.state, queued, started_ns)
             nominating = await self._make_room(asking, attempt, exc)
+            if asking.is_pod_gone:
+                self._let_go(framework, queued.pod)
+                return None
         except Exception as exc:
             status = status_of(exc, queued.pod)
         attempt = Attempt(framework, asking.state, queued, started_ns)
