@@ -34,6 +34,7 @@ from kubesched.runtime.outcomes import PreFilterOutcome
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
+from kubesched.util.errors import KubeschedError
 from kubesched.util.logging import get_logger
 
 __all__ = ["AskingAttempt", "AskingWorld", "PodGoneError"]
@@ -44,11 +45,11 @@ log = get_logger(__name__)
 _ROUNDS = 3
 
 
-class PodGoneError(Exception):
+class PodGoneError(KubeschedError):
     """While extenders were asked, the pod was deleted, or somebody bound it."""
 
 
-class _OvertakenError(Exception):
+class _OvertakenError(KubeschedError):
     """While extenders were asked, others took the room, or the pod changed."""
 
     def __init__(self, error: FitError | None = None) -> None:

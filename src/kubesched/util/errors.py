@@ -4,6 +4,7 @@
     ├── ConfigError          what the user wrote cannot be used (file, flag, argument)
     │   └── ManifestError    an object in a user's file is broken (carries file and line)
     ├── ApiError             an API server refused or failed (carries the Status)
+    ├── ExtenderError        an HTTP extender did not answer, or not so that it can be used
     ├── QuantityError        a text that is not a resource quantity
     ├── SelectorError        a label, field or node selector that cannot be built
     ├── CacheError           the scheduler cache was asked for an illegal transition
