@@ -19,7 +19,8 @@ from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.credentials import FileText, User
 from kubesched.client.http_api import HttpApi
 from kubesched.client.tls import TlsOptions
-from kubesched.util.clock import RealClock
+from kubesched.client.transport import Answer, Request, TransportError
+from kubesched.util.clock import MILLISECOND, SECOND, RealClock
 from tests.integration.certificates import Authority
 
 POD = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"d"}}'
@@ -145,6 +146,114 @@ def test_a_write_whose_connection_breaks_is_not_sent_again() -> None:
 
     asyncio.run(work())
     assert requests == 1
+
+
+def test_a_write_waits_for_its_turn_and_a_lost_one_gives_it_back() -> None:
+    go_on = asyncio.Event()
+    at_once = most_at_once = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal at_once, most_at_once
+        at_once += 1
+        most_at_once = max(most_at_once, at_once)
+        await go_on.wait()
+        at_once -= 1
+        return await answer_pod(request)
+
+    async def work() -> None:
+        async with serving(handler) as server:
+            transport = AiohttpTransport(Connection(server=server), parallel=2)
+            sent = [asyncio.create_task(transport.send(Request("POST", "/x"))) for _ in range(6)]
+            await asyncio.sleep(0.05)
+            sent[0].cancel()
+            with pytest.raises(TransportError) as error:
+                await transport.send(Request("POST", "/x", timeout_ns=50 * MILLISECOND))
+            assert error.value.kind == "timeout"
+            go_on.set()
+            answers = await asyncio.gather(*sent, return_exceptions=True)
+            await transport.close()
+        assert isinstance(answers[0], asyncio.CancelledError)
+        assert [each.status for each in answers[1:] if isinstance(each, Answer)] == [200] * 5
+
+    asyncio.run(work())
+    # The server still works on the one that was given up.
+    assert most_at_once <= 3
+
+
+def test_a_large_answer_in_chunks_is_whole() -> None:
+    large = b"x" * 3_000_000
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for at in range(0, len(large), 70_000):
+            await response.write(large[at : at + 70_000])
+        return response
+
+    async def work() -> None:
+        async with serving(handler) as server:
+            transport = AiohttpTransport(Connection(server=server))
+            for _ in range(2):
+                answer = await transport.send(Request("GET", "/x"))
+                assert answer.body == large
+            await transport.close()
+
+    asyncio.run(work())
+
+
+async def closing_server(answers: int) -> asyncio.Server:
+    """Answers so many requests on each connection, and closes it at the next."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(answers):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    return await asyncio.start_server(serve, "127.0.0.1", 0)
+
+
+def test_a_connection_that_the_server_closed_is_replaced_for_reads_only() -> None:
+    async def work() -> None:
+        server = await closing_server(answers=1)
+        port = server.sockets[0].getsockname()[1]
+        transport = AiohttpTransport(Connection(server=f"http://127.0.0.1:{port}"))
+        for _ in range(2):  # the second one finds the connection closed
+            assert (await transport.send(Request("GET", "/x"))).body == b"ok"
+        with pytest.raises(TransportError) as error:
+            await transport.send(Request("POST", "/x"))
+        assert error.value.kind == "reset"
+        await transport.close()
+        server.close()
+
+    asyncio.run(work())
+
+
+def test_a_request_that_is_stopped_at_the_last_moment_is_not_sent() -> None:
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append(request.raw_path)
+        return await answer_pod(request)
+
+    class TooLateError(Exception):
+        pass
+
+    def too_late() -> int:
+        raise TooLateError
+
+    async def work() -> None:
+        async with serving(handler) as server:
+            transport = AiohttpTransport(Connection(server=server), parallel=1)
+            with pytest.raises(TooLateError):
+                await transport.send(Request("POST", "/a", before_send=too_late))
+            await transport.send(Request("POST", "/b", before_send=lambda: 5 * SECOND))
+            await transport.close()
+
+    asyncio.run(work())
+    assert seen == ["/b?timeout=5000ms"]
 
 
 def test_a_rotated_token_is_used_after_the_old_one_is_refused(tmp_path: Path) -> None:
