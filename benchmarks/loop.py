@@ -3,7 +3,8 @@
     python -m benchmarks.loop --nodes 5000 --pods 5000 --kind basic [--repeat 3] [--plot FILE]
 
 From the first created pod to the last bound one: the embedded store, watch events, queue,
-scheduling and binding. The store's own share (defaulting, validation, watch) is included.
+scheduling and binding. The store's own share (defaulting, validation, watch) is included. The
+garbage collector is set up as `kubesched up` and `run` do it.
 Prints one JSON line per combination; see `benchmarks.engine` for the options.
 """
 
@@ -21,6 +22,7 @@ from kubesched.apiserver.local import LocalApi
 from kubesched.apiserver.store import Store
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
+from kubesched.util.collector import settle_collector
 from kubesched.util.randomness import derive
 
 __all__ = ["time_loop"]
@@ -39,6 +41,7 @@ async def _time_loop(case: Case) -> Spent:
     scheduler = Scheduler(api, clock)
     running = asyncio.create_task(scheduler.run(), name="scheduler")
     await scheduler.informers.wait_for_sync()
+    settle_collector()
     waiting = [make_pod(number, case.kind, case.shapes) for number in range(case.pods)]
     before = await api.list(Pod)
     watch = Stopwatch()
