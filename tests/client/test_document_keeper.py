@@ -178,3 +178,12 @@ def test_what_cannot_be_read_is_an_error_of_the_server() -> None:
         assert caught.value.code == 0
 
     virtual_loop.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [(b'{"name":"x","labels":null}', "x"), (b'"odd"', ""), (b'{"name":1}', "")],
+    ids=["null counts as absent", "no metadata at all", "metadata of other types"],
+)
+def test_which_object_a_document_is(metadata: bytes, name: str) -> None:
+    assert PodDocument(metadata_part=msgspec.Raw(metadata)).metadata.name == name

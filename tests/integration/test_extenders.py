@@ -195,6 +195,43 @@ class TestTrouble:
         asyncio.run(story())
 
 
+RAW_ANSWERS = {
+    "of known length": b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + b'{"NodeNames":[]}',
+    "in chunks": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b'5\r\n{"Nod\r\nb\r\neNames":[]}\r\n0\r\n\r\n'
+    ),
+    "that ends with the connection": b'HTTP/1.0 200 OK\r\n\r\n{"NodeNames":[]}',
+    "of an old server with a length": (
+        b'HTTP/1.0 200 OK\r\nServer: BaseHTTP/0.6\r\ncontent-length: 16\r\n\r\n{"NodeNames":[]}'
+    ),
+}
+
+
+@pytest.mark.parametrize("answer", RAW_ANSWERS.values(), ids=RAW_ANSWERS)
+def test_answers_of_all_kinds_of_servers(answer: bytes) -> None:
+    """Each connection is closed after one answer, whether the server said so or not."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async def story() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            settings = Extender(url_prefix=f"http://127.0.0.1:{port}")
+            client = ExtenderClient(settings.url_prefix, connect(settings), 5 * SECOND)
+            for _ in range(3):
+                assert json.loads(await client.post("filter", b"{}")) == {"NodeNames": []}
+                await asyncio.sleep(0.01)  # for the end of the connection to arrive
+            await client.close()
+
+    asyncio.run(story())
+
+
 def test_a_scheduler_process_asks_extenders(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

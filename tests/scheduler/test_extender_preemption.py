@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.config.types import ExtenderManagedResource
+from kubesched.testing import HOSTNAME, make_spread
 from kubesched.testing.fake_extender import FakeExtender, Reply
 from kubesched.util.clock import SECOND
 from tests.scheduler.extender_world import (
@@ -331,8 +332,11 @@ class TestWhileExtendersAreAsked:
         run(scenario)
 
 
-def test_a_node_that_extenders_refused_is_not_taken_for_room() -> None:
+@pytest.mark.parametrize("judged_by", ["own rows", "the whole cluster"])
+def test_a_node_that_extenders_refused_is_not_taken_for_room(judged_by: str) -> None:
     """n2 would do but for the filter, which says no each time: the victims go all the same."""
+    spread = [make_spread(HOSTNAME, max_skew=5, labels={"a": "b"})]
+    wishes: Json = {} if judged_by == "own rows" else {"spread": spread, "labels": {"a": "b"}}
 
     async def scenario() -> None:
         def not_n2(arguments: Json) -> Json:
@@ -343,7 +347,7 @@ def test_a_node_that_extenders_refused_is_not_taken_for_room() -> None:
         async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
             await fill(world, "n0", "n1")
             await world.add(*nodes("n2"))
-            await world.add(urgent())
+            await world.add(urgent(**wishes))
             await world.settle(0.5)
             assert await leaving(world) == ["on-n0"]
             assert len(extender.called("preempt")) == 1

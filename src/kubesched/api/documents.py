@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from kubesched.api import codec
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import Kind, kind_of
 from kubesched.api.meta import ObjectMeta
@@ -20,7 +21,6 @@ __all__ = ["Document", "NodeDocument", "PodDocument", "node_wire_form", "pod_wir
 
 _EMPTY = msgspec.Raw(b"{}")
 _MANAGED_FIELDS = b'"managedFields"'
-_metadata = msgspec.json.Decoder(ObjectMeta)
 
 
 class Document(ApiObject):
@@ -35,7 +35,11 @@ class Document(ApiObject):
 
     @property
     def metadata(self) -> ObjectMeta:
-        return _metadata.decode(self.metadata_part)
+        """Which object it is; empty if that cannot be read, as little then as the rest."""
+        try:
+            return codec.decode(bytes(self.metadata_part), ObjectMeta)
+        except msgspec.MsgspecError:
+            return ObjectMeta()
 
     @property
     def body(self) -> bytes:
