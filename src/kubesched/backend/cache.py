@@ -357,7 +357,8 @@ def _named(pod: Pod) -> str:
 
 def _same_demand(old: Pod, new: Pod) -> bool:
     """Whether two versions of a pod on a node count the same there."""
-    return (old.spec is new.spec or old.spec == new.spec) and not _has_resizes(old, new)
+    is_same = old.spec is new.spec or old.spec == new.spec
+    return is_same and not _has_resizes(old) and not _has_resizes(new)
 
 
 def _look_different(old: Pod, new: Pod) -> bool:
@@ -368,11 +369,10 @@ def _look_different(old: Pod, new: Pod) -> bool:
     )
 
 
-def _has_resizes(*pods: Pod) -> bool:
+def _has_resizes(pod: Pod) -> bool:
     """Whether a pod's request may follow its status (in-place resize), not its spec alone."""
-    return any(
-        pod.status.resources is not None
-        or any(status.resources is not None for status in pod.status.container_statuses)
-        or any(status.resources is not None for status in pod.status.init_container_statuses)
-        for pod in pods
-    )
+    status = pod.status
+    if status.resources is not None:
+        return True
+    reported = status.container_statuses + status.init_container_statuses
+    return bool(reported) and any(each.resources is not None for each in reported)
