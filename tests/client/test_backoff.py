@@ -46,3 +46,10 @@ def test_chance_makes_a_delay_up_to_twice_as_long(seed: int) -> None:
 def test_jitter_stays_within_its_factor(seed: int, factor: float) -> None:
     jittered = jitter(10 * SECOND, factor, random.Random(seed))
     assert 10 * SECOND <= jittered <= 10 * SECOND * (1 + factor)
+
+
+def test_a_server_that_is_away_is_asked_again_every_few_seconds() -> None:
+    backoff = InformerBackoff(NoChance(), 0)
+    delays = [backoff.next_delay_ns(0, is_away=True) / SECOND for _ in range(6)]
+    assert delays == [0.8, 1.6, 3, 3, 3, 3]
+    assert backoff.next_delay_ns(0) == 6 * SECOND

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import socket
 import sys
 from pathlib import Path
 
@@ -13,13 +12,7 @@ import aiohttp
 
 from kubesched.apiserver.embedded import EmbeddedCluster, Listen
 from kubesched.util.clock import RealClock
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+from tests.integration.api_server_process import free_port
 
 
 async def until_ready(session: aiohttp.ClientSession, url: str) -> None:
@@ -78,6 +71,7 @@ async def judge(session: aiohttp.ClientSession, url: str, token: str) -> None:
     )
     assert await get("/livez") == (200, "ok")
     for path in ("/metrics", "/configz", "/flagz", "/statusz", "/metrics/resources"):
+        assert (await get(path))[0] == 403
         assert (await get(path, "wrong"))[0] == 401
         assert (await get(path, token))[0] == 200
     _, metrics = await get("/metrics", token)

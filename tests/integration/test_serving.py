@@ -479,3 +479,23 @@ def test_many_silent_clients_do_not_keep_others_out() -> None:
             writer.close()
 
     live(story)
+
+
+def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
+
+    async def story(server: Live) -> None:
+        opened = [await server.raw() for _ in range(5)]
+        reader, writer = await server.raw()
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        for _, kept in opened:
+            kept.close()
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            with contextlib.suppress(aiohttp.ClientError):
+                if (await server.get("/healthz"))[0] == 200:
+                    return
+        raise AssertionError("those who left still count")
+
+    live(story)

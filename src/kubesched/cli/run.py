@@ -7,10 +7,12 @@ comes of it, without printing or writing anything; the command then does so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import errno
 import os
 import platform
+import resource
 import secrets
 import shutil
 import signal
@@ -284,6 +286,7 @@ def run(ctx: click.Context) -> None:
 
 
 def _run_process(inputs: ProcessInputs) -> Outcome:
+    _allow_open_files()
     try:
         return Outcome(exit_code=asyncio.run(_run_until_signalled(inputs)))
     except KubeschedError as exc:
@@ -292,6 +295,14 @@ def _run_process(inputs: ProcessInputs) -> Outcome:
         # A bug, which the reference ends with the exit code of a panic.
         traceback.print_exception(exc)
         return Outcome(exit_code=2)
+
+
+def _allow_open_files() -> None:
+    """Take as many files and connections as this process may ask for, as Go programs do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run_until_signalled(inputs: ProcessInputs) -> int:

@@ -10,6 +10,7 @@ __all__ = ["InformerBackoff", "jitter"]
 
 _FIRST_NS = 800 * MILLISECOND
 _LONGEST_NS = 30 * SECOND
+_LONGEST_AWAY_NS = 3 * SECOND
 _RESTART_AFTER_NS = 2 * MINUTE
 
 
@@ -22,7 +23,8 @@ class InformerBackoff:
     """Doubling delays from 0.8 s to 30 s, each up to twice as long by chance.
 
     The sequence starts over on the first use more than two minutes after it last did, no matter
-    how long ago the last failure was.
+    how long ago the last failure was. For a server that is not there at all the delays stay
+    short: asking costs it nothing, and the sooner it is found again the better.
     """
 
     def __init__(self, dice: random.Random, now_ns: int) -> None:
@@ -30,10 +32,11 @@ class InformerBackoff:
         self._started_ns = now_ns
         self._next_ns = _FIRST_NS
 
-    def next_delay_ns(self, now_ns: int) -> int:
+    def next_delay_ns(self, now_ns: int, *, is_away: bool = False) -> int:
         if now_ns - self._started_ns > _RESTART_AFTER_NS:
             self._started_ns = now_ns
             self._next_ns = _FIRST_NS
-        delay_ns = self._next_ns
+        longest_ns = _LONGEST_AWAY_NS if is_away else _LONGEST_NS
+        delay_ns = min(self._next_ns, longest_ns)
         self._next_ns = min(2 * delay_ns, _LONGEST_NS)
         return jitter(delay_ns, 1.0, self._dice)

@@ -123,16 +123,18 @@ class Informer(Generic[T]):
     async def _list_and_watch_for_ever(self) -> None:
         log.detail(3, "Starting reflector", type=self.kind.__name__)
         while True:
+            is_away = False
             try:
                 if not (self._stream_lists and await self._stream_until_lost()):
                     await self._list()
                     await self._watch_until_lost()
             except ApiError as error:
+                is_away = error.code == _UNREACHABLE
                 if error.code == _GONE:
                     log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
                 else:
                     log.error("Failed to watch", exc=error, type=self.kind.__name__)
-            await self._back_off()
+            await self._back_off(is_away=is_away)
 
     async def _list(self) -> None:
         """Replace the copy by what the server has, and announce the difference."""
@@ -230,7 +232,7 @@ class Informer(Generic[T]):
                 log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
                 # A connection that broke after it had worked is taken for an orderly end.
                 if not received or error.code == _TOO_MANY_REQUESTS:
-                    await self._back_off()
+                    await self._back_off(is_away=error.code == _UNREACHABLE)
                 continue
             if not received and self._clock.monotonic_ns() - opened_ns < _SHORTEST_WATCH_NS:
                 log.info("Warning: watch ended with error", type=self.kind.__name__, err=_TOO_SHORT)
@@ -298,8 +300,9 @@ class Informer(Generic[T]):
                 kind = self.kind.__name__
                 log.exception("Event handler failed", error, kind=kind, object=new or old)
 
-    async def _back_off(self) -> None:
-        await self._clock.sleep(self._backoff.next_delay_ns(self._clock.monotonic_ns()))
+    async def _back_off(self, *, is_away: bool = False) -> None:
+        now_ns = self._clock.monotonic_ns()
+        await self._clock.sleep(self._backoff.next_delay_ns(now_ns, is_away=is_away))
 
 
 _NO_STREAM = (

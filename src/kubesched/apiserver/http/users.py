@@ -19,6 +19,7 @@ __all__ = ["ADMIN", "VIEWERS", "Attributes", "User", "Users"]
 VIEWERS = "kubesched:viewers"
 _MASTERS = "system:masters"
 _AUTHENTICATED = "system:authenticated"
+_UNAUTHENTICATED = "system:unauthenticated"
 _READING = frozenset({"get", "list", "watch"})
 _BEARER = "bearer "
 # Questions, not changes: anybody may ask what they themselves may do.
@@ -77,6 +78,8 @@ class Users:
         return None
 
     def allows(self, groups: tuple[str, ...], wanted: Attributes) -> bool:
+        if _UNAUTHENTICATED in groups:
+            return False
         if VIEWERS not in groups or _MASTERS in groups:
             return True
         return wanted.verb in _READING or wanted.plural in _SELF_REVIEWS

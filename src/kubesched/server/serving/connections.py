@@ -33,6 +33,8 @@ IDLE_TIMEOUT_SECONDS: Final = 90.0
 WRITE_TIMEOUT_SECONDS: Final = 60.0
 BODY_TIMEOUT_SECONDS: Final = 10.0
 LINGERING_SECONDS: Final = 2.0
+MAX_CONNECTIONS: Final = 1000
+"""One more is closed: what connections cost must not be for those outside to decide."""
 _MAX_BODY_BYTES: Final = 64 * 1024
 # Together a little more than the reference's limit of one mebibyte for all headers.
 _MAX_LINE_BYTES: Final = 16 * 1024
@@ -45,6 +47,7 @@ class HttpServer(web.Server):
     def __init__(self, answer: Answer) -> None:
         super().__init__(self._handle)
         self._answer = answer
+        self.open = 0
 
     def __call__(self) -> RequestHandler:
         return _Connection(self)
@@ -75,17 +78,23 @@ class _Connection(RequestHandler):
             auto_decompress=False,
             access_log=None,  # type: ignore[arg-type]  # None turns it off, as aiohttp documents
         )
+        self._server = server
         self._header_timer: asyncio.TimerHandle | None = None
         self.has_asked = False
         self.certificates: tuple[bytes, ...] = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._server.open += 1
+        if self._server.open > MAX_CONNECTIONS:
+            self.force_close()
+            return
         connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self.certificates = verified_chain(connection)
         self._header_timer = self._loop.call_later(HEADER_TIMEOUT_SECONDS, self._end_if_silent)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self._server.open -= 1
         if self._header_timer is not None:
             self._header_timer.cancel()
         super().connection_lost(exc)
