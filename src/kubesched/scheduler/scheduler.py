@@ -65,6 +65,7 @@ log = get_logger(__name__)
 # How many pods are placed before others on the event loop have a turn. A turn for each pod would
 # cost as much as a tenth of placing it; a turn by the clock would be another one in every run.
 _PODS_PER_TURN = 8
+_NO_SIGNATURES = "Disabling signatures for profile because {}."
 _MICROSECOND = timedelta(microseconds=1)
 _POD_MAX_IN_UNSCHEDULABLE_PODS = POD_MAX_IN_UNSCHEDULABLE_PODS_NS // MICROSECOND * _MICROSECOND
 
@@ -208,9 +209,11 @@ class Scheduler:
         self, configuration: KubeSchedulerConfiguration, seed: int, max_in_unschedulable_ns: int
     ) -> SchedulingQueue:
         extenders = self._extenders
-        if extenders is not None:
+        if extenders is not None and self.services.feature_enabled("OpportunisticBatching"):
             # What an extender says of a pod does not hold for another, however alike they are.
-            log.info("Disabling signatures for profile because it has extenders configured.")
+            for name in self.profiles:
+                log.info(_NO_SIGNATURES.format("it has extenders configured"), profile=name)
+                log.info(_NO_SIGNATURES.format("plugins do not support it"), profile=name)
         profiles = {
             name: QueueProfile(
                 scheduler_name=name,
