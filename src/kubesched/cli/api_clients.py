@@ -66,7 +66,7 @@ class ApiClients:
         """A client with the configured rate limit, and connections of its own."""
         connection = replace(self._connection, user_agent=f"{user_agent()}/{purpose}")
         made = HttpApi(
-            AiohttpTransport(connection),
+            AiohttpTransport(connection, on_ca_reload=self._metrics.count_ca_reload),
             self._clock,
             derive(self._seed, "client", purpose),
             qps=self._limits.qps,
@@ -89,7 +89,7 @@ class ApiClients:
         if connection is None:
             return None
         made = HttpApi(
-            AiohttpTransport(connection, parallel=_FEW),
+            AiohttpTransport(connection, parallel=_FEW, on_ca_reload=self._metrics.count_ca_reload),
             self._clock,
             derive(self._seed, "client", purpose),
             qps=_REVIEW_QPS,

@@ -21,7 +21,8 @@ from yarl import URL
 from kubesched.client.credentials import ANONYMOUS, Credential, Credentials, FileText
 from kubesched.client.http1 import encode_request
 from kubesched.client.request_pool import RequestPool, open_socket
-from kubesched.client.tls import KeyPair, TlsOptions, client_context
+from kubesched.client.tls import TlsOptions
+from kubesched.client.tls_rotation import CaReloads, RotatingContext
 from kubesched.client.transport import Answer, Request, TransportError, limited
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
@@ -49,7 +50,13 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 class AiohttpTransport:
     """A pool of connections to one server. Made and closed on the loop that uses it."""
 
-    def __init__(self, connection: Connection, *, parallel: int = _PARALLEL) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        parallel: int = _PARALLEL,
+        on_ca_reload: CaReloads | None = None,
+    ) -> None:
         self._connection = connection
         self.base_url = connection.server.rstrip("/")
         parts = urlsplit(self.base_url)
@@ -61,7 +68,7 @@ class AiohttpTransport:
             "User-Agent": connection.user_agent,
             "Accept": "application/json",
         }
-        self._context: tuple[tuple[KeyPair | None, bytes], ssl.SSLContext] | None = None
+        self._tls = RotatingContext(connection.tls, connection.ca_file, on_ca_reload)
         self._parallel = parallel
         self._requests: RequestPool | None = None
         self._streams: aiohttp.ClientSession | None = None
@@ -73,7 +80,7 @@ class AiohttpTransport:
             credential = await self._connection.credentials.current()
             answer = await self._requests.send(
                 partial(self._encoded, request, credential),
-                context=self._current_context(credential) if self._is_tls else None,
+                context=self._tls.current(credential.pair) if self._is_tls else None,
                 server_name=self._connection.tls.server_name,
                 timeout_s=request.timeout_ns / SECOND if request.timeout_ns else None,
                 may_repeat=request.method == "GET",
@@ -139,7 +146,7 @@ class AiohttpTransport:
         credential = await self._connection.credentials.current()
         options: dict[str, Any] = {}
         if self._is_tls:
-            options["ssl"] = self._current_context(credential)
+            options["ssl"] = self._tls.current(credential.pair)
             options["server_hostname"] = self._connection.tls.server_name or None
         response = await session.request(
             request.method,
@@ -151,15 +158,6 @@ class AiohttpTransport:
         if response.status == 401:
             self._connection.credentials.refused()
         return response
-
-    def _current_context(self, credential: Credential) -> ssl.SSLContext:
-        connection = self._connection
-        ca = connection.ca_file.read() if connection.ca_file is not None else connection.tls.ca
-        made_from = (credential.pair, ca)
-        if self._context is None or self._context[0] != made_from:
-            options = msgspec.structs.replace(connection.tls, ca=ca)
-            self._context = made_from, client_context(options, credential.pair)
-        return self._context[1]
 
 
 class _Stream:

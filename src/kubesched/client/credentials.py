@@ -70,6 +70,10 @@ class FileText:
         self._clock = clock
         self._content: bytes | None = None
         self._read_ns = 0
+        self.looks = 0
+        """How often the file itself was read, or tried to be."""
+        self.is_stale = False
+        """Whether it could not be the last time."""
 
     def read(self) -> bytes:
         """Raises TransportError if the file could never be read."""
@@ -77,9 +81,12 @@ class FileText:
         if self._content is not None and now_ns - self._read_ns < _READ_AGAIN_NS:
             return self._content
         self._read_ns = now_ns
+        self.looks += 1
         try:
             self._content = self.path.read_bytes()
+            self.is_stale = False
         except OSError as exc:
+            self.is_stale = True
             if self._content is None:
                 raise TransportError(
                     f"getting credentials: {self.path}: {exc.strerror or exc}", "credentials"

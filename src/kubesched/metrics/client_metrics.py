@@ -105,6 +105,9 @@ class ClientMetrics(FamilyGroup):
         self.transport_create_calls_total.labels("miss").inc()
         self.transport_cache_entries.inc()
 
+    def count_ca_reload(self, result: str, reason: str) -> None:
+        self.transport_ca_reload_total.labels(result, reason).inc()
+
     def _define_transports(self) -> None:
         self.transport_cache_entries: Gauge = self.gauge(
             "rest_client_transport_cache_entries",
@@ -120,8 +123,8 @@ class ClientMetrics(FamilyGroup):
         )
         self.transport_ca_reload_total: Family[Counter] = self.counter(
             "rest_client_transport_ca_reload_total",
-            "[ALPHA] Number of times a file of trusted authorities was read again, by the result "
-            "and the reason.",
+            "[ALPHA] Number of times a CA reload is attempted, partitioned by the result and "
+            "reason for the reload attempt",
             "result",
             "reason",
         )
