@@ -388,6 +388,13 @@ def test_an_insecure_connection_trusts_anyone(authority: Authority) -> None:
     try_tls(context, tls=TlsOptions(insecure=True))
 
 
+def test_a_server_that_wants_a_certificate_breaks_the_connection(authority: Authority) -> None:
+    context = server_context(*authority.issue("server"), client_ca=authority.certificate)
+    with pytest.raises(ApiError, match="connection lost") as error:
+        try_tls(context, tls=TlsOptions(authority.certificate.read_bytes()))
+    assert error.value.code == 0
+
+
 def test_a_client_certificate_is_shown_and_replaced_when_it_is_rotated(
     authority: Authority, tmp_path: Path
 ) -> None:

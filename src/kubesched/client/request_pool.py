@@ -220,7 +220,8 @@ class _Connection(asyncio.Protocol):
         if answer is not None:
             self._answer.set_result(answer)
         else:
-            self._fail(exc or ConnectionResetError("server disconnected"))
+            # Whatever broke it, TLS or the network: the request may have been carried out.
+            self._fail(ConnectionResetError(str(exc or "server disconnected")))
 
     def _fail(self, exc: Exception) -> None:
         if self._answer is not None and not self._answer.done():
