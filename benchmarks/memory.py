@@ -37,7 +37,6 @@ async def measure(
     with GcPauses() as while_loading:
         await scheduler.synced.wait()
         settle_collector()
-        scheduler.cache.update_snapshot()
     loaded, loaded_mib = loading.spent(), rss_mib()
     say(f"{nodes:,} nodes, {running_pods:,} pods in {loaded.wall_s:.1f} s: {loaded_mib:,.0f} MiB")
     watch = Stopwatch()

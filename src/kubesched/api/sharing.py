@@ -39,8 +39,10 @@ S = TypeVar("S", bound=Struct)
 
 # Lists come in the order of names, so pods of one workload come together.
 _MODELS = 2_000
-# Three of them per node: its name and its addresses. The rest are moments.
+# Three of them per node: its name and its addresses.
 _VALUES = 50_000
+# Moments are shared by what happened to one object at once, rarely by different objects.
+_MOMENTS = 500
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
@@ -80,9 +82,6 @@ class Shared(Recent[Any, Any]):
 
     __slots__ = ()
 
-    def __init__(self, most: int = _VALUES) -> None:
-        super().__init__(most)
-
     def __call__(self, value: H) -> H:
         found: H | None = self._younger.get(value)
         if found is None:
@@ -98,7 +97,8 @@ class PodSharing:
 
     def __init__(self) -> None:
         self._models: Recent[tuple[str, bool], Pod] = Recent(_MODELS)
-        self._same = Shared()
+        self._same = Shared(_VALUES)
+        self._same_moment = Shared(_MOMENTS)
         self._last = Pod()
 
     def share(self, pod: Pod, before: Pod | None) -> Pod:
@@ -129,7 +129,7 @@ class PodSharing:
             name=metadata.name,
             uid=metadata.uid,
             resource_version=metadata.resource_version,
-            creation_timestamp=self._same(metadata.creation_timestamp),
+            creation_timestamp=self._same_moment(metadata.creation_timestamp),
         )
 
     def _spec(self, spec: PodSpec, model: PodSpec) -> PodSpec:
@@ -158,7 +158,7 @@ class PodSharing:
             host_ips=same(status.host_ips),
             pod_ip=pod_ip,
             pod_ips=pod_ips,
-            start_time=same(status.start_time),
+            start_time=self._same_moment(status.start_time),
             container_statuses=_each(
                 status.container_statuses, model.container_statuses, self._container
             ),
@@ -171,7 +171,7 @@ class PodSharing:
             return conditions
         shared = []
         for condition, model in zip(conditions, models, strict=True):
-            moment = self._same(condition.last_transition_time)
+            moment = self._same_moment(condition.last_transition_time)
             alike = replace(model, last_transition_time=moment)
             shared.append(alike if alike == condition else condition)
         return tuple(shared)
@@ -179,7 +179,7 @@ class PodSharing:
     def _container(self, status: ContainerStatus, model: ContainerStatus) -> ContainerStatus:
         state = status.state
         if state.running is not None:
-            started = ContainerStateRunning(started_at=self._same(state.running.started_at))
+            started = ContainerStateRunning(started_at=self._same_moment(state.running.started_at))
             state = replace(state, running=started)
         return _alike(status, model, state=state, container_id=status.container_id)
 
@@ -189,7 +189,8 @@ class NodeSharing:
 
     def __init__(self) -> None:
         self._models: Recent[str, Node] = Recent(_MODELS)
-        self._same = Shared()
+        self._same = Shared(_VALUES)
+        self._same_moment = Shared(_MOMENTS)
 
     def share(self, node: Node, before: Node | None) -> Node:
         """The same node, sharing what it can with the version before it and with its like."""
@@ -243,8 +244,8 @@ class NodeSharing:
         return _alike(
             condition,
             model,
-            last_heartbeat_time=self._same(condition.last_heartbeat_time),
-            last_transition_time=self._same(condition.last_transition_time),
+            last_heartbeat_time=self._same_moment(condition.last_heartbeat_time),
+            last_transition_time=self._same_moment(condition.last_transition_time),
         )
 
 

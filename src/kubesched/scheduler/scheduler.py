@@ -306,6 +306,7 @@ class Scheduler:
 
     async def _until_it_begins(self) -> None:
         await self.informers.wait_for_sync()
+        self.cache.update_snapshot()  # now, not while the first pod waits for it
         self.synced.set()
         if self._begins is not None:
             await self._begins.wait()
