@@ -6,6 +6,7 @@ its own pool, so that the renewal of a lease never waits behind a thousand bindi
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -30,6 +31,8 @@ from kubesched.util.errors import ConfigError
 __all__ = ["AiohttpTransport", "Connection"]
 
 _CONNECT_S = 30
+# By then a server has begun to answer, even if what it then streams takes long.
+_HEADERS_S = 90
 _PARALLEL = 64
 _CHUNK = 1 << 20
 _PORTS = {"http": 80, "https": 443}
@@ -78,17 +81,12 @@ class AiohttpTransport:
             if self._requests is None:
                 self._requests = self._pool()
             credential = await self._connection.credentials.current()
-            answer = await self._requests.send(
-                partial(self._encoded, request, credential),
-                context=self._tls.current(credential.pair) if self._is_tls else None,
-                server_name=self._connection.tls.server_name,
-                timeout_s=request.timeout_ns / SECOND if request.timeout_ns else None,
-                may_repeat=request.method == "GET",
-            )
+            answer = await self._exchange(self._requests, request, credential)
+            if answer.status == 401 and (fresh := await self._fresher(credential)) is not None:
+                # Nothing is done for a stranger, so that even a write may be sent again.
+                answer = await self._exchange(self._requests, request, fresh)
         except _FAILURES as exc:
             raise _translated(exc, self.base_url) from exc
-        if answer.status == 401:
-            self._connection.credentials.refused()
         return answer
 
     @contextlib.asynccontextmanager
@@ -96,7 +94,8 @@ class AiohttpTransport:
         if self._streams is None:
             self._streams = self._session()
         try:
-            response = await self._open(self._streams, request)
+            async with asyncio.timeout(_HEADERS_S):
+                response = await self._open(self._streams, request)
         except _FAILURES as exc:
             raise _translated(exc, self.base_url) from exc
         try:
@@ -118,6 +117,17 @@ class AiohttpTransport:
         if not parts.hostname or not port:
             raise ValueError("not an address of a server")
         return RequestPool(parts.hostname, port, parallel=self._parallel)
+
+    async def _exchange(
+        self, pool: RequestPool, request: Request, credential: Credential
+    ) -> Answer:
+        return await pool.send(
+            partial(self._encoded, request, credential),
+            context=self._tls.current(credential.pair) if self._is_tls else None,
+            server_name=self._connection.tls.server_name,
+            timeout_s=request.timeout_ns / SECOND if request.timeout_ns else None,
+            may_repeat=request.method == "GET",
+        )
 
     def _encoded(self, request: Request, credential: Credential) -> bytes:
         target = self._path + request.target
@@ -144,20 +154,32 @@ class AiohttpTransport:
         self, session: aiohttp.ClientSession, request: Request
     ) -> aiohttp.ClientResponse:
         credential = await self._connection.credentials.current()
+        response = await self._request_stream(session, request, credential)
+        if response.status == 401 and (fresh := await self._fresher(credential)) is not None:
+            response.close()
+            response = await self._request_stream(session, request, fresh)
+        return response
+
+    async def _request_stream(
+        self, session: aiohttp.ClientSession, request: Request, credential: Credential
+    ) -> aiohttp.ClientResponse:
         options: dict[str, Any] = {}
         if self._is_tls:
             options["ssl"] = self._tls.current(credential.pair)
             options["server_hostname"] = self._connection.tls.server_name or None
-        response = await session.request(
+        return await session.request(
             request.method,
             URL(self.base_url + request.target, encoded=True),
             headers=credential.headers,
             allow_redirects=False,
             **options,
         )
-        if response.status == 401:
-            self._connection.credentials.refused()
-        return response
+
+    async def _fresher(self, refused: Credential) -> Credential | None:
+        """Other credentials than those that were refused, if there are any by now."""
+        self._connection.credentials.refused()
+        current = await self._connection.credentials.current()
+        return None if current == refused else current
 
 
 class _Stream:
