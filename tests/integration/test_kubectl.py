@@ -292,3 +292,18 @@ spec:
         assert kubectl.rows("gadgets")[0] == ["NAME", "AGE"]
     finally:
         kubectl("delete", "crd", "gadgets.example.com", "--ignore-not-found")
+
+
+def test_what_is_in_deploy_is_accepted(kubectl: Kubectl) -> None:
+    folder = Path(__file__).resolve().parents[2] / "deploy"
+    made = kubectl("kustomize", str(folder)).split("\n---\n")
+    # The embedded server has neither roles nor accounts; kustomize has read them all the same.
+    others = [each for each in made if "rbac.auth" not in each and "ServiceAccount\n" not in each]
+    assert len(made) - len(others) == 6
+    applied = kubectl("apply", "-f", "-", "-n", "kube-system", given="\n---\n".join(others))
+    assert applied.splitlines() == [
+        "configmap/kubesched created",
+        "deployment.apps/kubesched created",
+        "poddisruptionbudget.policy/kubesched created",
+    ]
+    kubectl("delete", "-f", "-", "-n", "kube-system", given="\n---\n".join(others))
