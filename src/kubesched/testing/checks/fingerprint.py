@@ -63,7 +63,7 @@ def _amounts(resources: Any) -> tuple[int, int, int, dict[str, int]]:
 def _columns(table: NodeTable) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in vars(table).items():
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) and not name.startswith("_"):  # the others are in there
             found[f"column {name}"] = (value.shape, value.tobytes())
         elif isinstance(value, dict):
             for key, column in value.items():
