@@ -27,6 +27,7 @@ from kubesched.api.pod_requests import (
     SCORE_REQUESTS,
     PodRequestOptions,
     fit_requested,
+    node_amounts,
     pod_nonzero_requested,
     pod_requested,
     pod_requests,
@@ -308,6 +309,13 @@ NONZERO = {
 @pytest.mark.parametrize(("subject", "want"), NONZERO.values(), ids=NONZERO)
 def test_nonzero_requests(subject: Pod, want: tuple[int, int]) -> None:
     assert pod_nonzero_requested(subject) == want
+    assert node_amounts(subject) == (pod_requested(subject), want)
+
+
+def test_pods_that_ask_for_the_same_share_their_amounts() -> None:
+    first, second = pod(container(cpu("250m"))), pod(container(cpu("250m")))
+    assert node_amounts(first)[0] is node_amounts(second)[0]
+    assert node_amounts(pod(container(cpu("1"))))[0] == Resources(milli_cpu=1000)
 
 
 def test_amounts_are_rounded_once_per_pod() -> None:

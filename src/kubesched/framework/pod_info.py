@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Affinity, Pod
 from kubesched.api.host_ports import HostPort, host_ports
-from kubesched.api.pod_requests import pod_nonzero_requested, pod_requested
+from kubesched.api.pod_requests import node_amounts
 from kubesched.api.resources import Resources
 from kubesched.framework.affinity_terms import (
     AffinityTerm,
@@ -48,8 +48,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
     preferred_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
     preferred_anti_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
     affinity_errors: tuple[str, ...] = ()
-    _requested: Resources | None = None
-    _nonzero: tuple[int, int] | None = None
+    _amounts: tuple[Resources, tuple[int, int]] | None = None
     _host_ports: tuple[HostPort, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -99,17 +98,19 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
     @property
     def requested(self) -> Resources:
-        """What a node is charged for the pod."""
-        if self._requested is None:
-            self._requested = pod_requested(self.pod)
-        return self._requested
+        """What a node is charged for the pod. Shared with other pods, and not to be edited."""
+        amounts = self._amounts
+        if amounts is None:
+            amounts = self._amounts = node_amounts(self.pod)
+        return amounts[0]
 
     @property
     def nonzero_requested(self) -> tuple[int, int]:
         """(milli-CPU, bytes of memory) as scoring counts them."""
-        if self._nonzero is None:
-            self._nonzero = pod_nonzero_requested(self.pod)
-        return self._nonzero
+        amounts = self._amounts
+        if amounts is None:
+            amounts = self._amounts = node_amounts(self.pod)
+        return amounts[1]
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
