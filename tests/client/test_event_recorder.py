@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import re
 import uuid
@@ -446,17 +447,29 @@ class TestSending:
         assert 3 <= first < 3.1
         assert 13 <= second < 13.2
 
-    def test_events_that_find_no_room_are_counted(self) -> None:
+    def test_events_that_find_no_room_are_counted_and_told_a_few_times(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        heard: list[int] = []
+
         async def main() -> int:
             broadcaster = EventBroadcaster(
-                FakeEventSink().access, current_clock(), random.Random(1), capacity=10
+                FakeEventSink().access,
+                current_clock(),
+                random.Random(1),
+                capacity=10,
+                on_drop=lambda: heard.append(1),
             )
             recorder = broadcaster.recorder("default-scheduler", "vm")
             for number in range(25):
                 recorder.event(make_pod(f"p{number}"), "Normal", "Scheduled", "Binding", "done")
+            for _ in range(2):  # repetitions find no room either
+                recorder.event(make_pod("p0"), "Normal", "Scheduled", "Binding", "done")
             return broadcaster.dropped
 
-        assert run(main) == 15
+        with caplog.at_level(logging.ERROR):
+            assert run(main) == len(heard) == 16
+        assert len(caplog.records) == 5
 
     def test_stopping_does_not_wait_for_the_queue(self) -> None:
         async def main() -> float:

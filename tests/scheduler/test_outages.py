@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
+from kubesched.api.events import Event
 from kubesched.apiserver import LocalApi
 from kubesched.client.transport import Answer, Request, TransportError
 from kubesched.scheduler.scheduler import Scheduler
@@ -335,3 +336,42 @@ def test_a_version_that_is_gone_is_given_up_at_once_and_streams_go_on_from_any()
         assert world.scheduler.informers.lister(Node).get("late") is not None
 
     tell(story)
+
+
+EVENTS = {
+    "get no answer": Trouble(stalls=True),
+    "take long": Trouble(server_ns=20 * SECOND),
+    "are refused": Trouble(answer=says(429, "TooManyRequests", retry_after="5")),
+    "are lost": Trouble(lost=True),
+}
+
+
+@pytest.mark.parametrize("trouble", EVENTS.values(), ids=EVENTS)
+def test_events_that_cannot_be_sent_hold_up_no_binding(trouble: Trouble) -> None:
+    async def story(world: World) -> None:
+        world.network.trouble = lambda request: trouble if "/events" in request.target else None
+        began_ns = world.clock.monotonic_ns()
+        for batch in range(10):
+            await world.create_pods(f"p{batch}-")
+        await world.until_bound(10 * EACH, 5)
+        assert world.clock.monotonic_ns() - began_ns < 2 * SECOND
+        await asyncio.sleep(5)
+        await world.check(10 * EACH)
+
+    tell(story)
+
+
+def test_what_was_recorded_is_sent_before_the_end() -> None:
+    seen: list[int] = []
+
+    async def story(world: World) -> None:
+        for batch in range(10):
+            await world.create_pods(f"p{batch}-")
+        await world.until_bound(10 * EACH, 5)
+        seen.append(len((await world.calm.list(Event)).items))
+        world.scheduler.stop()
+        await asyncio.sleep(5)
+        seen.append(len((await world.calm.list(Event)).items))
+
+    tell(story)
+    assert seen[-1] == 10 * EACH

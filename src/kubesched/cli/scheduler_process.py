@@ -267,13 +267,16 @@ class SchedulerProcess:
 
     async def _broadcaster(self, events: HttpApi, main: HttpApi) -> Broadcaster:
         random = derive(self._seed, "events")
+        dropped = self._client_metrics.events_dropped_total.inc
         async with _Tasks() as tasks:
             asking = tasks.start(events.serves("events.k8s.io/v1"), "discovery")
             await self._first(asking)
             serves_events = asking.done() and asking.result()
         if serves_events:
-            return EventBroadcaster(events, self._clock, random, is_busy=lambda: main.is_writing)
-        return CoreEventBroadcaster(events, self._clock, random)
+            return EventBroadcaster(
+                events, self._clock, random, is_busy=lambda: main.is_writing, on_drop=dropped
+            )
+        return CoreEventBroadcaster(events, self._clock, random, on_drop=dropped)
 
     def _build_scheduler(self, api: HttpApi, broadcaster: Broadcaster) -> Scheduler:
         config = self._config

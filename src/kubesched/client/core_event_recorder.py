@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kubesched.api.access import ApiAccess, ApiError
@@ -59,8 +60,16 @@ class CoreEventRecorder:
 class CoreEventBroadcaster:
     """Sends the core events of a process."""
 
-    def __init__(self, api: ApiAccess, clock: Clock, random: random.Random) -> None:
+    def __init__(
+        self,
+        api: ApiAccess,
+        clock: Clock,
+        random: random.Random,
+        *,
+        on_drop: Callable[[], None] = lambda: None,
+    ) -> None:
         self._api, self._clock, self._random = api, clock, random
+        self._on_drop = on_drop
         self._correlator = EventCorrelator()
         self._names = EventNames(random)
         self._queue: asyncio.Queue[_Sending] = asyncio.Queue(_QUEUE_CAPACITY)
@@ -74,6 +83,7 @@ class CoreEventBroadcaster:
         """Take in one event; recorders call this."""
         if self._queue.full():
             self.dropped += 1
+            self._on_drop()
             log.error("unable to record event: too many queued events, dropped event", event=event)
             return
         now_ns = self._clock.now_ns()

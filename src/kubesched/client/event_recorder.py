@@ -125,10 +125,14 @@ class EventBroadcaster:
         *,
         capacity: int = _QUEUE_CAPACITY,
         is_busy: Callable[[], bool] | None = None,
+        on_drop: Callable[[], None] = lambda: None,
     ) -> None:
-        """While `is_busy` says so, events wait, though not for ever."""
+        """While `is_busy` says so, events wait, though not for ever.
+
+        `on_drop` is called for every event that is not taken in.
+        """
         self._api, self._clock, self._random = api, clock, random
-        self._is_busy = is_busy
+        self._is_busy, self._on_drop = is_busy, on_drop
         self._turn = asyncio.Lock()
         self._cache = EventSeriesCache()
         self._queue: asyncio.Queue[tuple[Sending, int]] = asyncio.Queue(capacity)
@@ -146,13 +150,22 @@ class EventBroadcaster:
         known, sending = self._cache.repeat(key, now_ns)
         if not known:
             if self._queue.full():
-                self.dropped += 1
-                log.detail(4, "Event dropped, too many are waiting to be sent", reason=key.reason)
+                self._drop()
                 return
             name = self._names.name(key.regarding.name, now_ns)
             sending = self._cache.add(key, name, sprintf_without_arguments(note), now_ns)
-        if sending is not None and not self._queue.full():
+        if sending is None:
+            return
+        if self._queue.full():
+            self._drop()
+        else:
             self._queue.put_nowait((sending, now_ns))
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        self._on_drop()
+        if self.dropped.bit_count() == 1:  # the first, the second, the fourth …
+            log.error("Events are dropped: too many wait to be sent", dropped=self.dropped)
 
     async def drain(self) -> None:
         """Wait until everything recorded so far was sent or given up; `run` must be running."""

@@ -63,6 +63,11 @@ class ClientMetrics(FamilyGroup):
         self.response_size_bytes = self._by_verb(
             "response_size_bytes", "Response size in bytes. Broken down by verb and host.", _SIZE
         )
+        self.events_dropped_total: Counter = self.counter(
+            "kubesched_events_dropped_total",
+            "[ALPHA] Events that were never sent because too many were waiting. An addition of "
+            "kubesched.",
+        ).labels()
         self._define_exec_plugin()
         self._define_transports()
         registry.register(self)
