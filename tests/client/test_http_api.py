@@ -18,6 +18,7 @@ from kubesched.api.events import Event as EventsEvent
 from kubesched.client.http_api import HttpApi
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.transport import Answer, TransportError
+from kubesched.client.watch_stream import WatchDecoder
 from kubesched.metrics.client_metrics import ClientMetrics
 from kubesched.util.clock import SECOND, ManualClock
 from tests.client.recordings import (
@@ -428,3 +429,25 @@ def test_requests_are_counted_as_the_reference_counts_them() -> None:
     assert value("rest_client_request_duration_seconds_count", verb="GET") == 1
     assert value("rest_client_rate_limiter_duration_seconds_count", verb="GET") == 2
     assert registry.get_sample_value("rest_client_exec_plugin_ttl_seconds") == float("inf")
+
+
+def test_what_the_server_warns_of_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    warned = Answer(200, OK.body, {"Warning": '299 - "v1 Pod is deprecated"'})
+    api = api_over(RecordedTransport(warned, warned, OK))
+
+    async def work() -> None:
+        for _ in range(3):
+            await api.bind("d", "p", "u", "n")
+
+    asyncio.run(work())
+    (record,) = caplog.records
+    assert "v1 Pod is deprecated" in record.getMessage()
+
+
+def test_only_bookmarks_that_come_regularly_promise_more() -> None:
+    decoder = WatchDecoder(Pod)
+    end = b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"5",'
+    decoder.feed(end + b'"annotations":{"k8s.io/initial-events-end":"true"}}}}\n')
+    assert not decoder.has_seen_bookmark
+    decoder.feed(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"6"}}}\n')
+    assert decoder.has_seen_bookmark

@@ -53,6 +53,7 @@ _FIELD_MANAGER = "kubesched"
 _WHOLE = frozenset([Lease])
 
 _SHOWN_WAIT_NS = 50 * MILLISECOND
+_MOST_WARNINGS = 100
 _DISCOVERY_TIMEOUT_NS = 32 * SECOND
 _WATCH_SECONDS = (300, 600)
 # A server ends a watch by itself after the time it was given; this much later it is not there.
@@ -85,6 +86,7 @@ class HttpApi:
         self._metrics = metrics
         self._fence = fence
         self._writing = 0
+        self._warnings: set[str] = set()
 
     @property
     def is_writing(self) -> bool:
@@ -298,11 +300,19 @@ class HttpApi:
             self._count(request, "<error>", attempt)
             return failure
         self._count(request, str(answer.status), attempt)
+        if (warning := answer.headers.get("Warning")) is not None:
+            self._pass_on(warning)
         if self._metrics is not None:
             labels = request.method, self._transport.host
             self._metrics.request_size_bytes.labels(*labels).observe(len(request.body))
             self._metrics.response_size_bytes.labels(*labels).observe(len(answer.body))
         return answer
+
+    def _pass_on(self, warning: str) -> None:
+        """Tell what the server warns of; each thing once, for it comes with every request."""
+        if warning not in self._warnings and len(self._warnings) < _MOST_WARNINGS:
+            self._warnings.add(warning)
+            log.warning("The API server warns", warning=warning)
 
     async def _throttle(self, request: Request) -> None:
         wait_ns = self._bucket.take(self._clock.monotonic_ns())

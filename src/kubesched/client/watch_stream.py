@@ -107,8 +107,10 @@ class WatchDecoder(Generic[T]):
         return WatchEvent(raw.type, changed, version)  # type: ignore[arg-type]
 
     def _bookmark(self, metadata: ObjectMeta) -> WatchEvent[T]:
-        self.has_seen_bookmark = True
         is_end = metadata.annotations.get(_INITIAL_EVENTS_END) == "true"
+        # The one that ends the initial list promises no others: where nothing has ever changed,
+        # servers have none to send.
+        self.has_seen_bookmark = self.has_seen_bookmark or not is_end
         return WatchEvent("BOOKMARK", None, metadata.resource_version, is_end)
 
 
