@@ -11,11 +11,12 @@ from kubesched.util.collector import settle_collector
 
 @pytest.fixture
 def settled() -> Iterator[None]:
-    before = gc.get_threshold()
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     settle_collector()
     yield
     gc.unfreeze()
-    gc.set_threshold(*before)
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
 
 
 class Link:
@@ -56,3 +57,25 @@ def test_cycles_from_before_are_collected_first(request: pytest.FixtureRequest) 
     del one
     request.getfixturevalue("settled")
     assert gone() is None
+
+
+@pytest.mark.usefixtures("settled")
+def test_what_a_long_collection_leaves_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = [[number] for number in range(100)]
+    before = gc.get_freeze_count()
+    gc.collect()
+    monkeypatch.setattr("kubesched.util.collector._LONG_NS", -1)
+    gc.collect(1)  # not of the oldest generation
+    assert gc.get_freeze_count() <= before
+    gc.collect()
+    assert gc.get_freeze_count() >= before + len(kept)
+
+
+@pytest.mark.usefixtures("settled")
+def test_settling_again_changes_nothing_but_what_is_set_aside() -> None:
+    callbacks = list(gc.callbacks)
+    kept = [[number] for number in range(100)]
+    before = gc.get_freeze_count()
+    settle_collector()
+    assert gc.callbacks == callbacks
+    assert gc.get_freeze_count() >= before + len(kept)
