@@ -7,6 +7,8 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from kubesched.api import Event, Lease, LeaseSpec, ObjectMeta, Pod
 from kubesched.api.events import Event as EventsEvent
 from kubesched.testing import make_pod
@@ -185,5 +187,43 @@ def test_a_kubeconfig_that_is_wrong_is_one_line(tmp_path: Path) -> None:
         assert line.endswith(
             f'"command failed" err="{wrong}: current-context: there is no context named \'x\'"'
         )
+
+    tell(tmp_path, story)
+
+
+LYING = """\
+from kubesched.framework import Plugin
+
+
+class Lying(Plugin):
+    name = "Lying"
+    node_local = True
+
+    def score(self, state, pod, node):
+        everywhere = sum(len(each.pods) for each in self.handle.snapshot.nodes)
+        return max(0, 100 - everywhere) if node.name < "n2" else 50
+"""
+ENABLED = """\
+profiles:
+- schedulerName: default-scheduler
+  plugins: {multiPoint: {enabled: [{name: Lying}]}}
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("--leader-elect=false",)])
+def test_a_plugin_that_promises_too_much_ends_a_verified_run(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    plugin = tmp_path / "lying.py"
+    plugin.write_text(LYING)
+
+    async def story(cluster: Cluster) -> None:
+        cluster.configure(more=ENABLED)
+        await cluster.create_pods(f"p{number}" for number in range(20))
+        async with cluster.scheduler("--verify-engine", f"--plugin={plugin}", *flags) as process:
+            code, said = await ended(process)
+        assert code == 1, said
+        assert "the engine and a full evaluation differ" in said
+        assert "Traceback" not in said
 
     tell(tmp_path, story)

@@ -292,9 +292,18 @@ def _run_process(inputs: ProcessInputs) -> Outcome:
     except KubeschedError as exc:
         return _failed(HowToReport.IN_LOG, exc)
     except Exception as exc:
+        if (told := _only_failure(exc)) is not None:
+            return _failed(HowToReport.IN_LOG, told)
         # A bug, which the reference ends with the exit code of a panic.
         traceback.print_exception(exc)
         return Outcome(exit_code=2)
+
+
+def _only_failure(error: BaseException) -> KubeschedError | None:
+    """The failure that parts which ran side by side ended with, if it is one of ours."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, KubeschedError) else None
 
 
 def _allow_open_files() -> None:

@@ -355,7 +355,9 @@ class Scheduler:
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "the scheduler is not running"
-        self._tasks.create_task(_guarded(work), name=name)
+        task = self._tasks.create_task(_guarded(work), name=name)
+        # One that is cancelled before its turn has never begun, and must not be left like that.
+        task.add_done_callback(lambda _: work.close())
 
     def _has_room(self, profile: str, pod_info: PodInfo, since: Moment) -> bool:
         # Not within a step of an attempt: this is asked by other tasks.
