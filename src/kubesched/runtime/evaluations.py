@@ -42,6 +42,8 @@ from kubesched.runtime.point_metrics import PointMetrics
 __all__ = ["Evaluations"]
 
 _MAX_BYTES = 128 << 20
+# In a small cluster that would be thousands of shapes, most of which never come again.
+_MAX_SHAPES = 1_000
 # Up to here the one-node form is quicker than starting up NumPy for a handful of rows.
 _FEW_NODES = 4
 # So many changes since the last pod of a shape are worked into its index one by one.
@@ -124,7 +126,8 @@ class Evaluations:
         size = latest.size_bytes
         self._bytes += size - latest.counted_bytes
         latest.counted_bytes = size
-        while self._bytes > _MAX_BYTES and len(self._entries) > 1:
+        entries = self._entries
+        while (self._bytes > _MAX_BYTES and len(entries) > 1) or len(entries) > _MAX_SHAPES:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, shape: bytes) -> None:
