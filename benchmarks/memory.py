@@ -29,6 +29,7 @@ __all__ = ["measure"]
 async def measure(
     nodes: int, running_pods: int, new_pods: int, workloads: int = 200, at_once: int = 500
 ) -> dict[str, Any]:
+    settle_collector()
     before_mib = rss_mib()
     api = WireApi(nodes, running_pods, workloads)
     scheduler = Scheduler(api, RealClock(), share_parts=True)

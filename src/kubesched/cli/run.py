@@ -315,6 +315,7 @@ def _allow_open_files() -> None:
 
 
 async def _run_until_signalled(inputs: ProcessInputs) -> int:
+    settle_collector()  # with all modules loaded
     seed, hostname = secrets.randbits(63), socket.gethostname()
     process = SchedulerProcess(inputs, RealClock(), seed, hostname, on_synced=settle_collector)
     loop = asyncio.get_running_loop()

@@ -153,6 +153,7 @@ def up(
         verify_engine=verify_engine,
         seed=seed,
     )
+    settle_collector()
     work = _run(cluster, scheduler, manifests, clock, output, timeout * SECOND, pace_ns, stays)
     asyncio.run(_serve(cluster, kubeconfig, work))
 

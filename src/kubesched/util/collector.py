@@ -23,8 +23,8 @@ _LONG_NS = 10_000_000
 def settle_collector() -> None:
     """Set aside all there is, and from now on what a long collection leaves.
 
-    Call it when the caches have synced. Cycles among what is set aside are never found: when it
-    happens, these are the few that are in use at that moment. All others are, as usual.
+    Call it when a process begins, and when its caches have synced. Cycles among what is set aside
+    are never found: these are the few that are in use at that moment. All others are, as usual.
     """
     gc.set_threshold(*_THRESHOLDS)
     gc.collect()
