@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import stat
+import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.registry import CollectorRegistry
 
 from kubesched.api.time import format_time
 from kubesched.client.exec_plugin import ExecPlugin, ExecSettings
 from kubesched.client.transport import TransportError
+from kubesched.metrics.client_metrics import ClientMetrics
 from kubesched.util.clock import MINUTE, ManualClock
+from tests.integration.certificates import Authority
 
 VERSION = "client.authentication.k8s.io/v1"
 
@@ -69,6 +74,36 @@ def test_a_command_is_run_when_its_token_has_expired_or_was_refused(tmp_path: Pa
         "apiVersion": VERSION,
         "spec": {"interactive": False, "cluster": {"server": "https://api"}},
     }
+
+
+def test_the_age_of_certificates_shows_in_the_metrics(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pairs = [[path.read_text() for path in authority.issue(name)] for name in ("one", "two")]
+    answers = [credential(clientCertificateData=pem, clientKeyData=key) for pem, key in pairs]
+    command = printing(tmp_path / "plugin", answers[0])
+    registry = CollectorRegistry()
+    metrics = ClientMetrics(registry)
+    clock = ManualClock(now_ns=time.time_ns())
+    exec_plugin = ExecPlugin(
+        ExecSettings(command=command, api_version=VERSION), clock, metrics=metrics
+    )
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"rest_client_exec_plugin_{name}", labels)
+
+    assert value("ttl_seconds") == math.inf
+    asyncio.run(exec_plugin.credential())
+    ttl = value("ttl_seconds")
+    assert ttl is not None
+    assert 86_400 < ttl <= 2 * 86_400  # the authority gives two days
+    clock.advance(60 * MINUTE)
+    assert value("ttl_seconds") == pytest.approx(ttl - 3_600)
+    printing(tmp_path / "plugin", answers[1])
+    exec_plugin.forget()
+    asyncio.run(exec_plugin.credential())
+    assert value("certificate_rotation_age_count") == 1
+    assert value("certificate_rotation_age_sum") == 3_600
+    assert value("call_total", code="0", call_status="no_error") == 2
 
 
 FAILURES = {

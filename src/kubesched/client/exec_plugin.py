@@ -8,6 +8,7 @@ passes through.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -66,21 +67,26 @@ class ExecPlugin:
         self._settings, self._clock = settings, clock
         self.metrics = metrics
         self._kept: ExecCredential | None = None
+        self._was_refused = False
         self._issued_ns = 0
+        self._certificate_ends_ns: int | None = None
+        if metrics is not None:
+            metrics.exec_certificate_ttls.append(self._certificate_ttl_s)
         self._running = asyncio.Lock()
 
     async def credential(self) -> ExecCredential:
         """Raises TransportError of kind `credentials`."""
         async with self._running:
-            if self._kept is None or self._is_over(self._kept):
+            if self._kept is None or self._was_refused or self._is_over(self._kept):
                 fresh = await self._run()
                 self._note_rotation(self._kept, fresh)
                 self._kept, self._issued_ns = fresh, self._clock.now_ns()
+                self._was_refused = False
             return self._kept
 
     def forget(self) -> None:
         """Run the command before the next use."""
-        self._kept = None
+        self._was_refused = True
 
     def _is_over(self, kept: ExecCredential) -> bool:
         return kept.expires_ns is not None and self._clock.now_ns() >= kept.expires_ns
@@ -157,15 +163,30 @@ class ExecPlugin:
     def _note_rotation(self, old: ExecCredential | None, new: ExecCredential) -> None:
         if self.metrics is None or not new.certificate:
             return
-        now_ns = self._clock.now_ns()
-        if new.expires_ns is not None:
-            self.metrics.exec_plugin_ttl_seconds.set((new.expires_ns - now_ns) / SECOND)
+        self._certificate_ends_ns = _certificate_end_ns(new.certificate)
         if old is not None and old.certificate and old.certificate != new.certificate:
-            self.metrics.exec_plugin_certificate_rotation_age.observe_ns(now_ns - self._issued_ns)
+            age_ns = self._clock.now_ns() - self._issued_ns
+            self.metrics.exec_plugin_certificate_rotation_age.observe_ns(age_ns)
+
+    def _certificate_ttl_s(self) -> float:
+        if self._certificate_ends_ns is None:
+            return math.inf
+        return (self._certificate_ends_ns - self._clock.now_ns()) / SECOND
 
     def _count(self, code: str, status: str) -> None:
         if self.metrics is not None:
             self.metrics.exec_plugin_call_total.labels(code, status).inc()
+
+
+def _certificate_end_ns(pem: bytes) -> int | None:
+    # Imported here: it takes long, and few use a plugin that gives certificates.
+    from cryptography import x509
+
+    try:
+        end = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    except ValueError:
+        return None  # whoever uses it says what is wrong with it
+    return int(end.timestamp()) * SECOND
 
 
 def _failure(message: str) -> TransportError:

@@ -7,7 +7,9 @@ connections of its own; what the reference says about its cache of transports is
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 
 from kubesched.metrics.instruments import Counter, Family, FamilyGroup, Gauge, Histogram
@@ -68,9 +70,16 @@ class ClientMetrics(FamilyGroup):
             "[ALPHA] Events that were never sent because too many were waiting. An addition of "
             "kubesched.",
         ).labels()
+        self.exec_certificate_ttls: list[Callable[[], float]] = []
+        """Seconds that certificates of exec plugins are good for; asked when metrics are read."""
         self._define_exec_plugin()
         self._define_transports()
         registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        shortest = min((ttl() for ttl in self.exec_certificate_ttls), default=math.inf)
+        self.exec_plugin_ttl_seconds.set(shortest)
+        return super().collect()
 
     def _by_verb(
         self, name: str, help_text: str, buckets: tuple[float, ...] = _LATENCY
@@ -87,7 +96,6 @@ class ClientMetrics(FamilyGroup):
             "if already expired). If auth exec plugins are unused or manage no TLS certificates, "
             "the value will be +INF.",
         ).labels()
-        self.exec_plugin_ttl_seconds.set(math.inf)
         self.exec_plugin_certificate_rotation_age: Histogram = self.histogram(
             "rest_client_exec_plugin_certificate_rotation_age",
             "[ALPHA] Histogram of the number of seconds the last auth exec plugin client "
