@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import weakref
 
 import msgspec
 import pytest
@@ -217,6 +218,43 @@ def test_a_transform_is_applied_to_a_streamed_list() -> None:
         return marks
 
     assert run(main) == ["new", "known"]
+
+
+@pytest.mark.parametrize("stream_lists", [False, True], ids=["listed", "streamed"])
+def test_versions_that_were_replaced_are_let_go(stream_lists: bool) -> None:
+    class Labels(dict[str, str]):
+        """A dict that can be watched."""
+
+    seen: list[weakref.ref[Labels]] = []
+
+    def labelled(pod: Pod, _: Pod | None) -> Pod:
+        labels = Labels()
+        seen.append(weakref.ref(labels))
+        return msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels)
+        )
+
+    async def main() -> list[bool]:
+        api = LocalApi(Store(random.Random(0)), current_clock())
+        created = await api.create(make_pod("a"))
+        informer = Informer(
+            api,
+            Pod,
+            current_clock(),
+            random.Random(1),
+            transform=labelled,
+            stream_lists=stream_lists,
+        )
+        async with running(informer):
+            await informer.wait_for_sync()
+            running_pod = msgspec.structs.replace(created, status=PodStatus(phase="Running"))
+            await api.update(running_pod, subresource="status")
+            await asyncio.sleep(1)
+            await api.create(make_pod("b"))
+            await asyncio.sleep(1)
+            return [each() is not None for each in seen]
+
+    assert run(main) == [False, True, True]
 
 
 @pytest.mark.parametrize("code", [422, 500, 0, 410])

@@ -193,6 +193,8 @@ class Informer(Generic[T]):
                     elif event.is_initial_end:
                         is_whole = True
                         await self._replace(list(initial.list()), event.resource_version)
+                        # It would keep what has changed since for as long as the watch lasts.
+                        initial = ObjectStore()
                     elif event.type == "ERROR":
                         self._take_in(event)
                     else:
