@@ -247,8 +247,8 @@ def test_a_signal_before_anything_is_known_ends_it_too(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         world.server.signal(signal.SIGSTOP)
         try:
-            async with world.scheduler(HASTY) as run:
-                await asyncio.sleep(2)
+            async with world.scheduler(HASTY, "-v=1") as run:
+                await run.until_said("FLAG: --v=")  # the command line has been read
                 run.process.send_signal(signal.SIGTERM)
                 code = await run.ended(20)
         finally:

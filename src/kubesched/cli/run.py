@@ -267,6 +267,7 @@ class _RawCommand(click.Command):
 @click.pass_context
 def run(ctx: click.Context) -> None:
     """Schedule the pods of a cluster, as kube-scheduler does."""
+    signals = _Signals()
     _apply_logging(LogSettings())
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     outcome = run_command_line(
@@ -279,16 +280,16 @@ def run(ctx: click.Context) -> None:
     outcome = _write(outcome)
     click.echo(outcome.output, nl=False)
     if outcome.process is not None:
-        outcome = _run_process(outcome.process)
+        outcome = _run_process(outcome.process, signals)
     if outcome.failure is not None:
         _report(outcome.failure, columns)
     ctx.exit(outcome.exit_code)
 
 
-def _run_process(inputs: ProcessInputs) -> Outcome:
+def _run_process(inputs: ProcessInputs, signals: _Signals) -> Outcome:
     _allow_open_files()
     try:
-        return Outcome(exit_code=asyncio.run(_run_until_signalled(inputs)))
+        return Outcome(exit_code=asyncio.run(_run_until_signalled(inputs, signals)))
     except KubeschedError as exc:
         return _failed(HowToReport.IN_LOG, exc)
     except Exception as exc:
@@ -314,25 +315,40 @@ def _allow_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _run_until_signalled(inputs: ProcessInputs) -> int:
-    settle_collector()  # with all modules loaded
+async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
     seed, hostname = secrets.randbits(63), socket.gethostname()
     process = SchedulerProcess(inputs, RealClock(), seed, hostname, on_synced=settle_collector)
     loop = asyncio.get_running_loop()
-    is_stopping = False
-
-    # Not the loop's own handlers: the second signal must work when the loop is stuck.
-    def on_signal(*_: object) -> None:
-        nonlocal is_stopping
-        if is_stopping:
-            os._exit(1)  # someone is in a hurry: nothing is finished, nothing is released
-        is_stopping = True
-        loop.call_soon_threadsafe(process.stop)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+    signals.call_on_first(lambda: loop.call_soon_threadsafe(process.stop))
     loop.add_signal_handler(signal.SIGUSR2, process.log_state)
     return await process.run()
+
+
+class _Signals:
+    """SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once.
+
+    Not the loop's own handlers: the second must work when the loop is stuck, and the first
+    while the command line is still being read.
+    """
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], object] | None = None
+        self._came = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def call_on_first(self, stop: Callable[[], object]) -> None:
+        """Call this when one comes, or now if one has come."""
+        self._stop = stop
+        if self._came:
+            stop()
+
+    def _on_signal(self, *_: object) -> None:
+        if self._came:
+            os._exit(1)  # someone is in a hurry: nothing is finished, nothing is released
+        self._came = True
+        if self._stop is not None:
+            self._stop()
 
 
 def _write(outcome: Outcome) -> Outcome:
