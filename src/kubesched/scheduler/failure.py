@@ -114,4 +114,8 @@ class FailureHandler:
         try:
             await self._writer.write(pod, condition, nominating)
         except ApiError as exc:
-            log.error("Error updating pod", exc=exc, pod=pod)
+            if exc.code:
+                log.error("Error updating pod", exc=exc, pod=pod)
+            else:
+                # That the server is away is said often enough, and is not about this pod.
+                log.detail(4, "Error updating pod", err=exc, pod=pod)
