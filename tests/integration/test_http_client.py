@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -431,3 +431,40 @@ def test_a_client_certificate_is_shown_and_replaced_when_it_is_rotated(
 
     asyncio.run(work())
     assert shown == ["first", "second"]
+
+
+def test_a_server_that_is_not_there_is_not_knocked_at_by_everyone() -> None:
+    async def work() -> None:
+        async with serving(answer_pod) as server:
+            url = server
+        transport = AiohttpTransport(Connection(server=url))
+        sent = [transport.send(Request("POST", "/x")) for _ in range(200)]
+        with counted_connects() as connects:
+            answers = await asyncio.gather(*sent, return_exceptions=True)
+        kinds = {each.kind for each in answers if isinstance(each, TransportError)}
+        assert (len(answers), kinds) == (200, {"refused"})
+        assert len(connects) <= 64  # as many as go at once
+        await asyncio.sleep(0.15)
+        with counted_connects() as connects, pytest.raises(TransportError):
+            await transport.send(Request("POST", "/x"))
+        assert len(connects) == 1
+        await transport.close()
+
+    asyncio.run(work())
+
+
+@contextlib.contextmanager
+def counted_connects() -> Iterator[list[object]]:
+    """What is connected to within the block."""
+    loop, connects = asyncio.get_running_loop(), list[object]()
+    original = loop.sock_connect
+
+    async def connect(connecting: Any, address: Any) -> None:
+        connects.append(address)
+        await original(connecting, address)
+
+    loop.sock_connect = connect  # type: ignore[method-assign]
+    try:
+        yield connects
+    finally:
+        loop.sock_connect = original  # type: ignore[method-assign]

@@ -7,6 +7,8 @@ more, at a third of what a general HTTP client costs (docs/decisions/0008-own-re
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -24,6 +26,8 @@ _SILENCE_S = 90
 # being closed cannot be repeated.
 _IDLE_S = 60
 _PEER_GONE_MS = 45_000
+# Where nobody listens, nobody will a moment later: a thousand bindings need not all find out.
+_REFUSED_S = 0.1
 
 
 class RequestPool:
@@ -32,6 +36,7 @@ class RequestPool:
     def __init__(self, host: str, port: int, *, parallel: int) -> None:
         self._host, self._port = host, port
         self._slots = asyncio.Semaphore(parallel)
+        self._refused_until_s = 0.0
         self._idle: list[_Connection] = []  # the one that was used last is the last
 
     async def send(
@@ -111,8 +116,14 @@ class RequestPool:
 
     async def _connect(self, context: ssl.SSLContext | None, server_name: str) -> _Connection:
         loop = asyncio.get_running_loop()
+        if loop.time() < self._refused_until_s:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         async with asyncio.timeout(_CONNECT_S):
-            connecting = await self._connected_socket()
+            try:
+                connecting = await self._connected_socket()
+            except ConnectionRefusedError:
+                self._refused_until_s = loop.time() + _REFUSED_S
+                raise
             name = server_name or self._host
             _, connection = await loop.create_connection(
                 lambda: _Connection(context),
