@@ -32,6 +32,7 @@ from benchmarks.measuring import (
 from benchmarks.workloads import KINDS, make_node, make_pod
 from kubesched.api import Node, Pod
 from kubesched.framework import PodInfo
+from kubesched.util.collector import settle_collector
 
 __all__ = ["Outcome", "place_all"]
 
@@ -95,6 +96,7 @@ def cheap_pods(count: int, kind: str) -> Iterator[Pod]:
 @click.option("--kind", type=click.Choice(KINDS), default="basic", show_default=True)
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Chart (SVG).")
 def main(nodes: int, pods: int, kind: str, plot: Path | None) -> None:
+    settle_collector()
     with GcPauses() as pauses:
         outcome = place_all(nodes, pods, kind)
     total_s = outcome.adding.wall_s + outcome.placing.wall_s

@@ -16,6 +16,7 @@ __all__ = ["Evaluation"]
 Rows = int | slice | NDArray[np.intp]
 
 _INDEX_BYTES = 120  # per row in the index
+_LARGE_BYTES = 128 << 10
 
 
 class Evaluation:
@@ -89,9 +90,9 @@ class Evaluation:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes by now. Verdicts that were never written are memory that was never used."""
+        """What it takes by now. Large arrays that were never written are not in memory."""
         size = self.static_total.nbytes + self.is_scored.nbytes
-        if self.statuses:
+        if self.statuses or self.codes.nbytes < _LARGE_BYTES:
             size += self.codes.nbytes
         if self.node_total is not None:
             size += self.node_total.nbytes
