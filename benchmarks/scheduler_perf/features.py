@@ -1,7 +1,8 @@
 """What a workload needs that may not be there.
 
 A workload whose plugins are not registered would run, and measure something else than its name
-says. So it is skipped, and the result says why.
+says; one whose pods need devices would wait for them in vain. So it is skipped, and the result says
+why.
 """
 
 from __future__ import annotations
@@ -20,27 +21,32 @@ _DEVICE_KINDS = frozenset(
     {"DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}
 )
 _DEVICE_OPCODES = frozenset({"createResourceDriver", "allocResourceClaims"})
+_ALLOCATION = "allocation of devices"
 _PATHS = ("podTemplatePath", "nodeTemplatePath", "templatePath")
 
 
-def missing_features(workload: Workload, plugins: Collection[str]) -> list[str]:
-    """Plugins that the workload is about and that are not among these, by name."""
+def missing_features(workload: Workload, present: Collection[str]) -> list[str]:
+    """What the workload is about and is not among these, by name: plugins, and what they can do."""
     needed: set[str] = set()
     if workload.gates.get("DRAExtendedResource"):
-        needed.add("DynamicResources")
+        needed.update(("DynamicResources", _ALLOCATION))
     for step in _steps(workload):
         if "persistentVolumeTemplatePath" in step:
             needed.update(_VOLUME_PLUGINS)
         if step["opcode"] in _DEVICE_OPCODES:
             needed.add("DynamicResources")
+        if step["opcode"] == "allocResourceClaims":
+            needed.add(_ALLOCATION)
     for document in _documents(workload):
         spec = document.get("spec") or {}
-        if document["kind"] in _DEVICE_KINDS or spec.get("resourceClaims"):
+        if document["kind"] in _DEVICE_KINDS:
             needed.add("DynamicResources")
+        if spec.get("resourceClaims"):
+            needed.update(("DynamicResources", _ALLOCATION))
         # Who outranks others tries to push them out when nothing is free.
         if document["kind"] == "Pod" and spec.get("priority", 0) > 0:
             needed.add("DefaultPreemption")
-    return sorted(needed - set(plugins))
+    return sorted(needed - set(present))
 
 
 def _steps(workload: Workload) -> Iterator[Mapping[str, Any]]:

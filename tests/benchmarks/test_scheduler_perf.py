@@ -126,7 +126,8 @@ def test_a_workload_is_skipped_for_the_plugins_it_is_about(shared: Path) -> None
         "SchedulingBasic/5Nodes": [],
         "SchedulingSecrets/5Nodes": [],
         "PreemptionBasic/5Nodes": ["DefaultPreemption"],
-        "SchedulingWithResourceClaim/fast": ["DynamicResources"],
+        "SchedulingWithResourceClaim/fast": ["DynamicResources", "allocation of devices"],
+        "PublishResourceSlices/500nodes": ["DynamicResources"],
         "SchedulingWithExtendedResource/fast": [],
         "SchedulingCSIPVs/5Nodes": [
             "NodeVolumeLimits",
