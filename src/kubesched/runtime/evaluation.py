@@ -103,12 +103,24 @@ class Evaluation:
     def forget(self) -> None:
         """What the answers depended on, besides rows, is no longer the same."""
         self.filter_position = self.filter_version = -1
+        if self.statuses:
+            # Whether a verdict outlives pods depends on who is asked before, so none is kept.
+            self.codes[:] = 0
+            self.statuses = []
+            self._numbers.clear()
+            self._is_final = [False]
+            self.has_final = False
         self.forget_scores()
         self.may_have_index = True
 
     def forget_scores(self) -> None:
         self.score_position = self.score_version = -1
         self.index = None
+
+    def node_changed(self, rows: Rows) -> None:
+        """The part of the sum that has nothing to do with pods is not known there any more."""
+        self.is_scored[rows] = False
+        self.all_scored = False
 
     def drop_index(self) -> None:
         """Rows changed that are not in it. One that never helped is not made again."""

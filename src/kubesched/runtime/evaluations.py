@@ -50,6 +50,8 @@ _FEW_NODES = 4
 _FEW_CHANGES = 16
 # An index is made when so many pods of a shape in a row found few changes.
 _STEADY = 2
+# A plugin may word every verdict differently: so many are kept besides one for every row.
+_MAX_STATUSES = 256
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -189,6 +191,8 @@ class Evaluations:
         if filters is None or skipped != filters.skipped:
             known.forget()
             filters = known.filters = LocalFilters(self.filters, skipped)
+        elif len(known.statuses) > _MAX_STATUSES + known.capacity:
+            known.forget()  # no more are in use than there are rows
         table = nodes.table
         only_pods = known.filter_version == table.node_version
         since = table.changes.recent(known.filter_position)
@@ -204,6 +208,8 @@ class Evaluations:
             plugins = filters.to_ask(only_pods)
             for row in sorted(set(since.tolist())):
                 known.index.discard(row)
+                if not only_pods:
+                    known.node_changed(row)
                 if table.is_live[row] and self._passes(
                     known, state, pod, nodes, row, plugins, only_pods
                 ):
@@ -310,6 +316,7 @@ class Evaluations:
                 self._ask_scores(known, state, pod, changed, scores, only_pods)
             if known.index is None and known.steady >= _STEADY and known.may_have_index:
                 self._build_index(known, nodes)
+        known.judged = (-1, None)
         known.score_position = table.changes.position
         known.score_version = table.node_version
 
@@ -323,7 +330,7 @@ class Evaluations:
         only_pods: bool,
     ) -> None:
         if not only_pods:
-            known.is_scored[changed.selection] = False
+            known.node_changed(changed.selection)
         changed = known.passing(changed)
         if len(changed) <= _FEW_NODES:
             for row, node in zip(changed.rows.tolist(), changed, strict=True):
@@ -336,14 +343,15 @@ class Evaluations:
         if not only_pods:
             of_nodes = weighted_scores(scores.by_node, state, pod, changed)
             known.note_node_total(rows, of_nodes)
-            known.is_scored[rows] = True
-            known.all_scored = bool(changed.whole.at(known.is_scored).all())
             total = total + of_nodes
         elif known.node_total is not None:
             total = total + changed.at(known.node_total)
         known.static_total[rows] = total
         for plugin, _ in scores.to_normalize(only_pods):
             known.note_raw(plugin.name, rows, ask_score(plugin, state, pod, changed))
+        if not only_pods:  # and no plugin has failed
+            known.is_scored[rows] = True
+            known.all_scored = bool(changed.whole.at(known.is_scored).all())
 
     def _score_row(
         self,
@@ -365,13 +373,13 @@ class Evaluations:
             for plugin, weight in scores.by_node:
                 of_node += checked_score(plugin, state, pod, node) * weight
             known.note_node_total(row, of_node)
-            known.is_scored[row] = True
             total += of_node
         elif known.node_total is not None:
             total += int(known.node_total[row])
         known.static_total[row] = total
         for plugin, _ in scores.to_normalize(only_pods):
             known.note_raw(plugin.name, row, ask_score_of_node(plugin, state, pod, node))
+        known.is_scored[row] = True
 
     def _count_scored(self, scores: LocalScores, only_pods: bool, nodes: int) -> None:
         counters = self._points.scores

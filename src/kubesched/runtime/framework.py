@@ -7,7 +7,7 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import Any
 
@@ -60,6 +60,7 @@ from kubesched.runtime.post_filtering import run_post_filter
 from kubesched.runtime.profile_handle import ProfileHandle
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
+from kubesched.util.errors import PluginError
 from kubesched.util.go_format import format_slice
 
 __all__ = ["Framework"]
@@ -219,7 +220,9 @@ class Framework(ProfileHandle):
         nodes = self.nominator.changes_since(since.nominations)
         if rows is None or nodes is None:
             return None
-        return np.union1d(rows[table.is_live[rows]], table.rows_of(nodes))
+        # Mostly few: sorting a set then beats starting up NumPy.
+        alive = rows[table.is_live[rows]].tolist()
+        return np.array(sorted({*alive, *table.rows_of(nodes).tolist()}), dtype=np.intp)
 
     def run_filter_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """The verdict on one node, with the plugin that rejected it."""
@@ -268,6 +271,12 @@ class Framework(ProfileHandle):
 
     def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
         return self._dry_run_filters.indifference(state, pod)
+
+    def likeness(self, state: CycleState) -> Hashable | None:
+        known = state.evaluation
+        if not isinstance(known, Evaluation) or not self._other_filters <= state.skip_filter:
+            return None
+        return known, known.versions, self._services.epoch, frozenset(state.skip_filter)
 
     def filter_by_totals(
         self,
@@ -330,8 +339,7 @@ class Framework(ProfileHandle):
     def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
         """Score, normalise and weigh. A score out of range is an error of its plugin."""
         known = state.evaluation
-        if isinstance(known, Evaluation):
-            self._evaluations.refresh_scores(known, state, pod, nodes.whole, None)
+        if isinstance(known, Evaluation) and self._has_kept_scores(known, state, pod, nodes):
             total = self._total(known, state, pod, nodes)
         else:
             total = np.zeros(len(nodes), dtype=np.int64)
@@ -339,6 +347,19 @@ class Framework(ProfileHandle):
                 if plugin.name not in state.skip_score:
                     total += self._weighted_score(plugin, state, pod, nodes)
         return Scores(total, lambda: self._score_by_plugin(state, pod, nodes))
+
+    def _has_kept_scores(
+        self, known: Evaluation, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> bool:
+        """Bring kept scores up to date, unless a plugin fails on one of all the nodes.
+
+        That may be one that other filters rejected, and nobody was to ask about it.
+        """
+        try:
+            self._evaluations.refresh_scores(known, state, pod, nodes.whole, None)
+        except PluginError:
+            return False
+        return True
 
     def _total(
         self, known: Evaluation, state: CycleState, pod: Pod, nodes: NodeView
@@ -377,10 +398,16 @@ class Framework(ProfileHandle):
         if fitting < _FEWEST_TO_SCORE:
             return None
         pre_score_ns = points.observe("Filter", Code.SUCCESS, filter_ns)
-        self.run_pre_score(state, pod_info, feasible)
-        score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
-        self._evaluations.refresh_scores(known, state, pod, nodes, missing)
-        row = self._best_row(known, state, pod, feasible, others, rng)
+        row: int | None = None
+        try:
+            self.run_pre_score(state, pod_info, feasible)
+            score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
+            self._evaluations.refresh_scores(known, state, pod, nodes, missing)
+            row = self._best_row(known, state, pod, feasible, others, rng)
+        except PluginError:
+            # Perhaps about nodes, or a lack of them, that a full search does not ask about.
+            if not others:
+                raise
         if row is None:
             state.skip_score.clear()
             return None

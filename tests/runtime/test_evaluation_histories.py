@@ -1,0 +1,387 @@
+"""Kept answers after awkward histories: full nodes that change, pods of one shape that differ
+in what plugins skip, plugins that fail, nominations in between."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.backend.cache import Cache
+from kubesched.config import default_configuration
+from kubesched.config.types import PluginRef
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    CycleState,
+    FitError,
+    NodeInfo,
+    NodeView,
+    Nominating,
+    NominatingMode,
+    Plugin,
+    PodInfo,
+    PodsMatter,
+    Status,
+)
+from kubesched.framework.pod_info import assigned_to
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.framework import Framework
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.testing import FakeHandle, make_node, make_pod
+from kubesched.util.errors import PluginError
+
+
+class Crowd(Plugin):
+    """Sees pods and comes first. It skips some pods of a shape and not others."""
+
+    name = "Crowd"
+    node_local = True
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        return SKIP if pod_info.pod.metadata.name.endswith("skip") else SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if len(node.pods) < 2 else Status.unschedulable("crowded")
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        return SKIP if pod_info.pod.metadata.name.endswith("unscored") else SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return max(0, 50 - 10 * len(node.pods))
+
+
+class Closed(Plugin):
+    """Looks at the node alone, but is asked after a plugin that sees pods."""
+
+    name = "Closed"
+    node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        is_closed = node.labels.get("door") == "closed"
+        return Status.unschedulable("closed") if is_closed else SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return int(node.labels.get("value", "0"))
+
+
+class Ranks(Plugin):
+    """Scores that need normalising and have nothing to do with pods."""
+
+    name = "Ranks"
+    node_local = True
+    pods_matter = PodsMatter.NOT_AT_ALL
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return int(node.labels.get("rank", "0"))
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        highest = int(scores.max(initial=0))
+        return scores * 100 // highest if highest else scores
+
+
+class Moody(Ranks):
+    """As Ranks, but now and then it fails."""
+
+    name = "Moody"
+    fails = False
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        if Moody.fails:
+            raise ValueError("not today")
+        return super().score(state, pod, node)
+
+
+class Picky(Plugin):
+    """Looks at the whole cluster, so that its verdicts are not kept."""
+
+    name = "Picky"
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        is_odd = node.labels.get("odd") == "yes"
+        return Status.unschedulable("odd") if is_odd else SUCCESS
+
+
+class Fragile(Plugin):
+    """Fails when asked about nodes that no other filter would have let pass."""
+
+    name = "Fragile"
+    node_local = True
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        max(node.name for node in nodes)
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 1000 if node.labels.get("odd") == "yes" else 1
+
+
+USERS: tuple[type[Plugin], ...] = (Crowd, Closed, Ranks, Moody, Picky, Fragile)
+OWN = tuple(PluginRef(each.name) for each in USERS)
+REGISTRY = {**IN_TREE_PLUGINS, **{each.name: each for each in USERS}}
+
+
+def node_of(name: str, *, cpu: str = "4", **labels: str) -> Any:
+    return make_node(name, labels=labels, cpu=cpu)
+
+
+class World:
+    """One cluster, and the same profile twice: with kept answers and without."""
+
+    def __init__(self, *own: PluginRef, weight: int = 1) -> None:
+        self.cache = Cache()
+        self.handle = FakeHandle((), snapshot=self.cache.snapshot)
+        services = self.handle.services()
+        profile = default_configuration().profiles[0]
+        multi_point = profile.plugins.multi_point
+        enabled = (*(replace(ref, weight=weight) for ref in own), *multi_point.enabled)
+        plugins = replace(profile.plugins, multi_point=replace(multi_point, enabled=enabled))
+        profile = replace(profile, plugins=plugins)
+        self.kept = Framework(profile, REGISTRY, services)
+        self.full = Framework(profile, REGISTRY, services, keeps_evaluations=False)
+
+    def check(self, pod: Pod, *, in_depth: bool = True) -> list[str]:
+        """The best nodes by a full evaluation; the other one must agree."""
+        self.cache.update_snapshot()
+        if not in_depth:
+            # As an attempt does: nobody asks for scores that are not needed.
+            self.outcome(self.kept, pod, in_depth=False)
+            return []
+        kept = self.outcome(self.kept, pod)
+        full = self.outcome(self.full, pod)
+        assert kept == full
+        best: list[str] = full.get("best", [])
+        return best
+
+    def outcome(self, framework: Framework, pod: Pod, *, in_depth: bool = True) -> dict[str, Any]:
+        algorithm = SchedulingAlgorithm(self.cache.snapshot, random.Random(0))
+        try:
+            result = algorithm.schedule_pod(framework, CycleState(), PodInfo(pod))
+        except FitError as error:
+            return {"error": str(error), "statuses": error.diagnosis.node_statuses()}
+        except PluginError as error:
+            return {"error": str(error)}
+        if not in_depth:
+            return {}
+        names, scores = list(result.feasible.names), result.scores
+        totals = [0] * len(names) if scores is None else scores.total.tolist()
+        best = [name for name, total in zip(names, totals, strict=True) if total == max(totals)]
+        assert result.node_name in best
+        return {
+            "totals": dict(zip(names, totals, strict=True)),
+            "best": best,
+            "statuses": result.diagnosis.node_statuses(),
+        }
+
+    def place(self, name: str, node: str, cpu: str = "100m") -> Pod:
+        pod = make_pod(name, requests={"cpu": cpu}, node_name=node)
+        self.cache.add_pod(pod)
+        return pod
+
+
+def small(name: str) -> Pod:
+    return make_pod(name, requests={"cpu": "1"})
+
+
+@pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
+@pytest.mark.parametrize("own", [Closed, Ranks], ids=["summed", "normalised"])
+@pytest.mark.parametrize("steady", [1, 4], ids=["without an index", "with an index"])
+def test_a_node_that_changed_while_it_was_full_is_scored_anew(
+    nodes: int, own: type[Plugin], steady: int
+) -> None:
+    world = World(PluginRef(own.name))
+    names = [f"n{number}" for number in range(nodes)]
+    for name in names:
+        world.cache.add_node(node_of(name, value="10", rank="10"))
+    for number in range(steady):
+        world.check(small(f"p{number}"))
+    filling = world.place("filling", "n0", "4")
+    world.cache.update_node(node_of("n0", value="90", rank="90"))
+    world.check(small("q"))
+    world.cache.remove_pod(filling)
+    for name in names[1:]:
+        world.place(f"on-{name}", name)
+    assert world.check(small("r")) == ["n0"]
+
+
+@pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
+def test_scores_are_asked_for_again_after_a_failure(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(PluginRef("Moody"))
+    names = [f"n{number}" for number in range(nodes)]
+    filling = []
+    for name in names:
+        world.cache.add_node(node_of(name, rank="10"))
+    world.check(small("p"))
+    for name in names[2:]:
+        filling.append(world.place(f"filling-{name}", name, "4"))
+        world.cache.update_node(node_of(name, rank="90" if name == "n2" else "20"))
+    world.check(small("q"))
+    for pod in filling:
+        world.cache.remove_pod(pod)
+    with monkeypatch.context() as patch:
+        patch.setattr(Moody, "fails", True)
+        world.check(small("r"))
+    assert world.check(small("s")) == ["n2"]
+
+
+def test_rows_that_changed_while_others_were_nominated_are_scored_anew() -> None:
+    world = World(PluginRef("Crowd"))
+    for name in ("n0", "n1", "n2"):
+        world.cache.add_node(node_of(name))
+    for number in range(4):
+        world.check(small(f"p{number}"))
+    waiting = make_pod("waiting", requests={"cpu": "1"}, priority=10)
+    world.handle.objects.put(waiting)
+    nominating = Nominating(NominatingMode.OVERRIDE, "n2")
+    world.handle.nominator.add_nominated_pod(PodInfo(waiting), nominating)
+    world.place("on-n0", "n0", "2")
+    assert world.check(small("q")) == ["n1", "n2"]
+    world.handle.nominator.delete_nominated_pod(waiting)
+    assert world.check(small("r")) == ["n1", "n2"]
+
+
+def test_who_is_asked_first_may_differ_between_pods_of_a_shape() -> None:
+    world = World(PluginRef("Crowd"), PluginRef("Closed"))
+    for name in ("n0", "n1", "n2"):
+        world.cache.add_node(node_of(name))
+    world.cache.add_node(node_of("closed", door="closed"))
+    world.check(small("a"))
+    world.check(small("a-skip"))
+    world.place("on-closed", "closed")
+    assert "closed" not in world.check(small("b-skip"))
+    world.check(small("c"))
+    world.place("also-on-closed", "closed")
+    world.check(small("d"))
+
+
+def test_no_feasible_node_is_a_fit_error_whatever_pre_score_makes_of_it() -> None:
+    world = World(PluginRef("Picky"), PluginRef("Fragile"))
+    names = ("n0", "n1", "n2")
+    for name in names:
+        world.cache.add_node(node_of(name))
+    for number in range(4):
+        world.check(small(f"p{number}"))
+    for name in names:
+        world.cache.update_node(node_of(name, odd="yes"))
+    world.check(small("q"))
+    with pytest.raises(FitError):
+        SchedulingAlgorithm(world.cache.snapshot, random.Random(0)).schedule_pod(
+            world.kept, CycleState(), PodInfo(small("r"))
+        )
+
+
+def test_a_score_that_is_out_of_range_on_a_node_that_does_not_fit_is_nobodys_error() -> None:
+    world = World(PluginRef("Picky"), PluginRef("Fragile"))
+    for name in ("n0", "n1", "n2"):
+        world.cache.add_node(node_of(name))
+    world.cache.add_node(node_of("odd", odd="yes"))
+    for number in range(4):
+        assert world.check(small(f"p{number}")) == ["n0", "n1", "n2"]
+
+
+def test_verdicts_that_are_worded_differently_every_time_do_not_pile_up() -> None:
+    class Wordy(Plugin):
+        name = "Wordy"
+        node_local = True
+        asked = 0
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            Wordy.asked += 1
+            return Status.unschedulable(f"no, for the time no. {Wordy.asked}")
+
+    cache = Cache()
+    cache.add_node(make_node("n0"))
+    services = FakeHandle((), snapshot=cache.snapshot).services()
+    profile = default_configuration().profiles[0]
+    multi_point = profile.plugins.multi_point
+    enabled = (PluginRef(Wordy.name), *multi_point.enabled)
+    plugins = replace(profile.plugins, multi_point=replace(multi_point, enabled=enabled))
+    framework = Framework(
+        replace(profile, plugins=plugins), {**IN_TREE_PLUGINS, Wordy.name: Wordy}, services
+    )
+    algorithm = SchedulingAlgorithm(cache.snapshot, random.Random(0))
+    for number in range(1000):
+        cache.update_node(make_node("n0"))
+        cache.update_snapshot()
+        with pytest.raises(FitError) as caught:
+            algorithm.schedule_pod(framework, CycleState(), PodInfo(small(f"p{number}")))
+        statuses = caught.value.diagnosis.node_statuses()
+        assert statuses["n0"].reasons == (f"no, for the time no. {Wordy.asked}",)
+    [known] = framework._evaluations._entries.values()
+    assert len(known.statuses) < 500
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> None:
+    rng = random.Random(seed)
+    own = [ref for ref in OWN if rng.random() < 0.6]
+    rng.shuffle(own)
+    world = World(*own, weight=rng.choice((1, 1, 3, 1000)))
+    count = rng.choice((3, 6, 14))
+    names = [f"n{number}" for number in range(count)]
+    present: set[str] = set()
+    running: dict[str, Pod] = {}
+    nominated: Pod | None = None
+    shape = rng.choice(("1", "500m"))
+
+    def fresh(name: str) -> Any:
+        values = {"value": rng.choice("0259"), "rank": rng.choice("0037")}
+        if rng.random() < 0.2:
+            values["odd"] = "yes"
+        if rng.random() < 0.2:
+            values["door"] = "closed"
+        return node_of(name, cpu=rng.choice(("1", "2", "4")), **values)
+
+    for name in names:
+        world.cache.add_node(fresh(name))
+        present.add(name)
+    for number in range(40):
+        for _ in range(rng.choice((0, 0, 1, 1, 2, 6))):
+            name, kind = rng.choice(names), rng.random()
+            if kind < 0.3:
+                world.cache.update_node(fresh(name))
+                present.add(name)
+            elif kind < 0.4 and name in present:
+                world.cache.remove_node(make_node(name))
+                present.discard(name)
+            elif kind < 0.7:
+                uid = f"other-{number}-{len(running)}-{rng.randrange(10**9)}"
+                running[uid] = world.place(uid, name, rng.choice(("100m", "1", "4")))
+            elif running:
+                world.cache.remove_pod(running.pop(rng.choice(sorted(running))))
+        if rng.random() < 0.1:
+            if nominated is None:
+                nominated = make_pod(f"nominated-{number}", requests={"cpu": "1"}, priority=10)
+                world.handle.objects.put(nominated)
+                where = Nominating(NominatingMode.OVERRIDE, rng.choice(names))
+                world.handle.nominator.add_nominated_pod(PodInfo(nominated), where)
+            else:
+                world.handle.nominator.delete_nominated_pod(nominated)
+                nominated = None
+        if rng.random() < 0.2:
+            shape = rng.choice(("1", "500m"))
+        Moody.fails = rng.random() < 0.1
+        suffix = rng.choice(("", "", "", "", "-skip", "-unscored"))
+        pod = make_pod(f"p{number}{suffix}", requests={"cpu": shape})
+        if not len(world.cache.update_snapshot()):
+            continue
+        # Who was asked before need not be asked again, so a failure may go unnoticed.
+        best = world.check(pod, in_depth=not Moody.fails and rng.random() < 0.7)
+        Moody.fails = False
+        if best and rng.random() < 0.8:
+            placed = assigned_to(pod, rng.choice(best))
+            world.cache.assume_pod(PodInfo(placed))
+            running[placed.metadata.uid] = placed
