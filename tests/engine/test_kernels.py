@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,44 @@ def test_compiled_loops_refuse_what_they_cannot_read(arguments: tuple[Any, ...])
     assert kernels.compiled is not None
     with pytest.raises((TypeError, ValueError)):
         kernels.compiled.is_lacking(*arguments)
+
+
+def _odd_scores() -> list[Any]:
+    frozen = np.zeros(2, dtype=np.int64)
+    frozen.flags.writeable = False
+    return [
+        None,
+        frozen,
+        np.zeros(3, dtype=np.int64),
+        np.zeros(4, dtype=np.int64)[::2],
+        np.zeros(2),
+        np.zeros(2, dtype=">i8"),
+        np.zeros(17, dtype=np.uint8)[1:].view(np.int64),
+    ]
+
+
+@pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
+@pytest.mark.parametrize("scores", _odd_scores())
+def test_compiled_loops_refuse_what_they_cannot_write(scores: Any) -> None:
+    assert kernels.compiled is not None
+    amounts = np.ones((2, 2), dtype=np.int64)
+    references = sys.getrefcount(amounts)
+    with pytest.raises((TypeError, ValueError)):
+        kernels.compiled.least_allocated(amounts, amounts, [1, 1], [1, 1], scores)
+    with pytest.raises((TypeError, ValueError)):
+        kernels.compiled.balance_change(amounts, amounts, [1, 1], scores)
+    assert sys.getrefcount(amounts) == references
+
+
+def test_any_number_of_resources_is_compared() -> None:
+    allocatable = np.full((100, 3), 10, dtype=np.int64)
+    allocated = np.zeros((100, 3), dtype=np.int64)
+    allocated[99, 1] = 9
+    assert not kernels.is_lacking(allocatable, allocated, [1] * 100)
+    assert kernels.is_lacking(allocatable, allocated, [1] * 99 + [2])
+    scores = kernels.least_allocated(allocatable, allocated, [0] * 100, [1] * 100)
+    assert scores.tolist() == [100, (99 * 100 + 10) // 100, 100]
+    assert len(kernels.balance_change(allocatable, allocated, [1] * 100)) == 3
 
 
 @given(st.lists(st.integers(0, 255)), st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))

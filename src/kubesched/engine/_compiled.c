@@ -19,6 +19,14 @@ typedef struct {
     Py_ssize_t resources, nodes, step;
 } Matrix;
 
+/* Aligned and in the byte order of this machine; NumPy says otherwise in front of the type. */
+static int
+holds_int64(const Py_buffer *buffer)
+{
+    const char *format = buffer->format;
+    return buffer->itemsize == 8 && format != NULL && (format[0] == 'l' || format[0] == 'q');
+}
+
 static int
 open_matrix(PyObject *object, Matrix *matrix)
 {
@@ -26,8 +34,7 @@ open_matrix(PyObject *object, Matrix *matrix)
     if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) < 0) {
         return -1;
     }
-    if (buffer->ndim != 2 || buffer->itemsize != 8 || buffer->format == NULL ||
-        (buffer->format[0] != 'l' && buffer->format[0] != 'q') ||
+    if (buffer->ndim != 2 || !holds_int64(buffer) ||
         (buffer->shape[1] > 1 && buffer->strides[1] != 8)) {
         PyBuffer_Release(buffer);
         PyErr_SetString(PyExc_TypeError, "int64[resource, node] with adjacent nodes is expected");
@@ -136,10 +143,10 @@ check_count(Py_ssize_t given, Py_ssize_t expected)
 static int
 open_scores(PyObject *object, Py_ssize_t nodes, Py_buffer *scores)
 {
-    if (PyObject_GetBuffer(object, scores, PyBUF_CONTIG) < 0) {
+    if (PyObject_GetBuffer(object, scores, PyBUF_CONTIG | PyBUF_FORMAT) < 0) {
         return -1;
     }
-    if (scores->itemsize != 8 || scores->len != nodes * 8) {
+    if (!holds_int64(scores) || scores->len != nodes * 8) {
         PyBuffer_Release(scores);
         PyErr_SetString(PyExc_ValueError, "an int64 per node is expected");
         return -1;

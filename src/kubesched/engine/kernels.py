@@ -35,6 +35,8 @@ __all__ = [
     "weighted_sums",
 ]
 
+_MOST_RESOURCES = 64  # that the compiled loops have room for
+
 IntColumn = NDArray[np.int64]
 IntMatrix = NDArray[np.int64]  # int64[resource, node]
 Mask = NDArray[np.bool_]
@@ -43,7 +45,7 @@ Fractions = Sequence[NDArray[np.float64]] | NDArray[np.float64]
 
 def is_lacking(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int]) -> bool:
     """Whether less is left of some resource on some node than wanted."""
-    if compiled is not None:
+    if compiled is not None and len(wanted) <= _MOST_RESOURCES:
         return bool(compiled.is_lacking(allocatable, allocated, wanted))
     return bool((allocatable - allocated < np.array(wanted)[:, np.newaxis]).any())
 
@@ -55,7 +57,7 @@ def least_allocated(
 
     What a node has nothing of does not count there.
     """
-    if compiled is not None:
+    if compiled is not None and len(wanted) <= _MOST_RESOURCES:
         scores = np.empty(allocatable.shape[1], dtype=np.int64)
         compiled.least_allocated(allocatable, allocated, wanted, weights, scores)
         return scores
@@ -71,7 +73,7 @@ def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[in
     What a node has nothing of does not count there; see `balance`.
     """
     resources, nodes = allocatable.shape
-    if compiled is not None:
+    if compiled is not None and len(wanted) <= _MOST_RESOURCES:
         scores = np.empty(nodes, dtype=np.int64)
         compiled.balance_change(allocatable, allocated, wanted, scores)
         return scores
