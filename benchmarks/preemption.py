@@ -5,8 +5,9 @@
 Every node is full of low-priority pods (as in the reference's PreemptionBasic: four of 900m on
 4 CPUs, of which three must go); then pods of high priority arrive. Counted is the time from the
 first created to the last bound one, with the whole scheduler on the embedded store: both
-attempts, evictions, watch events, queue and binding. `--grace` lets victims take so many seconds
-of virtual time to end, so that nominations pile up; only processor time means something then.
+attempts, evictions, watch events, queue and binding. The garbage collector is set up as in a
+process of the scheduler. `--grace` lets victims take so many seconds of virtual time to end, so
+that nominations pile up; only processor time means something then.
 
 Prints one JSON line. `preemption_ms` is what one attempt took that chose victims.
 """
@@ -31,6 +32,7 @@ from kubesched.framework import QueuedPodInfo
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util import virtual_loop
 from kubesched.util.clock import SECOND, Clock, current_clock
+from kubesched.util.collector import settle_collector
 from kubesched.util.components import running
 from kubesched.util.randomness import derive
 
@@ -109,6 +111,7 @@ async def preempt(
     async with running(scheduler, *([kubelet] if grace_s else [])):
         await scheduler.informers.wait_for_sync()
         await clock.sleep(SECOND)
+        settle_collector()
         version = (await api.list(Pod)).resource_version
         preemptors = [make_preemptor(number, per_node) for number in range(pods)]
         watch = Stopwatch()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -88,6 +88,10 @@ class Nominator(Protocol):
 
     def nominated_nodes(self) -> Collection[str]:
         """Names of the nodes that some pod is nominated to."""
+        ...
+
+    def node_of(self, uid: str) -> str | None:
+        """The node that the pod with this uid is nominated to, if any."""
         ...
 
     @property
@@ -236,6 +240,13 @@ class Handle(Protocol):
 
     def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
         """Tells of pods whether, but for their totals, no filter cares; None: nobody can tell."""
+        ...
+
+    def likeness(self, state: CycleState) -> Hashable | None:
+        """Equal for pods on which every filter passes the same verdict, row by row.
+
+        For as long as nothing happens to a row and its pods. None: a filter may judge otherwise.
+        """
         ...
 
     def filter_by_totals(

@@ -48,12 +48,15 @@ class NominatedPods:
 
     def _add_up(self, priority: int) -> NominatedTotals:
         entries = np.flatnonzero((self._priority >= priority) & (self._row >= 0))
-        rows, places = np.unique(self._row[entries], return_inverse=True)
-        requested = np.zeros((len(self._amounts), len(rows)), dtype=np.int64)
-        for total, amounts in zip(requested, self._amounts, strict=True):
-            np.add.at(total, places, amounts[entries])
-        pod_count = np.bincount(places, minlength=len(rows)).astype(np.int64)
-        return NominatedTotals(rows, requested, pod_count)
+        entries = entries[np.argsort(self._row[entries], kind="stable")]
+        rows = self._row[entries]
+        firsts = np.flatnonzero(np.diff(rows, prepend=-1))
+        amounts = self._amounts[:, entries]
+        if len(firsts) == len(rows):  # as it mostly is: one pod on each of the nodes
+            return NominatedTotals(rows, amounts, np.ones(len(rows), dtype=np.int64))
+        requested = np.add.reduceat(amounts, firsts, axis=1)
+        pod_count = np.diff(firsts, append=len(rows))
+        return NominatedTotals(rows[firsts], requested, pod_count)
 
     def _without(self, totals: NominatedTotals, entry: int) -> NominatedTotals:
         place = int(np.searchsorted(totals.rows, self._row[entry]))

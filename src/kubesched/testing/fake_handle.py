@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -255,6 +255,9 @@ class FakeHandle:
 
     def totals_suffice(self, state: CycleState) -> bool:
         return self._framework().totals_suffice(state)
+
+    def likeness(self, state: CycleState) -> Hashable | None:
+        return self._framework().likeness(state)
 
     def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
         return self._framework().indifference(state, pod)

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from kubesched.api.pods import pod_priority, start_time_ns
 from kubesched.framework import PodInfo
 
-__all__ = ["COSTS", "VIOLATIONS", "Candidate", "Candidates", "costs_of"]
+__all__ = ["COSTS", "NEGATED_START", "VIOLATIONS", "Candidate", "Candidates", "costs_of"]
 
 # What evicting the victims of a node costs, in the order in which it is compared; the node
 # with less is better. Rows of a matrix int64[cost, candidate].
 COSTS = 5
-VIOLATIONS = 0
-_TOP_PRIORITY, _PRIORITY_SUM, _VICTIM_COUNT, _NEGATED_START = 1, 2, 3, 4
+VIOLATIONS, TOP_PRIORITY, PRIORITY_SUM, VICTIM_COUNT, NEGATED_START = range(COSTS)
 
 # Makes every priority count as more than nothing: two victims of low priority cost more than
 # one of them.

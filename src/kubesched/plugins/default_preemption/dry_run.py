@@ -25,8 +25,14 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.plugins.default_preemption.budgets import Budgets
-from kubesched.plugins.default_preemption.candidates import VIOLATIONS, Candidate, Candidates
-from kubesched.plugins.default_preemption.pod_columns import PodColumns
+from kubesched.plugins.default_preemption.candidates import (
+    NEGATED_START,
+    VIOLATIONS,
+    Candidate,
+    Candidates,
+)
+from kubesched.plugins.default_preemption.known_rows import KnownRows
+from kubesched.plugins.default_preemption.pod_columns import NOT_STARTED, PodColumns
 from kubesched.plugins.default_preemption.selection import select_victims
 from kubesched.plugins.default_preemption.totals import TotalsDryRun
 from kubesched.util.errors import PluginError
@@ -35,6 +41,7 @@ __all__ = ["DryRun", "DryRunResult", "candidates_wanted"]
 
 _FEWEST_AT_A_TIME = 256
 _MOST_AT_A_TIME = 2048
+_FEW = 3  # nodes that are quicker looked at one by one
 
 
 def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
@@ -58,10 +65,14 @@ class DryRun:
         preemptor: PodInfo,
         columns: PodColumns,
         budgets: Budgets,
+        known: KnownRows | None = None,
     ) -> None:
+        """`known` is what still holds of what was found for pods like the preemptor."""
         self._handle = handle
         self._state = state
         self._preemptor = preemptor
+        # Budgets change with every eviction, and then nothing that is known would hold.
+        self._known = None if budgets else known
         self._priority = pod_priority(preemptor.pod)
         self._budgets = budgets
         self._now_ns = handle.clock.now_ns()
@@ -79,6 +90,11 @@ class DryRun:
 
         One that breaks no budget must be among them, if there is any.
         """
+        if self._known is not None:
+            candidates = self._search_known(self._known, rows, wanted)
+            # If there are none, it has to be said why.
+            if len(candidates):
+                return DryRunResult(candidates, self._diagnosis, ())
         found = _Found(wanted)
         start, least = 0, 1
         while start < len(rows) and not found.is_enough:
@@ -90,6 +106,58 @@ class DryRun:
             found.add(self._judge(rows[start : start + size]))
             start += size
         return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
+
+    def _search_known(self, known: KnownRows, rows: NDArray[np.intp], wanted: int) -> Candidates:
+        """The first `wanted` candidates; none also if what is known does not help to find them."""
+        found: list[NDArray[np.intp]] = []
+        start, missing = 0, wanted
+        while start < len(rows) and missing > 0:
+            size = min(max(missing + missing // 4, _FEWEST_AT_A_TIME), _MOST_AT_A_TIME)
+            chunk = rows[start : start + size]
+            start += size
+            new = chunk[~known.is_known[chunk]]
+            if len(new) and not self._get_to_know(known, new):
+                return Candidates.of((), self._now_ns)
+            found.append(chunk[known.is_candidate[chunk]][:missing])
+            missing -= len(found[-1])
+        chosen = np.concatenate(found) if found else rows[:0]
+        costs = known.costs[:, chosen]
+        started = costs[NEGATED_START]
+        started[started == -NOT_STARTED] = -self._now_ns
+
+        def describe(number: int) -> Candidate:
+            candidate = known.candidates[int(chosen[number])]
+            assert candidate is not None, "candidates are kept with their costs"
+            return candidate
+
+        return Candidates(costs, describe)
+
+    def _get_to_know(self, known: KnownRows, rows: NDArray[np.intp]) -> bool:
+        """Look at rows and note what there is; False if they have to be looked at one by one."""
+        if not self._calm(rows).all():
+            return False
+        try:
+            if len(rows) > _FEW:
+                candidates, places, _ = self._totals.judge(rows, now_ns=NOT_STARTED)
+            else:
+                candidates, places = self._select(rows)
+        except PluginError:
+            return False
+        known.note(rows, places, candidates)
+        return True
+
+    def _select(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+        """As `judge` of the totals, which takes longer to set up than to look at a few rows."""
+        found: list[Candidate] = []
+        places: list[int] = []
+        for place, node in enumerate(self._handle.snapshot.nodes.at_rows(rows)):
+            answer = select_victims(
+                self._handle, self._state, self._preemptor, node, self._budgets, NOT_STARTED
+            )
+            if isinstance(answer, Candidate):
+                found.append(answer)
+                places.append(place)
+        return Candidates.of(found, NOT_STARTED), np.array(places, dtype=np.intp)
 
     def _judge(self, rows: NDArray[np.intp]) -> Candidates:
         """The candidates among the rows, in their order."""

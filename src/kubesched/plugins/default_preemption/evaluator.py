@@ -39,6 +39,7 @@ from kubesched.plugins.default_preemption.eviction import (
     Evictions,
     is_awaited,
 )
+from kubesched.plugins.default_preemption.known_rows import Knowledge
 from kubesched.plugins.default_preemption.pod_columns import PodColumns
 from kubesched.util.errors import KubeschedError
 
@@ -69,6 +70,7 @@ class Evaluator:
         self._evictions = evictions
         self._pods = handle.lister(Pod)
         self._budgets = BudgetReader(handle.lister(PodDisruptionBudget))
+        self._knowledge = Knowledge(handle)
         self._columns: PodColumns | None = None
 
     def preempt(
@@ -192,7 +194,8 @@ class Evaluator:
         table = self._handle.snapshot.nodes.table
         if self._columns is None or self._columns.table is not table:
             self._columns = PodColumns(table)
-        run = DryRun(self._handle, state, preemptor, self._columns, self._budgets.read())
+        budgets, known = self._budgets.read(), self._knowledge.about(state, preemptor)
+        run = DryRun(self._handle, state, preemptor, self._columns, budgets, known)
         return run.search(np.roll(rows, -offset), wanted)
 
     def _potential_rows(self, diagnosis: Diagnosis) -> NDArray[np.intp]:

@@ -77,6 +77,7 @@ class _Preemption:
         """Must be made in the attempt that found no node for the preemptor."""
         self.preemptor = preemptor
         self.node_name = node_name
+        self._pod_info = PodInfo(preemptor)
         self._handle = handle
         self._pods = pods
         self._looks_for_room = looks_for_room
@@ -96,7 +97,7 @@ class _Preemption:
             return False
         if not self._looks_for_room:
             return True
-        if self._handle.has_room(PodInfo(self.preemptor), self._no_room_at):
+        if self._handle.has_room(self._pod_info, self._no_room_at):
             return False
         self._no_room_at = self._handle.moment
         return True

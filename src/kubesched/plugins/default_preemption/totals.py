@@ -98,12 +98,12 @@ class TotalsDryRun:
         return _with_no_victims(verdicts, emptied.matrix.number == 0)
 
     def judge(
-        self, rows: NDArray[np.intp], *, in_full: bool = False
+        self, rows: NDArray[np.intp], *, in_full: bool = False, now_ns: int | None = None
     ) -> tuple[Candidates, NDArray[np.intp], Rejections]:
         """The candidates among the rows, where they stand there, and why the others are none.
 
         With `in_full` there are filters that look at single pods, but to none of the pods
-        that would go from these nodes.
+        that would go from these nodes. `now_ns` is when pods start that have not, if not now.
         """
         emptied = self.emptied(rows)
         verdicts = self.screen(emptied, in_full=in_full)
@@ -119,7 +119,8 @@ class TotalsDryRun:
             keep = np.flatnonzero(~unneeded)
             left, victims, passed = left.subset(keep), victims[keep], passed[keep]
             violating = None if violating is None else violating[keep]
-        return self._candidates(left, victims, violating), passed, verdicts
+        now_ns = self._now_ns if now_ns is None else now_ns
+        return self._candidates(left, victims, violating, now_ns), passed, verdicts
 
     # -- sparing as many as possible ---------------------------------------------------
 
@@ -246,13 +247,15 @@ class TotalsDryRun:
 
     # -- what it costs -----------------------------------------------------------------
 
-    def _candidates(self, nodes: _Emptied, victims: Flags, violating: Flags | None) -> Candidates:
+    def _candidates(
+        self, nodes: _Emptied, victims: Flags, violating: Flags | None, now_ns: int
+    ) -> Candidates:
         columns, index = self._columns, nodes.matrix.entry
         priority = np.where(victims, columns.priority[index], _LOWEST)
         highest = priority.max(axis=1, initial=_LOWEST)
         count = victims.sum(axis=1)
         started = columns.start_ns[index]
-        started[started == NOT_STARTED] = self._now_ns
+        started[started == NOT_STARTED] = now_ns
         is_first = victims & (priority == highest[:, None])
         costs = np.zeros((COSTS, len(index)), dtype=np.int64)
         if violating is not None:

@@ -1,0 +1,88 @@
+"""What dry runs found out about rows, kept for the next preemptor of the same kind.
+
+Often many pods that are alike have to fight for their places, one after the other, and between
+two of them little happens: some pods go, some nominations come. Only the rows that this was
+about have to be looked at again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api.pods import pod_priority
+from kubesched.engine import NodeTable
+from kubesched.framework import CycleState, Handle, Moment, PodInfo
+from kubesched.plugins.default_preemption.candidates import COSTS, Candidate, Candidates
+
+__all__ = ["Knowledge", "KnownRows"]
+
+_MOST_KINDS: Final = 8  # each takes some 200 bytes per row
+
+
+class KnownRows:
+    """For preemptors of one kind: which rows were looked at, and what victims there would cost."""
+
+    def __init__(self, table: NodeTable, moment: Moment) -> None:
+        self.table = table
+        self._moment = moment
+        self.is_known = np.zeros(table.capacity, dtype=bool)
+        self.is_candidate = np.zeros(table.capacity, dtype=bool)
+        self.candidates: list[Candidate | None] = [None] * table.capacity
+        self.costs = np.zeros((COSTS, table.capacity), dtype=np.int64)
+
+    def catch_up(self, handle: Handle) -> None:
+        """Forget the rows that something happened to."""
+        before, now, table = self._moment, handle.moment, self.table
+        changed = table.changes.since(before.rows)
+        replaced = table.pod_changes.since(before.pods)
+        nominated = handle.nominator.changes_since(before.nominations)
+        if changed is None or replaced is None or nominated is None:
+            self.is_known[:] = False
+        else:
+            self.is_known[changed] = False
+            self.is_known[replaced] = False
+            self.is_known[table.rows_of(nominated)] = False
+        self._moment = now
+
+    def note(
+        self, rows: NDArray[np.intp], places: NDArray[np.intp], candidates: Candidates
+    ) -> None:
+        """These rows were looked at; the candidates are those at `places`."""
+        self.is_known[rows] = True
+        self.is_candidate[rows] = False
+        found = rows[places]
+        self.is_candidate[found] = True
+        self.costs[:, found] = candidates.costs
+        for number, row in enumerate(found.tolist()):
+            self.candidates[row] = candidates[number]
+
+
+class Knowledge:
+    """What is known for the kinds of preemptors that were there last."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._kinds: OrderedDict[Hashable, KnownRows] = OrderedDict()
+
+    def about(self, state: CycleState, preemptor: PodInfo) -> KnownRows | None:
+        """What is known for pods like this one and still holds; None: there are none like it."""
+        handle = self._handle
+        likeness = handle.likeness(state)
+        if likeness is None or not handle.totals_suffice(state):
+            return None
+        if handle.nominator.node_of(preemptor.uid):
+            return None  # it alone need not leave room for itself there
+        table, kind = handle.snapshot.nodes.table, (likeness, pod_priority(preemptor.pod))
+        known = self._kinds.get(kind)
+        if known is None or known.table is not table or len(known.is_known) != table.capacity:
+            known = self._kinds[kind] = KnownRows(table, handle.moment)
+        known.catch_up(handle)
+        self._kinds.move_to_end(kind)
+        while len(self._kinds) > _MOST_KINDS:
+            self._kinds.popitem(last=False)
+        return known
