@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -229,6 +231,35 @@ def test_a_connection_that_the_server_closed_is_replaced_for_reads_only() -> Non
         server.close()
 
     asyncio.run(work())
+
+
+def test_a_write_is_not_sent_where_the_server_has_hung_up_unheard() -> None:
+    """As proxies do when they are reloaded, or find that a connection has idled for too long."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    hung_up = [threading.Event(), threading.Event()]
+
+    def serve() -> None:
+        for event in hung_up:
+            peer, _ = listening.accept()
+            with peer:
+                while not peer.recv(65536).endswith(b"\r\n\r\n"):
+                    pass
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            event.set()
+
+    async def work() -> None:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        transport = AiohttpTransport(Connection(server=address))
+        for event in hung_up:
+            assert (await transport.send(Request("POST", "/x"))).body == b"ok"
+            event.wait(10)  # which stands still, as it does when there is much to decide
+        await transport.close()
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+    with listening:
+        asyncio.run(work())
+        server.join(10)
 
 
 def test_a_request_that_is_stopped_at_the_last_moment_is_not_sent() -> None:

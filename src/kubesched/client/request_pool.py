@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import socket
 import ssl
 from collections.abc import Callable
@@ -26,6 +27,9 @@ _SILENCE_S = 90
 # being closed cannot be repeated.
 _IDLE_S = 60
 _PEER_GONE_MS = 45_000
+# Beside errors, which are always told of. A write on what the server has closed would be lost,
+# and behind a long turn of the loop the end of a connection can wait for a while.
+_HANGUP = getattr(select, "POLLRDHUP", 0)
 # Where nobody listens, nobody will a moment later: a thousand bindings need not all find out.
 _REFUSED_S = 0.1
 
@@ -96,7 +100,7 @@ class RequestPool:
         self._close_old()
         while self._idle:
             connection = self._idle.pop()
-            if not connection.is_spent and connection.context is context:
+            if connection.is_usable() and connection.context is context:
                 return connection
             connection.close()
         return None
@@ -175,13 +179,18 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = AnswerReader()
         self._answer: asyncio.Future[Answer] | None = None
+        self._news = select.poll()
         self.is_spent = False
-        """Whether nothing more can be sent."""
+        """Whether nothing more can be sent, as far as the loop has heard."""
 
     @property
     def has_answered(self) -> bool:
         """Whether something of the answer to the last request has arrived."""
         return self._reader.has_begun
+
+    def is_usable(self) -> bool:
+        """Whether the server has not closed its end, even if the loop has yet to hear of it."""
+        return not self.is_spent and not self._news.poll(0)
 
     async def send(self, request: bytes) -> Answer:
         if self._transport is None or self.is_spent:
@@ -203,6 +212,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._news.register(transport.get_extra_info("socket"), _HANGUP)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
