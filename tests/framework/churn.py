@@ -22,7 +22,7 @@ class Churn:
         self.rng = random.Random(seed)
         self.cache = Cache()
         # In-tree plugins do not care; counts by labels must be right either way.
-        self.cache.labels_change_rows = seed % 2 == 0
+        self.cache.updates_change_rows = seed % 2 == 0
         self.number = 0
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}

@@ -36,6 +36,7 @@ from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.testing import FakeHandle, make_node, make_pod
+from kubesched.testing.builders import make_owner
 from kubesched.util.errors import PluginError
 
 
@@ -102,6 +103,22 @@ class Moody(Ranks):
         return super().score(state, pod, node)
 
 
+class Neighbours(Plugin):
+    """Looks at what is not in the spec: of the pod, and of the pods on the node."""
+
+    name = "Neighbours"
+    node_local = True
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        owners = {owner.name for owner in pod.metadata.owner_references}
+        if any(other.pod.metadata.annotations.get("refuses") in owners for other in node.pods):
+            return Status.unschedulable("unwanted")
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 10 * sum(other.pod.status.phase == "Running" for other in node.pods)
+
+
 class Picky(Plugin):
     """Looks at the whole cluster, so that its verdicts are not kept."""
 
@@ -126,7 +143,7 @@ class Fragile(Plugin):
         return 1000 if node.labels.get("odd") == "yes" else 1
 
 
-USERS: tuple[type[Plugin], ...] = (Crowd, Closed, Ranks, Moody, Picky, Fragile)
+USERS: tuple[type[Plugin], ...] = (Crowd, Closed, Ranks, Moody, Neighbours, Picky, Fragile)
 OWN = tuple(PluginRef(each.name) for each in USERS)
 REGISTRY = {**IN_TREE_PLUGINS, **{each.name: each for each in USERS}}
 
@@ -234,6 +251,28 @@ def test_scores_are_asked_for_again_after_a_failure(
         patch.setattr(Moody, "fails", True)
         world.check(small("r"))
     assert world.check(small("s")) == ["n2"]
+
+
+def test_newer_versions_of_pods_on_a_node_are_looked_at() -> None:
+    world = World(PluginRef("Neighbours"))
+    for name in ("n0", "n1", "n2"):
+        world.cache.add_node(node_of(name))
+    versions = [world.place("there", "n0")]
+    owned = make_pod("owned", owner=make_owner("ReplicaSet", "web"))
+    for pod in (small("a"), owned):
+        world.check(pod)
+
+    def change(**fields: Any) -> None:
+        versions.append(replace(versions[-1], **fields))
+        world.cache.update_pod(*versions[-2:])
+
+    change(status=replace(versions[-1].status, phase="Running"))
+    assert "n0" in world.check(owned)
+    change(metadata=replace(versions[-1].metadata, annotations={"refuses": "web"}))
+    assert "n0" not in world.check(owned)
+    assert "n0" in world.check(make_pod("owned", owner=make_owner("ReplicaSet", "db")))
+    change(metadata=replace(versions[-1].metadata, annotations={}))
+    assert "n0" in world.check(owned)
 
 
 def test_rows_that_changed_while_others_were_nominated_are_scored_anew() -> None:

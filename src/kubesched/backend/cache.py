@@ -57,9 +57,9 @@ class Cache:
         self._pods: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
         self.snapshot = ClusterSnapshot(NodeTable(), self._tree)
-        # Whether some plugin judges a node by the labels of pods there, so that its row counts
-        # as changed with them. API servers label every pod that is bound.
-        self.labels_change_rows = True
+        # Whether some plugin judges a node by more of the pods there than what they ask for, so
+        # that its row counts as changed with them. API servers label every pod that is bound.
+        self.updates_change_rows = True
         self._log: list[_Entry] = []
         self._dirty: set[str] = set()  # names of nodes that changed since the last refresh
         self._written_nodes: dict[str, Node] = {}  # node object that a row shows
@@ -181,10 +181,10 @@ class Cache:
         """Take a newer version of a pod that asks for the same."""
         old, cached.pod = cached.pod, pod
         name = pod.spec.node_name
+        if self.updates_change_rows:
+            self._dirty.add(name)
         if _look_different(old, pod):
             self._log.append(_Entry(_Change.POD_RELABELLED, name, (cached,)))
-            if self.labels_change_rows:
-                self._dirty.add(name)
         elif old.status.start_time != pod.status.start_time:
             table = self.snapshot.table
             row = table.row_of.get(name)

@@ -92,12 +92,14 @@ class Plugin:
     name: ClassVar[str] = ""
     # The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments.
     args_type: ClassVar[type[msgspec.Struct] | None] = None
-    # The plugin's filter and score of a node depend on that node's row (and the pod, and what
-    # PreFilter and PreScore noted from the pod alone), not on other nodes. Caching trusts this.
+    # The plugin's filter and score of a node depend on that node, the pods on it, and the pod
+    # (its spec, namespace, labels, annotations and owners, and what PreFilter and PreScore noted
+    # from these alone): not on other nodes or objects, the pod's name or the time. What it said
+    # is kept for other pods that look the same. Caching trusts this.
     node_local: ClassVar[bool] = False
     # Of the pod, a node-local plugin looks at more than the parts of its spec that are about
-    # nodes (containers, node name and selectors, tolerations, overhead, host settings), or at
-    # the labels of pods on the node.
+    # nodes (containers, node name and selectors, tolerations, overhead, host settings), or, of
+    # the pods on the node, at more than their spec.
     reads_metadata: ClassVar[bool] = True
     # What the plugin's verdict on a node, and its score, have to do with the pods there. Dry runs
     # over many nodes and caching trust this; the default is always right.

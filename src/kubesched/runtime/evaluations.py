@@ -142,7 +142,15 @@ class Evaluations:
             return None  # amounts may follow the status, which changes by itself
         if self._reads_metadata:
             metadata = pod.metadata
-            return _encode((spec, metadata.namespace, metadata.labels, metadata.annotations))
+            return _encode(
+                (
+                    spec,
+                    metadata.namespace,
+                    metadata.labels,
+                    metadata.annotations,
+                    metadata.owner_references,
+                )
+            )
         return _encode(
             (
                 spec.containers,

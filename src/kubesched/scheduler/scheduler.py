@@ -27,7 +27,7 @@ from kubesched.config.completion import complete_extenders
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
 from kubesched.config.types import Extender, KubeSchedulerConfiguration, KubeSchedulerProfile
-from kubesched.framework import ActionType, Moment, PodInfo, QueuedPodInfo
+from kubesched.framework import ActionType, Moment, PodInfo, PodsMatter, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.registry import IN_TREE_PLUGINS
@@ -166,8 +166,10 @@ class Scheduler:
         if extending:
             self._extenders = Extenders(extending, self.services.metrics, may_act)
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
-        self.cache.labels_change_rows = any(
-            plugin.node_local and plugin.reads_metadata
+        self.cache.updates_change_rows = any(
+            plugin.node_local
+            and plugin.reads_metadata
+            and plugin.pods_matter is PodsMatter.IN_DETAIL
             for framework in self.profiles.values()
             for plugin in framework.plugins.by_name.values()
         )
