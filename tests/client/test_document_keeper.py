@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.api.access import ApiError, ObjectList
+from kubesched.api.access import ApiError, ObjectList, WatchEvent
 from kubesched.api.documents import NodeDocument, PodDocument
 from kubesched.apiserver.local import LocalApi
 from kubesched.apiserver.store import Store
@@ -164,20 +164,39 @@ def test_a_pod_that_is_not_kept_is_shown_as_far_as_its_type_goes() -> None:
     run({}, work)
 
 
-def test_what_cannot_be_read_is_an_error_of_the_server() -> None:
-    class Odd(LocalApi):
-        async def list(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
-            broken = PodDocument(spec_part=msgspec.Raw(b'{"containers":"none"}'))
-            return ObjectList([broken], "1")
+class Odd(LocalApi):
+    """Has one pod that cannot be read beside one that can."""
 
+    broken = PodDocument(
+        metadata_part=msgspec.Raw(b'{"name":"odd","resourceVersion":"7"}'),
+        spec_part=msgspec.Raw(b'{"containers":"none"}'),
+    )
+    sound = PodDocument(metadata_part=msgspec.Raw(b'{"name":"sound"}'))
+
+    async def list(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
+        return ObjectList([self.broken, self.sound], "1")
+
+    async def watch(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
+        yield WatchEvent("MODIFIED", self.broken, "7")
+        yield WatchEvent("ADDED", self.sound, "8")
+        yield WatchEvent("DELETED", self.broken, "9")
+
+
+def test_what_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         clock = current_clock()
-        api = Odd(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
-        with pytest.raises(ApiError) as caught:
-            await DocumentKeeper(api, {Pod: everything}).list(Pod)
-        assert caught.value.code == 0
+        api: Any = Odd(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        keeper = DocumentKeeper(api, {Pod: everything})
+        assert [each.metadata.name for each in (await keeper.list(Pod)).items] == ["sound"]
+        events = keeper.watch(Pod, resource_version="1")
+        seen = [await anext(events) for _ in range(2)]
+        assert [each.type for each in seen] == ["BOOKMARK", "ADDED"]
+        assert [each.resource_version for each in seen] == ["7", "8"]
+        with pytest.raises(ApiError):  # so that a new list shows what is gone
+            await anext(events)
 
     virtual_loop.run(scenario)
+    assert "object=odd" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -299,6 +299,74 @@ def test_a_watch_that_breaks_is_a_network_failure(wire: dict[str, dict[str, Any]
     assert lost.value.code == 0
 
 
+def pod_body(name: str, version: int, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "d", "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"containers": [], **spec}}
+
+
+NEW_TO_US = {
+    "a phase that nobody knows": {"status": {"phase": "Paused"}},
+    "a policy that nobody knows": {"spec": {"preemptionPolicy": "Sometimes"}},
+    "a field that nobody knows": {"spec": {"orbit": {"height": [1, "2", None]}}},
+    "null in place of a list": {"spec": {"containers": None, "tolerations": None}},
+    "a number of more than 64 bits": {"metadata": {"name": "p", "generation": 2**80}},
+    "no time of creation": {"metadata": {"name": "p", "creationTimestamp": None}},
+}
+
+
+@pytest.mark.parametrize("body", NEW_TO_US.values(), ids=NEW_TO_US)
+def test_what_is_new_to_us_is_no_reason_to_leave_an_object_out(body: dict[str, Any]) -> None:
+    page = Answer(200, json.dumps({"metadata": {}, "items": [body]}).encode())
+    assert len(asyncio.run(api_over(RecordedTransport(page)).list(Pod)).items) == 1
+
+
+def test_an_object_of_another_shape_does_not_hide_its_list(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    items = [pod_body("a", 5), pod_body("odd", 6, priority="high"), pod_body("b", 7), "no object"]
+    metadata = {"resourceVersion": "9", "continue": "more"}
+    page = Answer(200, json.dumps({"metadata": metadata, "items": items}).encode())
+    listed = asyncio.run(api_over(RecordedTransport(page)).list(Pod))
+    assert [each.metadata.name for each in listed.items] == ["a", "b"]
+    assert (listed.resource_version, listed.continue_token) == ("9", "more")
+    assert "object=d/odd" in caplog.text
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"items":7}', b"[]", b'{"items":[{]}'])
+def test_what_is_no_list_is_an_error(body: bytes) -> None:
+    with pytest.raises(ApiError, match="cannot be read") as error:
+        asyncio.run(api_over(RecordedTransport(Answer(200, body))).list(Pod))
+    assert error.value.code == 0
+
+
+def watched(*events: tuple[str, dict[str, Any]]) -> RecordedTransport:
+    lines = (json.dumps({"type": kind, "object": each}).encode() + b"\n" for kind, each in events)
+    return RecordedTransport(FakeStream([b"".join(lines)]))
+
+
+def test_an_object_of_another_shape_does_not_end_its_watch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    transport = watched(
+        ("ADDED", pod_body("a", 5)),
+        ("MODIFIED", pod_body("odd", 6, priority="high")),
+        ("ADDED", pod_body("b", 7)),
+    )
+    events = asyncio.run(collect(api_over(transport).watch(Pod, resource_version="1")))
+    assert [(each.type, each.resource_version) for each in events] == [
+        ("ADDED", "5"),
+        ("BOOKMARK", "6"),
+        ("ADDED", "7"),
+    ]
+    assert "object=d/odd" in caplog.text
+
+
+def test_unless_it_is_gone_and_a_new_list_must_tell() -> None:
+    transport = watched(("DELETED", pod_body("odd", 6, priority="high")))
+    with pytest.raises(ApiError, match="unable to decode an event"):
+        asyncio.run(collect(api_over(transport).watch(Pod, resource_version="1")))
+
+
 def test_what_cannot_be_read_ends_the_watch() -> None:
     watch = api_over(RecordedTransport(FakeStream([b"<html>\n"]))).watch(Pod, resource_version="1")
     with pytest.raises(ApiError, match="unable to decode an event"):

@@ -25,11 +25,18 @@ from kubesched.api.documents import (
 from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
+from kubesched.client.unreadable import leave_out
 
 __all__ = ["DocumentKeeper"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_UNREADABLE = Status(
+    status="Failure",
+    code=500,
+    reason="InternalError",
+    message="unable to decode an object that was deleted",
+)
 _DOCUMENTS: Mapping[type, type[Document]] = {Pod: PodDocument, Node: NodeDocument}
 
 
@@ -91,7 +98,8 @@ class DocumentKeeper:
         if document is None or kind not in self._keeps:
             return await self._api.list(kind, namespace, **options)
         page = await self._api.list(document, namespace, **options)
-        items = [self._take(kind, each) for each in page.items]
+        taken = (self._take(kind, each) for each in page.items)
+        items = [each for each in taken if each is not None]
         return ObjectList(items, page.resource_version, page.continue_token)
 
     def watch(
@@ -108,22 +116,27 @@ class DocumentKeeper:
         try:
             async for event in events:
                 shown: Any = event.object
+                happened = event.type
                 if isinstance(shown, Document):
                     shown = self._take(kind, shown)
-                yield WatchEvent(event.type, shown, event.resource_version, event.is_initial_end)
+                    if shown is None and happened == "DELETED":
+                        raise ApiError(_UNREADABLE)  # a new list will not have it
+                    if shown is None:
+                        happened = "BOOKMARK"
+                yield WatchEvent(happened, shown, event.resource_version, event.is_initial_end)
         finally:
             close = getattr(events, "aclose", None)
             if close is not None:
                 await close()
 
-    def _take(self, kind: type[T], document: Document) -> T:
+    def _take(self, kind: type[T], document: Document) -> T | None:
+        """What others see of it; None if it cannot be read, as for the API itself."""
+        body = document.body
         try:
-            body = document.body
             decoded = codec.decode(body, kind)
         except msgspec.MsgspecError as exc:
-            # As if the API itself had not been able to read it.
-            text = f"the answer of the server cannot be read: {exc}"
-            raise ApiError(Status(status="Failure", message=text)) from exc
+            leave_out(kind, body, exc)
+            return None
         metadata: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]
         key = _key(kind, metadata)
         if self._keeps[kind](decoded):

@@ -30,6 +30,7 @@ from kubesched.client.rate_limiter import TokenBucket
 from kubesched.client.refusals import refusal, retry_after_ns, retry_lost_ns, unreachable
 from kubesched.client.targets import group_target, target
 from kubesched.client.transport import Answer, Request, Streamed, Transport, TransportError
+from kubesched.client.unreadable import read_what_can_be
 from kubesched.client.watch_stream import WatchDecoder
 from kubesched.metrics.client_metrics import ClientMetrics
 from kubesched.util.clock import MILLISECOND, SECOND, Clock
@@ -130,6 +131,12 @@ class HttpApi:
         answer = await self._call("GET", target(kind_of(kind), namespace, query=query))
         try:
             return codec.decode_list(answer.body, kind)
+        except msgspec.ValidationError:
+            pass  # something in it is not what it should be
+        except msgspec.MsgspecError as exc:
+            raise _unreadable(exc) from exc
+        try:
+            return read_what_can_be(answer.body, kind)
         except msgspec.MsgspecError as exc:
             raise _unreadable(exc) from exc
 

@@ -262,7 +262,8 @@ class Informer(Generic[T]):
             change = self.store.apply(self._transformed_in(event))
             if change is not None:
                 self._notify(self._handlers, change)
-        self._version = event.resource_version
+        # Without a version, a watch would begin anywhere, and miss deletions.
+        self._version = event.resource_version or self._version
 
     def _transformed_in(self, event: WatchEvent[T]) -> WatchEvent[T]:
         if self._transform is None or event.object is None:

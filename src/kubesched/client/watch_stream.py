@@ -14,6 +14,7 @@ from kubesched.api import codec
 from kubesched.api.access import ApiError, EventType, WatchEvent
 from kubesched.api.base import ApiStruct
 from kubesched.api.meta import ObjectMeta, Status
+from kubesched.client.unreadable import leave_out
 
 __all__ = ["WatchDecoder"]
 
@@ -51,7 +52,8 @@ class WatchDecoder(Generic[T]):
     def feed(self, chunk: bytes) -> list[WatchEvent[T]]:
         """Take in what arrived, and return the events that it completes.
 
-        An event of type ERROR has a Status as its object; it is the last one.
+        An event of type ERROR has a Status as its object; it is the last one. In place of an
+        object that cannot be read comes a bookmark.
 
         Raises:
             ApiError: what the server sent cannot be read.
@@ -98,11 +100,16 @@ class WatchDecoder(Generic[T]):
                 return WatchEvent("ERROR", status, "")
             if raw.type == "BOOKMARK":
                 return self._bookmark(codec.decode(bytes(raw.object), _Bookmark).metadata)
-            changed = codec.decode(bytes(raw.object), self._kind)
         except msgspec.MsgspecError as exc:
             raise _unreadable(str(exc)) from exc
         if raw.type not in ("ADDED", "MODIFIED", "DELETED"):
             raise _unreadable(f"unknown type of event {raw.type!r}")
+        try:
+            changed = codec.decode(bytes(raw.object), self._kind)
+        except msgspec.MsgspecError as exc:
+            if raw.type == "DELETED":
+                raise _unreadable(str(exc)) from exc  # a new list will not have it
+            return WatchEvent("BOOKMARK", None, leave_out(self._kind, bytes(raw.object), exc))
         version = changed.metadata.resource_version  # type: ignore[attr-defined]
         return WatchEvent(raw.type, changed, version)  # type: ignore[arg-type]
 
