@@ -147,7 +147,9 @@ class FakeApiServer:
         seen = int(options["resource_version"])
         if seen < self._oldest:
             raise failure(410, f"too old resource version: {seen} ({self._oldest})")
-        stream = _Stream(event for event in self._history if int(event.resource_version) > seen)
+        stream = _Stream(
+            event for event in self._history if int(event.resource_version or 0) > seen
+        )
         self._streams.append(stream)
         try:
             while stream.pending or not stream.ended:

@@ -314,6 +314,29 @@ def test_failing_lists_are_repeated_at_growing_distances() -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("code", [0, 502, 503, 504])
+def test_a_server_that_is_away_is_asked_often_whoever_answers_for_it(code: int) -> None:
+    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        server.fail("list", failure(code), times=1_000)
+        await asyncio.sleep(60)
+        # 0.8, 1.6, then 3 s, each up to twice as long
+        assert len(server.calls) >= 2 + (60 - 2 * (0.8 + 1.6)) // 6
+
+    tell(story)
+
+
+def test_an_event_without_a_version_does_not_make_the_next_watch_begin_anywhere() -> None:
+    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        await informer.wait_for_sync()
+        server.say(WatchEvent("BOOKMARK", None, ""))
+        await asyncio.sleep(5)
+        server.end_watches()
+        await asyncio.sleep(1)
+        assert server.watched_from() == ["10", "10"]
+
+    tell(story)
+
+
 def test_a_kind_that_is_never_served_never_syncs() -> None:
     async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(404), times=10_000)

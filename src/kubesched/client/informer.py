@@ -40,6 +40,8 @@ _CHANGES_PER_TURN = 1_000
 _GONE = 410
 _TOO_MANY_REQUESTS = 429
 _UNREACHABLE = 0
+# So does a proxy in front of it answer for a server that is not there.
+_AWAY = frozenset({_UNREACHABLE, 502, 503, 504})
 
 OnAdd = Callable[[T], None]
 OnUpdate = Callable[[T, T], None]
@@ -129,7 +131,7 @@ class Informer(Generic[T]):
                     await self._list()
                     await self._watch_until_lost()
             except ApiError as error:
-                is_away = error.code == _UNREACHABLE
+                is_away = error.code in _AWAY
                 if error.code == _GONE:
                     log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
                 else:
