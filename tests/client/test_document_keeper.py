@@ -139,6 +139,70 @@ def test_what_nobody_may_be_sent_is_not_kept_and_what_is_gone_is_forgotten() -> 
     run({Pod: lambda pod: pod.metadata.name == "wanted"}, work)
 
 
+class Plain(LocalApi):
+    """Leaves out what the reference's server writes for what is not set."""
+
+    node = NodeDocument(
+        metadata_part=msgspec.Raw(b'{"name":"n"}'),
+        status_part=msgspec.Raw(b'{"conditions":[{"type":"Ready","status":"True"}]}'),
+    )
+    pod = PodDocument(
+        metadata_part=msgspec.Raw(b'{"name":"p","namespace":"default"}'),
+        status_part=msgspec.Raw(b'{"conditions":[{"type":"Ready","status":"True"}]}'),
+    )
+
+    async def list(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
+        return ObjectList([self.node if kind is NodeDocument else self.pod], "1")
+
+
+def test_what_another_server_leaves_out_is_filled_in() -> None:
+    async def scenario() -> None:
+        clock = current_clock()
+        api: Any = Plain(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        keeper = DocumentKeeper(api, {Pod: everything, Node: everything})
+        [node], [pod] = (await keeper.list(Node)).items, (await keeper.list(Pod)).items
+        shown = msgspec.json.decode(keeper.node(node))
+        assert shown["spec"] == {}
+        assert shown["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+        assert shown["status"]["nodeInfo"]["kubeletVersion"] == ""
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": None}
+        assert shown["status"]["conditions"] == [{**ready, "lastHeartbeatTime": None}]
+        shown = msgspec.json.decode(keeper.pod(pod))
+        assert shown["status"]["conditions"] == [{**ready, "lastProbeTime": None}]
+
+    virtual_loop.run(scenario)
+
+
+def test_the_end_of_an_object_does_not_touch_another_of_its_name() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        before = world.pods.store.get("p", "default")
+        assert before is not None
+        await world.api.delete(Pod, "p", "default", grace_period_seconds=0)
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        world.keeper.forget(before)
+        assert world.pod("p")["spec"]["hostname"] == "h"
+
+    run({Pod: everything}, work)
+
+
+def test_an_object_that_is_first_heard_of_when_it_goes_is_not_kept() -> None:
+    async def scenario() -> None:
+        clock = current_clock()
+        api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        keeper: Any = DocumentKeeper(api, {Node: everything})
+        await api.create_document(Node, None, node_document("n"))
+        version = (await api.list(Node)).resource_version
+        await api.delete(Node, "n")
+        event = await anext(keeper.watch(Node, resource_version=version))
+        assert event.type == "DELETED"
+        assert len(keeper) == 0
+
+    virtual_loop.run(scenario)
+
+
 def test_a_pod_that_was_given_a_node_is_shown_on_it() -> None:
     async def work(world: World) -> None:
         await world.create(Pod, pod_document("p"))

@@ -10,6 +10,8 @@ import pytest
 from kubesched.api import Node, Pod
 from kubesched.config.types import Extender, ExtenderManagedResource
 from kubesched.framework import CycleState, NodeInfo, Plugin
+from kubesched.testing import make_node
+from kubesched.testing.builders import ZONE
 from kubesched.testing.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
 from kubesched.util.components import running
 from tests.scheduler.extender_world import FOO, ExtenderWorld, a_pod, cluster_with, nodes, run
@@ -260,6 +262,38 @@ def test_filters_are_asked_only_about_what_is_left() -> None:
         assert sorted(first.called("filter")[0]["NodeNames"]) == ["n0", "n1", "n2"]
         assert sorted(second.called("filter")[0]["NodeNames"]) == ["n0", "n2"]
         assert third.calls == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_nodes_are_shown_as_they_are_listed_and_ranked_as_the_filter_left_them(
+    by_name: bool,
+) -> None:
+    """Nodes are listed zone by turn; an extender may have its own idea of order."""
+
+    def shown(arguments: Json) -> list[str]:
+        if by_name:
+            return list(arguments["NodeNames"])
+        return [node["metadata"]["name"] for node in arguments["Nodes"]["items"]]
+
+    def turn_round(arguments: Json) -> Json:
+        if by_name:
+            return {"NodeNames": arguments["NodeNames"][::-1]}
+        return {"Nodes": {"items": arguments["Nodes"]["items"][::-1]}}
+
+    async def scenario() -> None:
+        extender = FakeExtender(filter=turn_round, prioritize=score_nodes(lambda _: 1))
+        settings = extender.settings(node_cache_capable=by_name)
+        zones = {"n0": "a", "n1": "a", "n2": "b", "n3": "c"}
+        async with cluster_with((extender, settings)) as world:
+            labelled = [make_node(name, cpu="1", labels={ZONE: z}) for name, z in zones.items()]
+            await world.add(*labelled, a_pod("p"))
+            await world.settle()
+            assert await world.node_of("p")
+        listed = ["n0", "n2", "n3", "n1"]
+        assert [shown(call) for call in extender.called("filter")] == [listed]
+        assert [shown(call) for call in extender.called("prioritize")] == [listed[::-1]]
 
     run(scenario)
 

@@ -87,7 +87,11 @@ class DocumentKeeper:
         return kept.body
 
     def forget(self, gone: Pod | Node) -> None:
-        self._kept.pop(_key(type(gone), gone.metadata), None)
+        """Unless another object of that name is there by now."""
+        key = _key(type(gone), gone.metadata)
+        kept = self._kept.get(key)
+        if kept is not None and kept.uid == gone.metadata.uid:
+            del self._kept[key]
 
     # -- passing through ---------------------------------------------------------------
 
@@ -118,7 +122,7 @@ class DocumentKeeper:
                 shown: Any = event.object
                 happened = event.type
                 if isinstance(shown, Document):
-                    shown = self._take(kind, shown)
+                    shown = self._take(kind, shown, is_there=event.type != "DELETED")
                     if shown is None and happened == "DELETED":
                         raise ApiError(_UNREADABLE)  # a new list will not have it
                     if shown is None:
@@ -129,7 +133,7 @@ class DocumentKeeper:
             if close is not None:
                 await close()
 
-    def _take(self, kind: type[T], document: Document) -> T | None:
+    def _take(self, kind: type[T], document: Document, *, is_there: bool = True) -> T | None:
         """What others see of it; None if it cannot be read, as for the API itself."""
         body = document.body
         try:
@@ -137,14 +141,25 @@ class DocumentKeeper:
         except msgspec.MsgspecError as exc:
             leave_out(kind, body, exc)
             return None
+        if not is_there:
+            return decoded  # whoever knew it will have it forgotten
         metadata: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]
         key = _key(kind, metadata)
         if self._keeps[kind](decoded):
             node_name = decoded.spec.node_name if isinstance(decoded, Pod) else ""
-            self._kept[key] = _Kept(metadata.uid, node_name, body)
+            self._kept[key] = _Kept(metadata.uid, node_name, _in_full(kind, body))
         else:
             self._kept.pop(key, None)
         return decoded
+
+
+def _in_full(kind: type, body: bytes) -> bytes:
+    """What every object of the reference's server has; other servers may leave it out."""
+    if kind is Node:
+        is_whole = b'"nodeInfo"' in body and b'"daemonEndpoints"' in body
+        return body if is_whole else _encoded(node_wire_form(msgspec.json.decode(body)))
+    is_whole = b'"conditions"' not in body or b'"lastProbeTime"' in body
+    return body if is_whole else _encoded(pod_wire_form(msgspec.json.decode(body)))
 
 
 def _key(kind: type, metadata: ObjectMeta) -> tuple[type, str, str]:

@@ -330,6 +330,18 @@ class SchedulingAlgorithm:
         self._start_index = (self._start_index + visited) % count
         return feasible
 
+    @property
+    def start_index(self) -> int:
+        """Where in the list of nodes the next search begins."""
+        return self._start_index
+
+    def as_listed(self, nodes: NodeView, start_index: int) -> NodeView:
+        """The nodes in the order in which a search that begins there comes by."""
+        order = np.roll(self._snapshot.order, -start_index)
+        present = np.zeros(self._snapshot.table.capacity, dtype=bool)
+        present[nodes.rows] = True
+        return nodes.at_rows(order[present[order]])
+
     def nominated_node(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> NodeView | None:

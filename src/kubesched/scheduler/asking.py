@@ -143,6 +143,7 @@ class AskingAttempt:
                 return nominated
             if self._renew():
                 outcome = self._pre_filter(diagnosis)
+        start_index = world.algorithm.start_index
         with framework.points.timing("Filter"):
             feasible = world.algorithm.find(
                 framework, self.state, self.pod_info, outcome, diagnosis
@@ -150,7 +151,7 @@ class AskingAttempt:
         if not len(feasible):
             raise self._unfit(diagnosis)
         diagnosis.settle()
-        asked = self._nodes(feasible)
+        asked = self._nodes(world.algorithm.as_listed(feasible, start_index))
         left = await self._ask(asked, diagnosis)
         if len(left) != len(asked):
             diagnosis.unschedulable_plugins.add(EXTENDER)
@@ -268,13 +269,15 @@ class AskingAttempt:
     def _still_fitting(
         self, nodes: Sequence[AskedNode], diagnosis: Diagnosis
     ) -> tuple[NodeView, list[AskedNode]]:
-        """Those of the nodes that fit by now, and what extenders said of them.
+        """Those of the nodes that fit by now, in the same order, and what extenders said of them.
 
         Raises:
             _OvertakenError: none does.
         """
         world = self._world
+        snapshot = world.cache.snapshot
         by_name = {node.name: node for node in nodes}
+        left = list(by_name)
         if self._renew():
             again = Diagnosis(diagnosis.names)
             fitting = world.algorithm.look_again(
@@ -284,10 +287,10 @@ class AskingAttempt:
                 again.settle()
                 diagnosis.merge(again)
                 raise _OvertakenError(self._unfit(diagnosis))
-        else:
-            snapshot = world.cache.snapshot
-            fitting = snapshot.nodes.at_rows(snapshot.table.rows_of(by_name))
-        return fitting, [by_name[name] for name in fitting.names]
+            still = set(fitting.names)
+            left = [name for name in left if name in still]
+        rows = np.array([snapshot.table.row_of[name] for name in left], dtype=np.intp)
+        return snapshot.nodes.at_rows(rows), [by_name[name] for name in left]
 
     def _look_for_more(self, diagnosis: Diagnosis, refused: Collection[str]) -> None:
         """The extenders left no node: see whether others fit by now, and give up if not.
