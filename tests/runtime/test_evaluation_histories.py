@@ -91,6 +91,21 @@ class Ranks(Plugin):
         return scores * 100 // highest if highest else scores
 
 
+class InPlace(Ranks):
+    """Writes its answer over what it is given."""
+
+    name = "InPlace"
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        highest = int(scores.max(initial=0))
+        scores *= -100
+        scores //= max(highest, 1)
+        scores += 100
+        return scores
+
+
 class Moody(Ranks):
     """As Ranks, but now and then it fails."""
 
@@ -143,7 +158,7 @@ class Fragile(Plugin):
         return 1000 if node.labels.get("odd") == "yes" else 1
 
 
-USERS: tuple[type[Plugin], ...] = (Crowd, Closed, Ranks, Moody, Neighbours, Picky, Fragile)
+USERS: tuple[type[Plugin], ...] = (Crowd, Closed, Ranks, InPlace, Moody, Neighbours, Picky, Fragile)
 OWN = tuple(PluginRef(each.name) for each in USERS)
 REGISTRY = {**IN_TREE_PLUGINS, **{each.name: each for each in USERS}}
 
@@ -251,6 +266,42 @@ def test_scores_are_asked_for_again_after_a_failure(
         patch.setattr(Moody, "fails", True)
         world.check(small("r"))
     assert world.check(small("s")) == ["n2"]
+
+
+@pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
+@pytest.mark.parametrize("own", [Closed, Ranks], ids=["summed", "normalised"])
+def test_what_has_nothing_to_do_with_pods_outlives_them(nodes: int, own: type[Plugin]) -> None:
+    world = World(PluginRef(own.name))
+    names = [f"n{number}" for number in range(nodes)]
+    for name in names:
+        world.cache.add_node(node_of(name, value="10", rank="10"))
+    world.cache.update_node(node_of("n1", value="90", rank="90"))
+    for turn in range(3):
+        assert world.check(small(f"p{turn}")) == ["n1"]
+        for name in names:
+            world.place(f"on-{name}-{turn}", name)
+
+
+def test_scores_that_are_normalised_in_place_are_kept_as_they_were() -> None:
+    world = World(PluginRef("InPlace"))
+    for name, rank in (("n0", "7"), ("n1", "3"), ("n2", "9")):
+        world.cache.add_node(node_of(name, rank=rank))
+    for number in range(4):
+        assert world.check(small(f"p{number}")) == ["n1"]
+
+
+@pytest.mark.parametrize("steady", [1, 4], ids=["without an index", "with an index"])
+def test_a_cluster_that_outgrows_the_table_is_followed(steady: int) -> None:
+    world = World(PluginRef("Ranks"), PluginRef("Closed"))
+    capacity = world.cache.snapshot.table.capacity
+    for number in range(capacity):
+        world.cache.add_node(node_of(f"n{number}", rank="1", value="1"))
+    for number in range(steady):
+        world.check(small(f"p{number}"))
+    for turn in range(3):
+        world.cache.add_node(node_of(f"late-{turn}", rank="9", value=str(turn)))
+        assert world.check(small(f"q{turn}")) == [f"late-{turn}"]
+    assert world.cache.snapshot.table.capacity > capacity
 
 
 def test_newer_versions_of_pods_on_a_node_are_looked_at() -> None:
@@ -369,7 +420,7 @@ def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> Non
     own = [ref for ref in OWN if rng.random() < 0.6]
     rng.shuffle(own)
     world = World(*own, weight=rng.choice((1, 1, 3, 1000)))
-    count = rng.choice((3, 6, 14))
+    count = rng.choice((3, 6, 14, 30))
     names = [f"n{number}" for number in range(count)]
     present: set[str] = set()
     running: dict[str, Pod] = {}
@@ -388,7 +439,7 @@ def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> Non
         world.cache.add_node(fresh(name))
         present.add(name)
     for number in range(40):
-        for _ in range(rng.choice((0, 0, 1, 1, 2, 6))):
+        for _ in range(rng.choice((0, 0, 1, 1, 2, 6, count))):
             name, kind = rng.choice(names), rng.random()
             if kind < 0.3:
                 world.cache.update_node(fresh(name))

@@ -418,7 +418,10 @@ class Evaluations:
                 if uniform is not None:
                     total += uniform * weight
                     continue
-            raw = np.zeros(len(feasible), dtype=np.int64) if kept is None else feasible.at(kept)
+            if kept is None:
+                raw = np.zeros(len(feasible), dtype=np.int64)
+            else:
+                raw = np.array(feasible.at(kept))  # a plugin may write its answer over them
             total += ask_to_normalize(plugin, state, pod, feasible, raw) * weight
         return total
 
