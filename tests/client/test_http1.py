@@ -109,6 +109,14 @@ def test_a_connection_is_not_used_again(head: bytes) -> None:
     assert not reader.keeps_connection
 
 
+def test_a_header_that_comes_twice_has_both_values() -> None:
+    head = b'HTTP/1.1 200 OK\r\nwarning: 299 - "a"\r\nContent-Length: 0\r\nWarning: 299 - "b"\r\n'
+    answer, reader = read(head + b"Connection: Keep-Alive\r\nConnection: close\r\n\r\n")
+    assert answer is not None
+    assert answer.headers["Warning"] == '299 - "a", 299 - "b"'
+    assert not reader.keeps_connection
+
+
 def test_an_answer_of_unknown_length_ends_with_the_connection() -> None:
     answer, reader = read(b"HTTP/1.1 200 OK\r\n\r\nhel", b"lo")
     assert answer is None
@@ -132,6 +140,10 @@ def test_an_answer_that_breaks_off_is_none(sent: bytes) -> None:
         b"HTTP/2 200\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello",
         b"x" * 300_000,
     ],
 )

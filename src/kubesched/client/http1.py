@@ -6,6 +6,7 @@ has a length, comes in chunks, or ends with the connection (RFC 9112, §6.3).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from kubesched.client.transport import Answer
@@ -15,6 +16,7 @@ __all__ = ["AnswerReader", "HttpError", "encode_request"]
 _LONGEST_HEAD = 256 * 1024
 _LONGEST_CHUNK_LINE = 16 * 1024
 _WITHOUT_BODY = frozenset({204, 304})
+_CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
 class HttpError(ValueError):
@@ -87,7 +89,10 @@ class AnswerReader:
                 break  # what comes before is not the answer yet
         for line in lines:
             name, _, value = line.partition(":")
-            self._headers[name.title()] = value.strip()
+            name, value = name.title(), value.strip()
+            if name in self._headers:  # the same as one with both values
+                value = f"{self._headers[name]}, {value}"
+            self._headers[name] = value
         self._status = status
         self._frame(version)
         return True
@@ -136,10 +141,10 @@ class AnswerReader:
                 continue  # a header after the body
             if not line:
                 continue  # the end of the chunk before
-            try:
-                self._missing = int(line.partition(b";")[0], 16)
-            except ValueError:
-                raise HttpError(f"not the length of a chunk: {line[:80]!r}") from None
+            length = line.partition(b";")[0].strip()
+            if not _CHUNK_LENGTH.fullmatch(length):
+                raise HttpError(f"not the length of a chunk: {line[:80]!r}")
+            self._missing = int(length, 16)
             self._is_last_chunk = self._missing == 0
 
     def _take(self, most: int) -> int:

@@ -23,9 +23,9 @@ __all__ = ["RequestPool", "open_socket"]
 _CONNECT_S = 30
 # A server ends what takes it more than a minute, so more silence than that is a dead connection.
 _SILENCE_S = 90
-# Shorter than the 90 s after which API servers close what idles: a write on a connection that is
-# being closed cannot be repeated.
-_IDLE_S = 60
+# Shorter than the 90 s after which API servers close what idles, and than the 10 s and more of
+# common proxies: a write on a connection that is being closed cannot be repeated.
+_IDLE_S = 9
 _PEER_GONE_MS = 45_000
 # Beside errors, which are always told of. A write on what the server has closed would be lost,
 # and behind a long turn of the loop the end of a connection can wait for a while.
