@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from kubesched.api import ApiError, Pod
-from kubesched.client import http_api
+from kubesched.client import http_api, request_pool
 from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.credentials import FileText, User
 from kubesched.client.http_api import HttpApi
@@ -499,3 +499,44 @@ def counted_connects() -> Iterator[list[object]]:
         yield connects
     finally:
         loop.sock_connect = original  # type: ignore[method-assign]
+
+
+def test_an_address_that_leads_nowhere_does_not_hide_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_pool, "_NEXT_ADDRESS_S", 0.05)
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        nowhere = socket.socket()
+        nowhere.bind(("127.0.0.2", 0))
+        nowhere.listen(0)
+        waiting = [socket.socket() for _ in range(3)]  # more than it takes
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(nowhere.getsockname())
+        tried: list[Any] = []
+
+        async def two_addresses(_: str, port: int, **options: Any) -> list[Any]:
+            rest = socket.AF_INET, socket.SOCK_STREAM, 0, ""
+            return [(*rest, nowhere.getsockname()), (*rest, ("127.0.0.1", port))]
+
+        async def connect(_: socket.socket, address: Any) -> None:
+            tried.append(address[0])
+            await original(_, address)
+
+        async with serving(answer_pod) as server:
+            original = loop.sock_connect
+            monkeypatch.setattr(loop, "getaddrinfo", two_addresses)
+            monkeypatch.setattr(loop, "sock_connect", connect)
+            transport = AiohttpTransport(Connection(server=server))
+            await asyncio.gather(*(transport.send(Request("GET", "/x")) for _ in range(2)))
+            assert sorted(tried) == ["127.0.0.1"] * 2 + ["127.0.0.2"] * 2
+            tried.clear()
+            await asyncio.gather(*(transport.send(Request("GET", "/x")) for _ in range(3)))
+            assert tried == ["127.0.0.1"]  # it knows by now which one to ask
+            await transport.close()
+        for each in (nowhere, *waiting):
+            each.close()
+
+    asyncio.run(work())

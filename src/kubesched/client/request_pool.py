@@ -21,6 +21,7 @@ from kubesched.client.transport import Answer
 __all__ = ["RequestPool", "open_socket"]
 
 _CONNECT_S = 30
+_NEXT_ADDRESS_S = 1
 # A server ends what takes it more than a minute, so more silence than that is a dead connection.
 _SILENCE_S = 90
 # Shorter than the 90 s after which API servers close what idles, and than the 10 s and more of
@@ -41,6 +42,7 @@ class RequestPool:
         self._host, self._port = host, port
         self._slots = asyncio.Semaphore(parallel)
         self._refused_until_s = 0.0
+        self._address: object = None
         self._idle: list[_Connection] = []  # the one that was used last is the last
 
     async def send(
@@ -138,14 +140,19 @@ class RequestPool:
         return connection
 
     async def _connected_socket(self) -> socket.socket:
-        """A socket to the first address of the host that takes it."""
+        """A socket to the first address of the host that takes it.
+
+        The one that did so last time comes first: others may be of a network that leads nowhere.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        found.sort(key=lambda each: each[4] != self._address)
         failure: OSError | None = None
-        for family, kind, protocol, _, address in found:
+        for left, (family, kind, protocol, _, address) in enumerate(found, start=1 - len(found)):
             connecting = open_socket(family, kind, protocol)
             try:
-                await loop.sock_connect(connecting, address)
+                async with asyncio.timeout(_NEXT_ADDRESS_S if left else None):
+                    await loop.sock_connect(connecting, address)
             except OSError as exc:
                 connecting.close()
                 failure = exc
@@ -153,6 +160,7 @@ class RequestPool:
                 connecting.close()
                 raise
             else:
+                self._address = address
                 return connecting
         raise failure or OSError(f"{self._host} has no address")
 
