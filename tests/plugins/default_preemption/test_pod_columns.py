@@ -121,8 +121,30 @@ def test_room_that_was_given_up_is_taken_back() -> None:
         for pod in pods:
             cache.add_pod(pod)
         snapshot = cache.update_snapshot()
+        columns.tidy()
         columns.refresh(snapshot.nodes, snapshot.nodes.rows)
         assert columns.below(snapshot.nodes.rows, 1).number.tolist() == [size]
         for pod in pods:
             cache.remove_pod(pod)
     assert len(columns.priority) <= 4096
+
+
+def test_places_hold_until_the_columns_are_tidied() -> None:
+    """Whoever works with some rows does not lose them because others outgrow their places."""
+    cache = Cache()
+    for name in ("steady", "growing"):
+        cache.add_node(make_node(name))
+    cache.add_pod(make_pod("kept", node_name="steady"))
+    snapshot = cache.update_snapshot()
+    columns = PodColumns(snapshot.table)
+    steady, growing = (snapshot.table.rows_of([name]) for name in ("steady", "growing"))
+    columns.refresh(snapshot.nodes, steady)
+    restarts, entry = columns.restarts, int(columns.below(steady, 1).entry[0, 0])
+    for number in range(300):
+        cache.add_pod(make_pod(f"p{number}", node_name="growing"))
+        snapshot = cache.update_snapshot()
+        columns.refresh(snapshot.nodes, growing)
+        assert columns.pod(int(steady[0]), entry).pod.metadata.name == "kept"
+    assert columns.restarts == restarts
+    columns.tidy()
+    assert columns.restarts == restarts + 1

@@ -125,12 +125,7 @@ class DryRun:
         started = costs[NEGATED_START]
         started[started == -NOT_STARTED] = -self._now_ns
 
-        def describe(number: int) -> Candidate:
-            candidate = known.candidates[int(chosen[number])]
-            assert candidate is not None, "candidates are kept with their costs"
-            return candidate
-
-        return Candidates(costs, describe)
+        return Candidates(costs, lambda number: known.candidate(int(chosen[number])))
 
     def _get_to_know(self, known: KnownRows, rows: NDArray[np.intp]) -> bool:
         """Look at rows and note what there is; False if they have to be looked at one by one."""

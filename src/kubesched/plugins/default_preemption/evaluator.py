@@ -192,10 +192,12 @@ class Evaluator:
         )
         offset = self._handle.random.randrange(len(rows)) if len(rows) else 0
         table = self._handle.snapshot.nodes.table
-        if self._columns is None or self._columns.table is not table:
-            self._columns = PodColumns(table)
-        budgets, known = self._budgets.read(), self._knowledge.about(state, preemptor)
-        run = DryRun(self._handle, state, preemptor, self._columns, budgets, known)
+        columns = self._columns
+        if columns is None or columns.table is not table:
+            columns = self._columns = PodColumns(table)
+        columns.tidy()
+        known = self._knowledge.about(state, preemptor, columns)
+        run = DryRun(self._handle, state, preemptor, columns, self._budgets.read(), known)
         return run.search(np.roll(rows, -offset), wanted)
 
     def _potential_rows(self, diagnosis: Diagnosis) -> NDArray[np.intp]:

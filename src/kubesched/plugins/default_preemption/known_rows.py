@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api.pods import pod_priority
-from kubesched.engine import NodeTable
 from kubesched.framework import CycleState, Handle, Moment, PodInfo
 from kubesched.plugins.default_preemption.candidates import COSTS, Candidate, Candidates
+from kubesched.plugins.default_preemption.pod_columns import PodColumns
 
 __all__ = ["Knowledge", "KnownRows"]
 
@@ -27,17 +27,31 @@ _MOST_KINDS: Final = 8  # each takes some 200 bytes per row
 class KnownRows:
     """For preemptors of one kind: which rows were looked at, and what victims there would cost."""
 
-    def __init__(self, table: NodeTable, moment: Moment) -> None:
-        self.table = table
+    def __init__(self, columns: PodColumns, moment: Moment) -> None:
+        self._columns = columns
+        self._restarts = columns.restarts
         self._moment = moment
+        table = columns.table
         self.is_known = np.zeros(table.capacity, dtype=bool)
         self.is_candidate = np.zeros(table.capacity, dtype=bool)
-        self.candidates: list[Candidate | None] = [None] * table.capacity
+        self._sources: list[tuple[Candidates, int] | None] = [None] * table.capacity
         self.costs = np.zeros((COSTS, table.capacity), dtype=np.int64)
+
+    def is_about(self, columns: PodColumns) -> bool:
+        """Whether the places in the columns still mean what they meant."""
+        is_same = columns is self._columns and columns.restarts == self._restarts
+        return is_same and len(self.is_known) == columns.table.capacity
+
+    def candidate(self, row: int) -> Candidate:
+        """Whom to evict there; the row is a candidate."""
+        source = self._sources[row]
+        assert source is not None, "candidates are kept with their costs"
+        candidates, number = source
+        return candidates[number]
 
     def catch_up(self, handle: Handle) -> None:
         """Forget the rows that something happened to."""
-        before, now, table = self._moment, handle.moment, self.table
+        before, now, table = self._moment, handle.moment, self._columns.table
         changed = table.changes.since(before.rows)
         replaced = table.pod_changes.since(before.pods)
         nominated = handle.nominator.changes_since(before.nominations)
@@ -59,7 +73,7 @@ class KnownRows:
         self.is_candidate[found] = True
         self.costs[:, found] = candidates.costs
         for number, row in enumerate(found.tolist()):
-            self.candidates[row] = candidates[number]
+            self._sources[row] = candidates, number
 
 
 class Knowledge:
@@ -69,7 +83,7 @@ class Knowledge:
         self._handle = handle
         self._kinds: OrderedDict[Hashable, KnownRows] = OrderedDict()
 
-    def about(self, state: CycleState, preemptor: PodInfo) -> KnownRows | None:
+    def about(self, state: CycleState, preemptor: PodInfo, columns: PodColumns) -> KnownRows | None:
         """What is known for pods like this one and still holds; None: there are none like it."""
         handle = self._handle
         likeness = handle.likeness(state)
@@ -77,10 +91,10 @@ class Knowledge:
             return None
         if handle.nominator.node_of(preemptor.uid):
             return None  # it alone need not leave room for itself there
-        table, kind = handle.snapshot.nodes.table, (likeness, pod_priority(preemptor.pod))
+        kind = likeness, pod_priority(preemptor.pod)
         known = self._kinds.get(kind)
-        if known is None or known.table is not table or len(known.is_known) != table.capacity:
-            known = self._kinds[kind] = KnownRows(table, handle.moment)
+        if known is None or not known.is_about(columns):
+            known = self._kinds[kind] = KnownRows(columns, handle.moment)
         known.catch_up(handle)
         self._kinds.move_to_end(kind)
         while len(self._kinds) > _MOST_KINDS:

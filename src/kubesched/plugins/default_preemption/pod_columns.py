@@ -45,9 +45,11 @@ class PodColumns:
         self.table = table
         self._with_labels = False
         self.latest_start_ns = 0  # of all pods that were ever looked at
+        self.restarts = 0  # places mean something until the next one
         self._forget()
 
     def _forget(self) -> None:
+        self.restarts += 1
         capacity = self.table.capacity
         self.label_sets: Interner[Label] = Interner()  # (namespace, labels) of pods
         self._stale = np.ones(capacity, dtype=bool)
@@ -69,6 +71,17 @@ class PodColumns:
         if not self._with_labels:
             self._with_labels = True
             self._stale[:] = True
+
+    def tidy(self) -> None:
+        """Start over if more was given up than is in use.
+
+        Not in the middle of a search: who holds places in the columns would lose their pods.
+        """
+        if (
+            self._given_up > self._end // 2 + _FIRST_ROOM
+            or len(self.label_sets) > self._end + _FIRST_ROOM
+        ):
+            self._forget()
 
     def refresh(self, nodes: NodeView, rows: NDArray[np.intp]) -> None:
         """Bring these rows of the table up to date."""
@@ -106,12 +119,7 @@ class PodColumns:
 
     def _catch_up(self) -> None:
         table = self.table
-        if (
-            table.capacity != len(self._stale)
-            or self._given_up > self._end // 2 + _FIRST_ROOM
-            or len(self.label_sets) > self._end + _FIRST_ROOM
-        ):
-            # There are new rows, or more was given up than is in use: start over.
+        if table.capacity != len(self._stale):
             self._forget()
             return
         changed = table.changes.since(self._position)
