@@ -106,6 +106,29 @@ class InPlace(Ranks):
         return scores
 
 
+class Fractions(Plugin):
+    """Returns other kinds of numbers than whole ones of 64 bits."""
+
+    name = "Fractions"
+    node_local = True
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        value: Any = int(node.labels.get("value", "0")) / 2
+        return value if len(node.pods) % 2 else np.uint8(value)  # type: ignore[no-any-return]
+
+
+class Percent(Ranks):
+    """Normalises as one does it with NumPy."""
+
+    name = "Percent"
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        percent: Any = 100 * scores / max(int(scores.max(initial=0)), 1)
+        return percent  # type: ignore[no-any-return]
+
+
 class Moody(Ranks):
     """As Ranks, but now and then it fails."""
 
@@ -158,7 +181,18 @@ class Fragile(Plugin):
         return 1000 if node.labels.get("odd") == "yes" else 1
 
 
-USERS: tuple[type[Plugin], ...] = (Crowd, Closed, Ranks, InPlace, Moody, Neighbours, Picky, Fragile)
+USERS: tuple[type[Plugin], ...] = (
+    Crowd,
+    Closed,
+    Ranks,
+    InPlace,
+    Fractions,
+    Percent,
+    Moody,
+    Neighbours,
+    Picky,
+    Fragile,
+)
 OWN = tuple(PluginRef(each.name) for each in USERS)
 REGISTRY = {**IN_TREE_PLUGINS, **{each.name: each for each in USERS}}
 
@@ -302,6 +336,16 @@ def test_a_cluster_that_outgrows_the_table_is_followed(steady: int) -> None:
         world.cache.add_node(node_of(f"late-{turn}", rank="9", value=str(turn)))
         assert world.check(small(f"q{turn}")) == [f"late-{turn}"]
     assert world.cache.snapshot.table.capacity > capacity
+
+
+@pytest.mark.parametrize("own", [Fractions, Percent])
+def test_fractions_count_as_whole_numbers_however_nodes_are_asked_about(own: type[Plugin]) -> None:
+    world = World(PluginRef(own.name), weight=7)
+    for number in range(8):
+        world.cache.add_node(node_of(f"n{number}", value=str(90 + number), rank=str(number)))
+    for number in range(8):
+        world.place(f"on-{number}", world.check(small(f"p{number}"))[0])
+    assert "error" not in world.outcome(world.full, small("q"))
 
 
 def test_newer_versions_of_pods_on_a_node_are_looked_at() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubesched.api import Pod
+from kubesched.api import ContainerStatus, Pod, ResourceRequirements
 from kubesched.api.volume import Volume
 from kubesched.api.volume_source import ImageVolumeSource
 from kubesched.backend.cache import Cache
@@ -86,6 +86,14 @@ def test_pods_that_differ_in_what_is_about_nodes_have_shapes_of_their_own(
 def test_the_user_namespace_is_part_of_the_shape() -> None:
     pod = make_pod("p")
     assert shapes_of([pod, replace(pod, spec=replace(pod.spec, host_users=False))]) == 2
+
+
+def test_a_pod_whose_amounts_follow_its_status_shares_nothing() -> None:
+    pod = make_pod("p", requests={"cpu": "1"})
+    statuses = (ContainerStatus(name="c0"),)
+    assert shapes_of([replace(pod, status=replace(pod.status, container_statuses=statuses))]) == 0
+    resized = replace(pod.status, resources=ResourceRequirements(requests={"cpu": "2"}))
+    assert shapes_of([replace(pod, status=resized)]) == 0
 
 
 UNSEEN: dict[str, dict[str, Any]] = {

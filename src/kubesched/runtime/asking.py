@@ -117,8 +117,14 @@ def first_rejection(
 
 
 def ask_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-    score: int = ask(_SCORE, plugin, plugin.score, state, pod, node)
-    return score
+    """A whole number, as in the many-node form, whatever kind of number the plugin returns."""
+    score: Any = ask(_SCORE, plugin, plugin.score, state, pod, node)
+    if type(score) is int:
+        return score
+    try:
+        return int(score)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise PluginError(f"{_SCORE.format(plugin.name)}: {exc}") from exc
 
 
 def checked_score(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -130,17 +136,16 @@ def checked_score(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -
 
 
 def ask_score(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-    scores: NDArray[np.int64] = ask(_SCORE, plugin, plugin.score_nodes, state, pod, nodes)
-    return scores
+    scores: Any = ask(_SCORE, plugin, plugin.score_nodes, state, pod, nodes)
+    return np.asarray(scores, dtype=np.int64)
 
 
 def ask_to_normalize(
     plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Scores in 0..100; one out of range fails the attempt."""
-    normalized: NDArray[np.int64] = ask(
-        _NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores
-    )
+    answer: Any = ask(_NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores)
+    normalized: NDArray[np.int64] = np.asarray(answer, dtype=np.int64)
     check_range(plugin, normalized)
     return normalized
 
@@ -148,7 +153,7 @@ def ask_to_normalize(
 def check_range(plugin: Plugin, scores: NDArray[np.int64]) -> None:
     """Fail the attempt if a score is out of 0..100."""
     # Read without a sign, negative numbers are large: one pass looks at both ends.
-    if len(scores) and scores.astype(np.int64, copy=False).view(np.uint64).max() > MAX_NODE_SCORE:
+    if len(scores) and scores.view(np.uint64).max() > MAX_NODE_SCORE:
         bad = (scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)
         raise _out_of_range(plugin, int(scores[bad][0]))
 
