@@ -52,4 +52,11 @@ def test_a_server_that_is_away_is_asked_again_every_few_seconds() -> None:
     backoff = InformerBackoff(NoChance(), 0)
     delays = [backoff.next_delay_ns(0, is_away=True) / SECOND for _ in range(6)]
     assert delays == [0.8, 1.6, 3, 3, 3, 3]
-    assert backoff.next_delay_ns(0) == 6 * SECOND
+
+
+def test_a_server_that_is_back_but_not_ready_is_asked_again_soon() -> None:
+    backoff = InformerBackoff(NoChance(), 0)
+    for _ in range(6):
+        backoff.next_delay_ns(0, is_away=True)
+    assert delays(backoff, 0, 3) == [0.8, 1.6, 3.2]
+    assert backoff.next_delay_ns(0, is_away=True) == 0.8 * SECOND

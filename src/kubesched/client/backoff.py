@@ -24,19 +24,25 @@ class InformerBackoff:
 
     The sequence starts over on the first use more than two minutes after it last did, no matter
     how long ago the last failure was. For a server that is not there at all the delays stay
-    short: asking costs it nothing, and the sooner it is found again the better.
+    short: asking costs it nothing, and the sooner it is found again the better. They are a
+    sequence of their own: a server that has just started refuses what it will allow in a moment.
     """
 
     def __init__(self, dice: random.Random, now_ns: int) -> None:
         self._dice = dice
         self._started_ns = now_ns
         self._next_ns = _FIRST_NS
+        self._next_away_ns = _FIRST_NS
 
     def next_delay_ns(self, now_ns: int, *, is_away: bool = False) -> int:
         if now_ns - self._started_ns > _RESTART_AFTER_NS:
             self._started_ns = now_ns
-            self._next_ns = _FIRST_NS
-        longest_ns = _LONGEST_AWAY_NS if is_away else _LONGEST_NS
-        delay_ns = min(self._next_ns, longest_ns)
-        self._next_ns = min(2 * delay_ns, _LONGEST_NS)
+            self._next_ns = self._next_away_ns = _FIRST_NS
+        if is_away:
+            delay_ns = self._next_away_ns
+            self._next_away_ns = min(2 * delay_ns, _LONGEST_AWAY_NS)
+        else:
+            delay_ns = self._next_ns
+            self._next_ns = min(2 * delay_ns, _LONGEST_NS)
+            self._next_away_ns = _FIRST_NS
         return jitter(delay_ns, 1.0, self._dice)
