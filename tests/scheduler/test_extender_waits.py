@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.config.types import ExtenderManagedResource
-from kubesched.testing.fake_extender import FakeExtender, keep_nodes, score_nodes
+from kubesched.testing.fake_extender import FakeExtender, FakeTransport, keep_nodes, score_nodes
 from kubesched.util.clock import SECOND
 from tests.scheduler.extender_world import (
     FOO,
@@ -411,5 +411,48 @@ def test_a_scheduler_that_is_stopped_does_not_wait_for_an_extender(verb: str) ->
             stopped_ns = world.clock.monotonic_ns()
         assert world.clock.monotonic_ns() == stopped_ns
         assert await world.node_of("p") == ""
+
+    run(scenario)
+
+
+def test_a_scheduler_that_is_stopped_does_not_wait_for_a_review_of_victims() -> None:
+    async def scenario() -> None:
+        extender = FakeExtender(preempt=never)
+        async with cluster_with(extender) as world:
+            await world.add_priority_class("high", 1000)
+            await world.add(*nodes("n0"), a_pod("low", cpu="1", node_name="n0"))
+            pod = a_pod("high", cpu="1")
+            await world.add(replace(pod, spec=replace(pod.spec, priority_class_name="high")))
+            await world.settle(0.1)
+            assert len(extender.called("preempt")) == 1
+            stopped_ns = world.clock.monotonic_ns()
+        assert world.clock.monotonic_ns() == stopped_ns
+        assert (await world.pod("low")).metadata.deletion_timestamp is None
+        assert (await world.pod("high")).status.nominated_node_name == ""
+
+    run(scenario)
+
+
+def test_connections_to_extenders_are_closed_however_a_scheduler_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[str] = []
+
+    async def close(self: FakeTransport) -> None:
+        closed.append(self.base_url)
+
+    monkeypatch.setattr(FakeTransport, "close", close)
+
+    async def scenario() -> None:
+        extender = FakeExtender(filter=never)
+        world = ExtenderWorld([(extender, extender.settings())])
+        work = asyncio.create_task(world.scheduler.run())
+        await world.add(*nodes("n0"), a_pod("p"))
+        await asyncio.sleep(0.1)
+        assert len(extender.calls) == 1
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert closed == [extender.url]
 
     run(scenario)

@@ -286,18 +286,20 @@ class Scheduler:
             CacheCorruptedError: the cache and the API server disagree beyond repair.
         """
         flusher = QueueFlusher(self.queue, self._clock)
-        async with running(*self.informers.components(), self._broadcaster, flusher):
-            await self._beginning.guard(self._until_it_begins())
-            async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                await self._place_pods()
-                if self._asking is not None:
-                    self._asking.abandon()
-                self.queue.close()
-                for waiting in self.services.waiting_pods:
-                    waiting.abandon()
-        if self._extenders is not None:
-            await self._extenders.close()
+        try:
+            async with running(*self.informers.components(), self._broadcaster, flusher):
+                await self._beginning.guard(self._until_it_begins())
+                async with asyncio.TaskGroup() as tasks:
+                    self._tasks = tasks
+                    await self._place_pods()
+                    if self._asking is not None:
+                        self._asking.abandon()
+                    self.queue.close()
+                    for waiting in self.services.waiting_pods:
+                        waiting.abandon()
+        finally:
+            if self._extenders is not None:
+                await self._extenders.close()
         if self._corruption is not None:
             raise self._corruption
 
