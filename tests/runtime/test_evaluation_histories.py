@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import DeviceClass, DeviceClassSpec, ObjectMeta, Pod
 from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.types import PluginRef
@@ -207,7 +207,7 @@ class World:
     def __init__(self, *own: PluginRef, weight: int = 1) -> None:
         self.cache = Cache()
         self.handle = FakeHandle((), snapshot=self.cache.snapshot)
-        services = self.handle.services()
+        services = self.services = self.handle.services()
         profile = default_configuration().profiles[0]
         multi_point = profile.plugins.multi_point
         enabled = (*(replace(ref, weight=weight) for ref in own), *multi_point.enabled)
@@ -346,6 +346,22 @@ def test_fractions_count_as_whole_numbers_however_nodes_are_asked_about(own: typ
     for number in range(8):
         world.place(f"on-{number}", world.check(small(f"p{number}"))[0])
     assert "error" not in world.outcome(world.full, small("q"))
+
+
+def test_nothing_is_kept_when_other_objects_changed() -> None:
+    world = World()
+    names = ("example.com/a", "example.com/b")
+    for number in range(3):
+        world.cache.add_node(make_node(f"n{number}"))
+    pod = make_pod("p", requests=dict.fromkeys(names, 1))
+    for name in names:
+        spec = DeviceClassSpec(extended_resource_name=name)
+        class_name = name.replace("/", ".")
+        world.handle.objects.put(
+            DeviceClass(metadata=ObjectMeta(name=class_name, uid=name), spec=spec)
+        )
+        world.services.epoch += 1
+        world.check(pod)
 
 
 def test_newer_versions_of_pods_on_a_node_are_looked_at() -> None:
