@@ -298,6 +298,45 @@ def test_nodes_are_shown_as_they_are_listed_and_ranked_as_the_filter_left_them(
     run(scenario)
 
 
+def test_others_are_asked_about_a_node_that_an_extender_made_up_but_no_pod_goes_there() -> None:
+    async def scenario() -> None:
+        first = FakeExtender(
+            filter=lambda asked: {
+                "Nodes": {"items": [{"metadata": {"name": "ghost"}}, asked["Nodes"]["items"][0]]}
+            }
+        )
+        second = FakeExtender(
+            filter=keep_nodes(lambda _: True),
+            prioritize=score_nodes(lambda name: 10 * (name == "ghost")),
+        )
+        asked = [(first, first.settings("/0")), (second, second.settings("/1", **BY_NAME))]
+        async with cluster_with(*asked) as world:
+            await world.add(*nodes("n0", "n1"), a_pod("p"))
+            await world.settle()
+            assert await world.node_of("p") == "n0"
+        assert [call["NodeNames"] for call in second.called("filter")] == [["ghost", "n0"]]
+        assert [set(call["NodeNames"]) for call in second.called("prioritize")] == [{"ghost", "n0"}]
+
+    run(scenario)
+
+
+def test_a_pod_for_which_an_extender_makes_up_all_nodes_waits_for_something_to_happen() -> None:
+    async def scenario() -> None:
+        made_up = {"Nodes": {"items": [{"metadata": {"name": "ghost"}}]}}
+        extender = FakeExtender(filter=lambda _: made_up)
+        async with cluster_with(extender) as world:
+            await world.add(*nodes("n0"), a_pod("p"))
+            await world.settle(5)
+            assert await world.node_of("p") == ""
+            assert world.scheduler.queue.unschedulable_pods
+            extender.verbs["filter"] = keep_nodes(lambda _: True)
+            await world.add(*nodes("n1"))
+            await world.settle(5)
+            assert await world.node_of("p")
+
+    run(scenario)
+
+
 def test_a_single_node_is_not_ranked() -> None:
     async def scenario() -> None:
         extender = FakeExtender(prioritize=score_nodes(lambda _: 1))

@@ -153,14 +153,15 @@ class AskingAttempt:
         diagnosis.settle()
         asked = self._nodes(world.algorithm.as_listed(feasible, start_index))
         left = await self._ask(asked, diagnosis)
-        if len(left) != len(asked):
+        known, unknown = self._known(left, asked)
+        if len(left) != len(asked) or not known:
             diagnosis.unschedulable_plugins.add(EXTENDER)
-        if not left:
+        if not known:
             self._look_for_more(diagnosis, {node.name for node in asked})
-        feasible, left = self._still_fitting(left, diagnosis)
-        if len(left) > 1:
-            return await self._rank(feasible, left, diagnosis)
-        return left[0].name
+        feasible, known = self._still_fitting(known, diagnosis)
+        if len(known) + len(unknown) > 1:
+            return await self._rank(feasible, known, unknown, diagnosis)
+        return known[0].name
 
     def _pre_filter(self, diagnosis: Diagnosis) -> PreFilterOutcome:
         world = self._world
@@ -178,20 +179,32 @@ class AskingAttempt:
         )
         if nominated is None:
             return ""
+        asked = self._nodes(nominated)
         try:
-            left = await self._ask(self._nodes(nominated), diagnosis)
+            left = await self._ask(asked, diagnosis)
         except ExtenderError as exc:
             log.error("Evaluation of the nominated node failed", exc=exc, pod=self.pod_info.pod)
             return ""
+        left, _ = self._known(left, asked)
         if not left:
             return ""
         _, left = self._still_fitting(left, diagnosis)
         return left[0].name
 
-    async def _rank(self, feasible: NodeView, nodes: list[AskedNode], diagnosis: Diagnosis) -> str:
-        """The best of several nodes, by the plugins' scores and the extenders'."""
+    async def _rank(
+        self,
+        feasible: NodeView,
+        nodes: list[AskedNode],
+        unknown: list[AskedNode],
+        diagnosis: Diagnosis,
+    ) -> str:
+        """The best of several nodes, by the plugins' scores and the extenders'.
+
+        Extenders are shown nodes too that are `unknown` here; the pod is not placed there.
+        """
         totals = self._scores(feasible, nodes)
-        added = await self._world.extenders.prioritize(self.extenders, self._body, nodes)
+        shown = [*nodes, *unknown]
+        added = await self._world.extenders.prioritize(self.extenders, self._body, shown)
         self._check_pod()
         before = self._stamp
         feasible, nodes = self._still_fitting(nodes, diagnosis)
@@ -224,18 +237,26 @@ class AskingAttempt:
         ]
 
     async def _ask(self, nodes: Sequence[AskedNode], diagnosis: Diagnosis) -> list[AskedNode]:
-        """What the extenders leave of the nodes, as far as there are such nodes."""
-        extenders, snapshot = self._world.extenders, self._world.cache.snapshot
+        """What the extenders leave of the nodes, and what they add."""
+        extenders = self._world.extenders
         left = await extenders.filter(self.extenders, self._body, nodes, diagnosis)
         self._check_pod()
-        asked = {node.name for node in nodes}
-        known = []
+        return left
+
+    def _known(
+        self, left: Sequence[AskedNode], asked: Sequence[AskedNode]
+    ) -> tuple[list[AskedNode], list[AskedNode]]:
+        """Nodes that there are, and others that an extender made up."""
+        snapshot, names = self._world.cache.snapshot, {node.name for node in asked}
+        known: list[AskedNode] = []
+        unknown: list[AskedNode] = []
         for node in left:
-            if node.name in asked or snapshot.get(node.name) is not None:
+            if node.name in names or snapshot.get(node.name) is not None:
                 known.append(node)
             else:
+                unknown.append(node)
                 log.error("Extender returned a node that does not exist", node=node.name)
-        return known
+        return known, unknown
 
     # -- after a wait ------------------------------------------------------------------
 
