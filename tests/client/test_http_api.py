@@ -15,6 +15,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from kubesched.api import ApiError, Event, Lease, Node, Pod, codec
 from kubesched.api.events import Event as EventsEvent
+from kubesched.api.resource import ResourceClaim
 from kubesched.client.http_api import HttpApi
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.transport import Answer, TransportError
@@ -318,6 +319,35 @@ NEW_TO_US = {
 def test_what_is_new_to_us_is_no_reason_to_leave_an_object_out(body: dict[str, Any]) -> None:
     page = Answer(200, json.dumps({"metadata": {}, "items": [body]}).encode())
     assert len(asyncio.run(api_over(RecordedTransport(page)).list(Pod)).items) == 1
+
+
+@pytest.mark.parametrize("levels", [900, 5_000, 9_900])
+def test_an_object_may_be_as_deep_as_servers_allow(levels: int) -> None:
+    parameters = b'{"a":' * levels + b"1" + b"}" * levels
+    spec = b'{"devices":{"config":[{"opaque":{"driver":"d","parameters":%b}}]}}' % parameters
+    claim = b'{"metadata":{"name":"c","resourceVersion":"5"},"spec":%b}' % spec
+    page = Answer(200, b'{"metadata":{},"items":[%b]}' % claim)
+    assert len(asyncio.run(api_over(RecordedTransport(page)).list(ResourceClaim)).items) == 1
+    stream = FakeStream([b'{"type":"ADDED","object":%b}\n' % claim])
+    watch = api_over(RecordedTransport(stream)).watch(ResourceClaim, resource_version="1")
+    assert [each.resource_version for each in asyncio.run(collect(watch))] == ["5"]
+
+
+def test_an_object_with_a_text_that_is_none_is_left_out() -> None:
+    sound, odd = b'{"metadata":{"name":"a"}}', b'{"metadata":{"name":"\xff"}}'
+    page = Answer(200, b'{"metadata":{},"items":[%b,%b]}' % (odd, sound))
+    listed = asyncio.run(api_over(RecordedTransport(page)).list(Pod))
+    assert [each.metadata.name for each in listed.items] == ["a"]
+    stream = FakeStream([b'{"type":"ADDED","object":%b}\n' % each for each in (odd, sound)])
+    watch = api_over(RecordedTransport(stream)).watch(Pod, resource_version="1")
+    assert [each.type for each in asyncio.run(collect(watch))] == ["BOOKMARK", "ADDED"]
+
+
+@pytest.mark.parametrize("body", [b'{"status":"\xff"}', b"[" * 100_000, b'{"a":' * 30_000])
+def test_a_refusal_that_cannot_be_read_is_one_nevertheless(body: bytes) -> None:
+    with pytest.raises(ApiError) as refused:
+        asyncio.run(api_over(RecordedTransport(Answer(503, body))).get(Pod, "p", "d"))
+    assert refused.value.code == 503
 
 
 def test_an_object_of_another_shape_does_not_hide_its_list(

@@ -78,7 +78,7 @@ class WatchDecoder(Generic[T]):
     def _decode(self, lines: bytes) -> list[WatchEvent[T]]:
         try:
             events = self._lines.decode_lines(lines)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # An error has another type, and null where a type has none is read the slow way.
             return [self._decode_one(line) for line in lines.splitlines() if line]
         decoded = []
@@ -94,7 +94,7 @@ class WatchDecoder(Generic[T]):
 
     def _decode_one(self, line: bytes) -> WatchEvent[T]:
         try:
-            raw = msgspec.json.decode(line, type=_RawEvent)
+            raw = codec.decode(line, _RawEvent)
             if raw.type == "ERROR":
                 status: Any = codec.decode(bytes(raw.object), Status)
                 return WatchEvent("ERROR", status, "")
