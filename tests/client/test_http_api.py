@@ -333,6 +333,15 @@ def test_an_object_may_be_as_deep_as_servers_allow(levels: int) -> None:
     assert [each.resource_version for each in asyncio.run(collect(watch))] == ["5"]
 
 
+def test_an_object_that_is_too_deep_to_be_changed_is_a_failure_of_the_request() -> None:
+    body = b'{"metadata":{"name":"c","namespace":"d"},"x":%b}' % (b"[" * 5_000 + b"]" * 5_000)
+    claim = codec.decode(body, ResourceClaim)
+    transport = RecordedTransport(Answer(200, body))
+    with pytest.raises(ApiError, match="too deeply"):
+        asyncio.run(api_over(transport).update(claim, subresource="status"))
+    assert [request.method for request in transport.requests] == ["GET"]
+
+
 def test_an_object_with_a_text_that_is_none_is_left_out() -> None:
     sound, odd = b'{"metadata":{"name":"a"}}', b'{"metadata":{"name":"\xff"}}'
     page = Answer(200, b'{"metadata":{},"items":[%b,%b]}' % (odd, sound))

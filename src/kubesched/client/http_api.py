@@ -182,8 +182,9 @@ class HttpApi:
         """Replace an object; fields that its type does not declare stay as the server has them."""
         kind = kind_of(type(changed))
         metadata: ObjectMeta = changed.metadata  # type: ignore[attr-defined]
-        body = codec.encode(changed)
-        if type(changed) not in _WHOLE:
+        if type(changed) in _WHOLE:
+            body = codec.encode(changed)
+        else:
             body = await self._with_undeclared_fields(kind, changed, metadata)
         place = target(kind, metadata.namespace, metadata.name, subresource)
         answer = await self._call("PUT", place, body)
@@ -348,10 +349,14 @@ class HttpApi:
 
     async def _with_undeclared_fields(self, kind: Kind, changed: T, metadata: ObjectMeta) -> bytes:
         answer = await self._call("GET", target(kind, metadata.namespace, metadata.name))
-        stored = msgspec.json.decode(answer.body)
-        # If the object has changed meanwhile, the version in the result is the older one, and
-        # the server answers with a conflict.
-        return msgspec.json.encode(overlay(stored, _decoded(answer.body, type(changed)), changed))
+        shown = _decoded(answer.body, type(changed))
+        try:
+            stored = msgspec.json.decode(answer.body)
+            # If the object has changed meanwhile, the version in the result is the older one,
+            # and the server answers with a conflict.
+            return msgspec.json.encode(overlay(stored, shown, changed))
+        except RecursionError as exc:
+            raise unreachable(TransportError(_TOO_DEEP)) from exc
 
     # A watch
 
@@ -399,6 +404,7 @@ class HttpApi:
 
 
 _POD = kind_of(Pod)
+_TOO_DEEP = "the object is nested too deeply to be changed"
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
