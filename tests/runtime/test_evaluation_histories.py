@@ -26,6 +26,7 @@ from kubesched.framework import (
     NodeView,
     Nominating,
     NominatingMode,
+    OnlyNodes,
     Plugin,
     PodInfo,
     PodsMatter,
@@ -70,6 +71,9 @@ class Closed(Plugin):
         is_closed = node.labels.get("door") == "closed"
         return Status.unschedulable("closed") if is_closed else SUCCESS
 
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        return SKIP if pod_info.pod.metadata.name.endswith("worthless") else SUCCESS
+
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return int(node.labels.get("value", "0"))
 
@@ -80,6 +84,9 @@ class Ranks(Plugin):
     name = "Ranks"
     node_local = True
     pods_matter = PodsMatter.NOT_AT_ALL
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        return SKIP if pod_info.pod.metadata.name.endswith("worthless") else SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return int(node.labels.get("rank", "0"))
@@ -167,6 +174,18 @@ class Picky(Plugin):
         return Status.unschedulable("odd") if is_odd else SUCCESS
 
 
+class Narrow(Plugin):
+    """Leaves only a few nodes to some pods."""
+
+    name = "Narrow"
+
+    def pre_filter(
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView
+    ) -> Status | OnlyNodes:
+        is_meant = pod_info.pod.metadata.name.endswith("only")
+        return OnlyNodes(frozenset({"n0", "n1", "n2"})) if is_meant else SUCCESS
+
+
 class Fragile(Plugin):
     """Fails when asked about nodes that no other filter would have let pass."""
 
@@ -191,6 +210,7 @@ USERS: tuple[type[Plugin], ...] = (
     Moody,
     Neighbours,
     Picky,
+    Narrow,
     Fragile,
 )
 OWN = tuple(PluginRef(each.name) for each in USERS)
@@ -346,6 +366,42 @@ def test_fractions_count_as_whole_numbers_however_nodes_are_asked_about(own: typ
     for number in range(8):
         world.place(f"on-{number}", world.check(small(f"p{number}"))[0])
     assert "error" not in world.outcome(world.full, small("q"))
+
+
+@pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
+@pytest.mark.parametrize("own", [Crowd, Closed, Ranks])
+def test_who_scores_may_differ_between_pods_of_a_shape(nodes: int, own: type[Plugin]) -> None:
+    world = World(PluginRef(own.name))
+    for number in range(nodes):
+        world.cache.add_node(node_of(f"n{number}", value=str(number), rank=str(number)))
+    for suffix in ("", "-unscored", "", "-worthless", "-worthless", "", "-worthless"):
+        world.check(small(f"p{suffix}"))
+
+
+def test_a_look_at_some_nodes_does_not_pass_for_a_look_at_all() -> None:
+    world = World(PluginRef("Narrow"))
+    for number in range(12):
+        world.cache.add_node(node_of(f"n{number}", cpu="4" if number % 2 else "500m"))
+    for suffix in ("-only", "", "-only", ""):
+        assert ("n11" in world.check(small(f"p{suffix}"))) == (not suffix)
+        world.cache.update_node(node_of("n0", cpu="4"))
+
+
+@pytest.mark.parametrize("percentage", [None, 5, 50])
+def test_a_share_of_the_nodes_is_asked_about_anew(percentage: int | None) -> None:
+    world = World()
+    for number in range(250):
+        world.cache.add_node(node_of(f"n{number}", cpu="4" if number % 3 else "500m"))
+    world.cache.update_snapshot()
+    algorithm = SchedulingAlgorithm(world.cache.snapshot, random.Random(0), percentage)
+    seen: set[str] = set()
+    for number in range(6):
+        result = algorithm.schedule_pod(world.kept, CycleState(), PodInfo(small(f"p{number}")))
+        names = set(result.feasible.names)
+        assert all(int(name[1:]) % 3 for name in names)
+        assert (len(names) < 166) == (percentage is not None)
+        seen |= names
+    assert len(seen) == 166
 
 
 def test_nothing_is_kept_when_other_objects_changed() -> None:
@@ -524,7 +580,7 @@ def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> Non
         if rng.random() < 0.2:
             shape = rng.choice(("1", "500m"))
         Moody.fails = rng.random() < 0.1
-        suffix = rng.choice(("", "", "", "", "-skip", "-unscored"))
+        suffix = rng.choice(("", "", "", "", "-skip", "-unscored", "-worthless", "-only"))
         pod = make_pod(f"p{number}{suffix}", requests={"cpu": shape})
         if not len(world.cache.update_snapshot()):
             continue
