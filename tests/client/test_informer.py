@@ -3,7 +3,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -625,3 +626,27 @@ def test_an_api_error_is_the_only_failure_that_is_survived() -> None:
         tell(story)
     assert isinstance(caught.value.exceptions[0], TypeError)
     assert not isinstance(caught.value.exceptions[0], ApiError)
+
+
+def test_an_initial_list_that_does_not_go_on_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    class Held:
+        """Sends two objects 24 s apart, and the end of the list after another 24 s."""
+
+        async def watch(self, *_: Any, **__: Any) -> AsyncIterator[WatchEvent[Pod]]:
+            for name in ("a", "b"):
+                yield WatchEvent("ADDED", pod(name), "5")
+                await asyncio.sleep(24)
+            yield WatchEvent("BOOKMARK", None, "6", is_initial_end=True)
+            await asyncio.sleep(100)
+
+    async def main() -> None:
+        api: Any = Held()
+        informer = Informer(api, Pod, current_clock(), random.Random(1), stream_lists=True)
+        async with running(informer):
+            await informer.wait_for_sync()
+            await asyncio.sleep(90)
+
+    run(main)
+    told = [line for line in caplog.messages if "The initial list does not go on" in line]
+    # It looks every 10 s, and the second silence begins after 24 s.
+    assert [line.rpartition("silence=")[2] for line in told] == ["10s", "20s", "16s"]

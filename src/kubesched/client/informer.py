@@ -37,6 +37,8 @@ _SHORTEST_WATCH_NS = SECOND
 # Handlers are quick, but a hundred thousand calls are not: others get a turn in between.
 _CHANGES_PER_TURN = 1_000
 
+_SILENCE_NS = 10 * SECOND
+
 _GONE = 410
 _TOO_MANY_REQUESTS = 429
 _UNREACHABLE = 0
@@ -187,13 +189,17 @@ class Informer(Generic[T]):
         """
         initial: ObjectStore[T] = ObjectStore()
         is_whole = False
+        silence = _Silence(self._clock, self.kind.__name__)
         try:
-            async with _closing(self._open_watch(send_initial_events=True)) as events:
+            async with silence, _closing(self._open_watch(send_initial_events=True)) as events:
                 async for event in events:
                     if is_whole:
                         await self._take_in_turn(event)
-                    elif event.is_initial_end:
+                        continue
+                    silence.ends_now()
+                    if event.is_initial_end:
                         is_whole = True
+                        silence.stop_telling()
                         await self._replace(list(initial.list()), event.resource_version)
                         # It would keep what has changed since for as long as the watch lasts.
                         initial = ObjectStore()
@@ -318,6 +324,40 @@ _TOO_SHORT = "very short watch: it ended within a second and brought nothing"
 _NAMELESS = Status(
     status="Failure", code=500, message="the watch brought an error without a status"
 )
+
+
+class _Silence:
+    """Tells of an initial list that does not go on: a proxy in between may hold it back."""
+
+    def __init__(self, clock: Clock, kind: str) -> None:
+        self._clock, self._kind = clock, kind
+        self._since_ns = clock.monotonic_ns()
+        self._telling: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._telling = asyncio.create_task(self._tell())
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop_telling()
+
+    def ends_now(self) -> None:
+        self._since_ns = self._clock.monotonic_ns()
+
+    def stop_telling(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+
+    async def _tell(self) -> None:
+        while True:
+            await self._clock.sleep(_SILENCE_NS)
+            silent_ns = self._clock.monotonic_ns() - self._since_ns
+            if silent_ns >= _SILENCE_NS:
+                log.warning(
+                    "The initial list does not go on",
+                    type=self._kind,
+                    silence=f"{silent_ns // SECOND}s",
+                )
 
 
 @contextlib.asynccontextmanager
