@@ -98,12 +98,13 @@ def test_room_is_looked_for_where_something_changed() -> None:
 
 def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
     def enough(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return SUCCESS if len(world.cache.snapshot) > 2 else Status.unschedulable("no")
+        is_good = len(world.cache.snapshot) > 2 and node.name != "c"
+        return SUCCESS if is_good else Status.unschedulable("no")
 
     world = World(plugin_class("F", filter=enough), nodes=nodes("a", "b"))
     world.cache.update_snapshot()
     since = world.framework.moment
-    world.cache.add_node(make_node("c", unschedulable=True))
+    world.cache.add_node(make_node("c"))
     world.cache.update_snapshot()
     assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p")), since)
 
