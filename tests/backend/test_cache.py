@@ -399,6 +399,22 @@ def test_a_bound_pod_that_comes_with_other_labels_keeps_its_place(
     assert [table.names[row] for row in relabelled] == ["n2"]
 
 
+def test_pods_on_nodes_beyond_the_first_table_may_change_their_labels() -> None:
+    cache = Cache()
+    capacity = cache.snapshot.table.capacity
+    for number in range(capacity + 1):
+        cache.add_node(make_node(f"n{number}"))
+    last = f"n{capacity}"
+    cache.add_pod(bound("p", last))
+    table = cache.update_snapshot().table
+    position = table.pod_changes.position
+    cache.update_pod(bound("p", last), bound("p", last, labels={"app": "web"}))
+    assert cache.update_snapshot().pod_index.count(WEB).get(table.row_of[last]) == 1
+    relabelled = table.pod_changes.since(position)
+    assert relabelled is not None
+    assert relabelled.tolist() == [table.row_of[last]]
+
+
 def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() -> None:
     cache = cache_with("n1")
     cache.add_pod(bound("p", "n1"))

@@ -10,7 +10,7 @@ from kubesched.engine import TotalIndex
 
 CAPACITY = 12
 rows = st.integers(0, CAPACITY - 1)
-totals = st.integers(0, 5)
+totals = st.integers(-3, 3)  # weights may be negative
 changes = st.lists(st.tuples(rows, st.one_of(st.none(), totals)), max_size=60)
 
 
