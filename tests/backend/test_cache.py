@@ -415,6 +415,40 @@ def test_pods_on_nodes_beyond_the_first_table_may_change_their_labels() -> None:
     assert relabelled.tolist() == [table.row_of[last]]
 
 
+def test_a_node_that_comes_back_as_the_very_same_object_is_shown_again() -> None:
+    cache, node = Cache(), make_node("n1", cpu="4")
+    for _ in range(2):
+        cache.add_node(node)
+        table = cache.update_snapshot().table
+        assert table.allocatable[CPU, table.row_of["n1"]] == 4000
+        cache.remove_node(node)
+        cache.update_snapshot()
+
+
+def test_nodes_that_swap_their_rows_keep_their_order() -> None:
+    cache = cache_with("n1", "n2", "n3")
+    table = cache.update_snapshot().table
+    before, row = table.names_of(cache.snapshot.order), table.row_of["n1"]
+    for name in ("n1", "n2"):
+        cache.remove_node(make_node(name))
+    for name in ("n1", "n2"):
+        cache.add_node(make_node(name))
+    cache.update_snapshot()
+    assert table.row_of["n1"] != row
+    assert table.names_of(cache.snapshot.order) == before
+
+
+def test_a_node_without_its_images_is_shown_without() -> None:
+    cache = Cache()
+    cache.add_node(make_node("n1", images={"nginx": 300 * 2**20}))
+    cache.update_snapshot()
+    info = cache.nodes["n1"]
+    assert info.image_states
+    cache.update_node(make_node("n1"))
+    cache.update_snapshot()
+    assert not info.image_states
+
+
 def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() -> None:
     cache = cache_with("n1")
     cache.add_pod(bound("p", "n1"))
