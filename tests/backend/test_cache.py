@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from kubesched.api import Pod
+from kubesched.api import ContainerStatus, Pod, ResourceRequirements
 from kubesched.api.labels import Selector
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.engine import CPU, MEMORY
@@ -447,6 +448,18 @@ def test_a_node_without_its_images_is_shown_without() -> None:
     cache.update_node(make_node("n1"))
     cache.update_snapshot()
     assert not info.image_states
+
+
+def test_amounts_follow_the_status_of_a_pod_that_is_resized() -> None:
+    cache, pod = cache_with("n1"), bound("p", "n1")
+    cache.add_pod(pod)
+    for cpu, want in (("3", 3000), ("2", 2000)):
+        resources = ResourceRequirements(requests={"cpu": cpu})
+        statuses = (ContainerStatus(name="c0", resources=resources),)
+        resized = replace(pod, status=replace(pod.status, container_statuses=statuses))
+        cache.update_pod(pod, resized)
+        assert cpu_on(cache, "n1") == want
+        pod = resized
 
 
 def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() -> None:
