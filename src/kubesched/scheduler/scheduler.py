@@ -149,7 +149,6 @@ class Scheduler:
             stream_lists=stream_lists,
             share_parts=share_parts,
         )
-        pods = self.informers.lister(Pod)
         events = broadcaster or EventBroadcaster(api, clock, derive(seed, "events"))
         self._broadcaster: Broadcaster = events
         self.services = Services(
@@ -166,13 +165,7 @@ class Scheduler:
         if extending:
             self._extenders = Extenders(extending, self.services.metrics, may_act)
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
-        self.cache.updates_change_rows = any(
-            plugin.node_local
-            and plugin.reads_metadata
-            and plugin.pods_matter is PodsMatter.IN_DETAIL
-            for framework in self.profiles.values()
-            for plugin in framework.plugins.by_name.values()
-        )
+        self.cache.updates_change_rows = self._has_plugin_that_reads_pods()
         max_in_unschedulable_ns = (
             pod_max_in_unschedulable_pods_duration // _MICROSECOND * MICROSECOND
         )
@@ -182,30 +175,45 @@ class Scheduler:
         self.services.activate = self._activate
         self.services.spawn = self._spawn
         self.services.has_room = self._has_room
-        writer = PodStatusWriter(api, clock, derive(seed, "status"))
-        failures = FailureHandler(self.queue, pods, writer, clock, self._spawn)
+        self.services.metrics.before_collect.append(self._report_cache_size)
         kind = VerifyingAlgorithm if verify_engine else SchedulingAlgorithm
-        algorithm = self._algorithm = kind(
+        self._algorithm = kind(
             self.cache.snapshot,
             derive(seed, "ties"),
             configuration.percentage_of_nodes_to_score,
             others_choose=self._extenders is not None and self._extenders.narrow_or_rank,
         )
-        self.services.metrics.before_collect.append(self._report_cache_size)
+        self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status")))
+        self._add_handlers()
+
+    def _has_plugin_that_reads_pods(self) -> bool:
+        """Whether kept answers may depend on more of the pods on a node than what they request."""
+        return any(
+            plugin.node_local
+            and plugin.reads_metadata
+            and plugin.pods_matter is PodsMatter.IN_DETAIL
+            for framework in self.profiles.values()
+            for plugin in framework.plugins.by_name.values()
+        )
+
+    def _build_cycles(self, writer: PodStatusWriter) -> None:
+        """What happens to a popped pod: plain attempts, those that ask extenders, and binding."""
+        cache, queue, clock = self.cache, self.queue, self._clock
+        pods = self.informers.lister(Pod)
+        failures = FailureHandler(queue, pods, writer, clock, self._spawn)
         self._scheduling = SchedulingCycle(
-            self.cache, self.queue, algorithm, failures, self.services.metrics, clock
+            cache, queue, self._algorithm, failures, self.services.metrics, clock
         )
         self._binding = BindingCycle(
-            self.cache, self.queue, self.services, writer, failures, clock, self._extenders
+            cache, queue, self.services, writer, failures, clock, self._extenders
         )
         self._asking: Asking | None = None
         if self._extenders is not None and self._documents is not None:
             world = AskingWorld(
-                self.cache, algorithm, self._extenders, self._documents, pods, refused={}
+                cache, self._algorithm, self._extenders, self._documents, pods, refused={}
             )
-            cycle = AskingCycle(world, self._scheduling, self.queue, clock)
+            cycle = AskingCycle(world, self._scheduling, queue, clock)
             self._asking = Asking(world, cycle, self._bind, self._ready.set)
-        self._add_handlers()
 
     def _build_queue(
         self, configuration: KubeSchedulerConfiguration, seed: int, max_in_unschedulable_ns: int
