@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time, so that a failure is about the change at hand; others with
+# KUBESCHED_EXPLORE=1, to look for what nobody has met yet.
+settings.register_profile("repeatable", derandomize=True)
+if not os.environ.get("KUBESCHED_EXPLORE"):
+    settings.load_profile("repeatable")
 
 _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared"
 
