@@ -19,6 +19,7 @@ from kubesched.util.clock import MILLISECOND, SECOND, Clock, current_clock
 from kubesched.util.components import running
 from kubesched.util.errors import ConfigError
 from kubesched.util.virtual_loop import run
+from tests.client.own_clock import OwnClock
 
 HOUR = 3600 * SECOND
 LOST = ApiError(Status(status="Failure", code=0, message="connection lost"))
@@ -275,29 +276,6 @@ def test_durations_that_cannot_work(message: str, settings: dict[str, int]) -> N
 
 
 # Storms
-
-
-class OwnClock:
-    """The clock of one machine: a wrong and jumping wall clock, a rate of its own, pauses."""
-
-    def __init__(self, base: Clock, rate: float) -> None:
-        self._base, self._rate = base, rate
-        self.wall_offset_ns = 0
-        self.awake = asyncio.Event()
-        self.awake.set()
-
-    def now_ns(self) -> int:
-        return max(0, self._base.now_ns() + self.wall_offset_ns)
-
-    def monotonic_ns(self) -> int:
-        return int(self._base.monotonic_ns() * self._rate)
-
-    async def sleep(self, duration_ns: int) -> None:
-        await self._base.sleep(int(duration_ns / self._rate))
-        await self.awake.wait()
-
-    async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
-        raise AssertionError("not used here")
 
 
 class Machine:

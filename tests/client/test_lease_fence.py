@@ -23,8 +23,9 @@ from kubesched.client.http_api import HttpApi
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.transport import Answer, Request
-from kubesched.util.clock import MILLISECOND, SECOND, Clock, ManualClock, current_clock
+from kubesched.util.clock import MILLISECOND, SECOND, ManualClock, current_clock
 from kubesched.util.virtual_loop import run
+from tests.client.own_clock import OwnClock
 from tests.client.wire_network import Machine, Network, Trouble
 
 HOUR = 3600 * SECOND
@@ -137,32 +138,6 @@ def test_a_wall_clock_that_jumps_forward_closes_until_the_next_renewal_and_back_
 
 
 # Contenders
-
-
-class OwnClock:
-    """The clock of one machine: a wrong and jumping wall clock, and a rate of its own."""
-
-    def __init__(self, base: Clock, rate: float) -> None:
-        self._base, self._rate = base, rate
-        self.wall_offset_ns = 0
-        self.awake = asyncio.Event()
-        self.awake.set()
-
-    def now_ns(self) -> int:
-        return max(0, self._base.now_ns() + self.wall_offset_ns)
-
-    def monotonic_ns(self) -> int:
-        return int(self._base.monotonic_ns() * self._rate)
-
-    async def sleep(self, duration_ns: int) -> None:
-        await self._base.sleep(int(duration_ns / self._rate))
-        await self.awake.wait()
-
-    async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
-        given = None if timeout_ns is None else int(timeout_ns / self._rate)
-        is_set = await self._base.wait(event, given)
-        await self.awake.wait()
-        return is_set
 
 
 class Replica:

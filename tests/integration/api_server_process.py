@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kubesched.apiserver.embedded import EmbeddedCluster, Listen
-from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.http_api import HttpApi
+from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.util.clock import RealClock
 
 
@@ -55,7 +55,7 @@ class ServerProcess:
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[HttpApi]:
-        transport = AiohttpTransport(Connection(server=self.url))
+        transport = HttpTransport(Connection(server=self.url))
         api = HttpApi(transport, RealClock(), random.Random(0), qps=-1, burst=0)
         try:
             yield api

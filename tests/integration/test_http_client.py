@@ -17,9 +17,9 @@ from aiohttp import web
 
 from kubesched.api import ApiError, Pod
 from kubesched.client import http_api, request_pool
-from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.credentials import FileText, User
 from kubesched.client.http_api import HttpApi
+from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.client.tls import TlsOptions
 from kubesched.client.transport import Answer, Request, TransportError
 from kubesched.util.clock import MILLISECOND, SECOND, RealClock
@@ -50,7 +50,7 @@ async def serving(handler: Handler, context: ssl.SSLContext | None = None) -> As
 @contextlib.asynccontextmanager
 async def client(connection: Connection, **options: Any) -> AsyncIterator[HttpApi]:
     api = HttpApi(
-        AiohttpTransport(connection), RealClock(), random.Random(1), qps=-1, burst=0, **options
+        HttpTransport(connection), RealClock(), random.Random(1), qps=-1, burst=0, **options
     )
     try:
         yield api
@@ -164,7 +164,7 @@ def test_a_write_waits_for_its_turn_and_a_lost_one_gives_it_back() -> None:
 
     async def work() -> None:
         async with serving(handler) as server:
-            transport = AiohttpTransport(Connection(server=server), parallel=2)
+            transport = HttpTransport(Connection(server=server), parallel=2)
             sent = [asyncio.create_task(transport.send(Request("POST", "/x"))) for _ in range(6)]
             await asyncio.sleep(0.05)
             sent[0].cancel()
@@ -195,7 +195,7 @@ def test_a_large_answer_in_chunks_is_whole() -> None:
 
     async def work() -> None:
         async with serving(handler) as server:
-            transport = AiohttpTransport(Connection(server=server))
+            transport = HttpTransport(Connection(server=server))
             for _ in range(2):
                 answer = await transport.send(Request("GET", "/x"))
                 assert answer.body == large
@@ -221,7 +221,7 @@ def test_a_connection_that_the_server_closed_is_replaced_for_reads_only() -> Non
     async def work() -> None:
         server = await closing_server(answers=1)
         port = server.sockets[0].getsockname()[1]
-        transport = AiohttpTransport(Connection(server=f"http://127.0.0.1:{port}"))
+        transport = HttpTransport(Connection(server=f"http://127.0.0.1:{port}"))
         for _ in range(2):  # the second one finds the connection closed
             assert (await transport.send(Request("GET", "/x"))).body == b"ok"
         with pytest.raises(TransportError) as error:
@@ -249,7 +249,7 @@ def test_a_write_is_not_sent_where_the_server_has_hung_up_unheard() -> None:
 
     async def work() -> None:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        transport = AiohttpTransport(Connection(server=address))
+        transport = HttpTransport(Connection(server=address))
         for event in hung_up:
             assert (await transport.send(Request("POST", "/x"))).body == b"ok"
             event.wait(10)  # which stands still, as it does when there is much to decide
@@ -277,7 +277,7 @@ def test_a_request_that_is_stopped_at_the_last_moment_is_not_sent() -> None:
 
     async def work() -> None:
         async with serving(handler) as server:
-            transport = AiohttpTransport(Connection(server=server), parallel=1)
+            transport = HttpTransport(Connection(server=server), parallel=1)
             with pytest.raises(TooLateError):
                 await transport.send(Request("POST", "/a", before_send=too_late))
             await transport.send(Request("POST", "/b", before_send=lambda: 5 * SECOND))
@@ -468,7 +468,7 @@ def test_a_server_that_is_not_there_is_not_knocked_at_by_everyone() -> None:
     async def work() -> None:
         async with serving(answer_pod) as server:
             url = server
-        transport = AiohttpTransport(Connection(server=url))
+        transport = HttpTransport(Connection(server=url))
         sent = [transport.send(Request("POST", "/x")) for _ in range(200)]
         with counted_connects() as connects:
             answers = await asyncio.gather(*sent, return_exceptions=True)
@@ -529,7 +529,7 @@ def test_an_address_that_leads_nowhere_does_not_hide_the_next(
             original = loop.sock_connect
             monkeypatch.setattr(loop, "getaddrinfo", two_addresses)
             monkeypatch.setattr(loop, "sock_connect", connect)
-            transport = AiohttpTransport(Connection(server=server))
+            transport = HttpTransport(Connection(server=server))
             await asyncio.gather(*(transport.send(Request("GET", "/x")) for _ in range(2)))
             assert sorted(tried) == ["127.0.0.1"] * 2 + ["127.0.0.2"] * 2
             tried.clear()

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from kubesched.api import ApiError, Lease, Node, Pod
-from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.http_api import HttpApi
+from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.client.informer import Informer
 from kubesched.client.transport import Request
 from kubesched.util.clock import RealClock
@@ -148,7 +148,7 @@ CALLS: dict[str, tuple[str, Callable[[HttpApi], Awaitable[Any]]]] = {
 def ask(server: RawServer, story: Callable[[HttpApi], Awaitable[Any]]) -> Any:
     async def main() -> Any:
         async with server.serving() as url, asyncio.timeout(30):
-            transport = AiohttpTransport(Connection(server=url))
+            transport = HttpTransport(Connection(server=url))
             api = HttpApi(transport, RealClock(), random.Random(1), qps=-1, burst=0)
             try:
                 return await story(api)
@@ -190,7 +190,7 @@ def test_every_recorded_answer_is_read_as_what_it_is(wire: dict[str, dict[str, A
 
     async def main() -> None:
         async with server.serving() as url, asyncio.timeout(30):
-            transport = AiohttpTransport(Connection(server=url))
+            transport = HttpTransport(Connection(server=url))
             for each in exchanges:
                 request = each["request"]
                 sent = Request(request["method"], request["path"], body_of(request["body"]))

@@ -9,9 +9,9 @@ import sys
 from msgspec.structs import replace
 
 import kubesched
-from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.connections import connect_in_cluster, connect_process
 from kubesched.client.http_api import HttpApi
+from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.config.types import ClientConnectionConfiguration
 from kubesched.metrics.client_metrics import ClientMetrics
@@ -66,7 +66,7 @@ class ApiClients:
         """A client with the configured rate limit, and connections of its own."""
         connection = replace(self._connection, user_agent=f"{user_agent()}/{purpose}")
         made = HttpApi(
-            AiohttpTransport(connection, on_ca_reload=self._metrics.count_ca_reload),
+            HttpTransport(connection, on_ca_reload=self._metrics.count_ca_reload),
             self._clock,
             derive(self._seed, "client", purpose),
             qps=self._limits.qps,
@@ -89,7 +89,7 @@ class ApiClients:
         if connection is None:
             return None
         made = HttpApi(
-            AiohttpTransport(connection, parallel=_FEW, on_ca_reload=self._metrics.count_ca_reload),
+            HttpTransport(connection, parallel=_FEW, on_ca_reload=self._metrics.count_ca_reload),
             self._clock,
             derive(self._seed, "client", purpose),
             qps=_REVIEW_QPS,

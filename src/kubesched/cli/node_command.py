@@ -14,9 +14,9 @@ from kubesched.api.base import ResourceList
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from kubesched.cli.api_clients import user_agent
-from kubesched.client.aiohttp_transport import AiohttpTransport
 from kubesched.client.connections import connect_process
 from kubesched.client.http_api import HttpApi
+from kubesched.client.http_transport import HttpTransport
 from kubesched.util.clock import RealClock
 from kubesched.util.errors import QuantityError
 from kubesched.util.randomness import derive
@@ -161,7 +161,7 @@ def nodes_to_add(
 async def _with_api(kubeconfig: str, work: Callable[[ApiAccess], Awaitable[None]]) -> None:
     clock = RealClock()
     connection = connect_process(kubeconfig, "", clock, os.environ, user_agent=user_agent())
-    transport = AiohttpTransport(connection)
+    transport = HttpTransport(connection)
     api = HttpApi(transport, clock, derive(0, "node"), qps=_QPS, burst=_BURST)
     try:
         await work(api)

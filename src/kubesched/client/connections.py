@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubesched.client.aiohttp_transport import Connection
 from kubesched.client.credentials import FileText, User
 from kubesched.client.exec_plugin import ExecPlugin, ExecSettings
+from kubesched.client.http_transport import Connection
 from kubesched.client.kubeconfig import (
     Cluster,
     ExecConfig,

@@ -8,10 +8,10 @@ from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
-from kubesched.client.aiohttp_transport import AiohttpTransport, Connection
 from kubesched.client.credentials import Credential, FixedCredentials
 from kubesched.client.document_keeper import DocumentKeeper
 from kubesched.client.extender_client import ExtenderClient
+from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.client.tls import KeyPair, TlsOptions, client_context
 from kubesched.client.transport import Transport
 from kubesched.config.completion import DEFAULT_EXTENDER_TIMEOUT_NS, ordered_extenders
@@ -69,7 +69,7 @@ def connect(settings: Extender) -> Transport:
         tls=options,
         credentials=FixedCredentials(Credential(pair=pair)),
     )
-    return AiohttpTransport(connection)
+    return HttpTransport(connection)
 
 
 def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentKeeper:

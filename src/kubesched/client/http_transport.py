@@ -28,7 +28,7 @@ from kubesched.client.transport import Answer, Request, TransportError, limited
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
 
-__all__ = ["AiohttpTransport", "Connection"]
+__all__ = ["Connection", "HttpTransport"]
 
 _CONNECT_S = 30
 # By then a server has begun to answer, even if what it then streams takes long.
@@ -50,7 +50,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     user_agent: str = "kubesched"
 
 
-class AiohttpTransport:
+class HttpTransport:
     """A pool of connections to one server. Made and closed on the loop that uses it."""
 
     def __init__(
