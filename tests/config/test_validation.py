@@ -84,6 +84,10 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
         {"profiles": [profile(percentageOfNodesToScore=-1)]},
         "profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]",
     ),
+    "unknown rule for ties": (
+        {"profiles": [profile(tieBreak="Name")]},
+        'profiles[0].tieBreak: Unsupported value: "Name": supported values: "Random", "NodeName"',
+    ),
     "initial backoff above the default maximum": (
         {"podInitialBackoffSeconds": 20},
         "podMaxBackoffSeconds: Invalid value: 10: must be greater than or equal to "

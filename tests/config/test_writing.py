@@ -158,6 +158,11 @@ def test_profile_percentage_of_zero_is_written() -> None:
     assert "- percentageOfNodesToScore: 0\n" in written(load(percentageOfNodesToScore=0))
 
 
+def test_rule_for_ties_is_written_if_it_was_given() -> None:
+    assert "tieBreak: NodeName\n" in written(load(tieBreak="NodeName"))
+    assert "tieBreak" not in written(load(percentageOfNodesToScore=0))
+
+
 def test_extender_is_written_without_empty_fields() -> None:
     tls = {"insecure": True, "caData": "aGVsbG8="}
     extender = {

@@ -16,8 +16,10 @@ from kubesched.config.base import SECOND, ConfigStruct, DurationNs, Float32, Int
 
 __all__ = [
     "API_VERSION",
+    "BY_NAME",
     "GROUP",
     "KIND",
+    "RANDOM",
     "ClientConnectionConfiguration",
     "Extender",
     "ExtenderManagedResource",
@@ -34,6 +36,10 @@ __all__ = [
 GROUP: Final = "kubescheduler.config.k8s.io"
 API_VERSION: Final = f"{GROUP}/v1"
 KIND: Final = "KubeSchedulerConfiguration"
+
+# How a profile chooses among nodes with the same, highest score.
+RANDOM: Final = "Random"
+BY_NAME: Final = "NodeName"
 
 
 class PluginRef(msgspec.Struct, frozen=True, rename="camel"):
@@ -99,6 +105,8 @@ class KubeSchedulerProfile(ConfigStruct):
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: Int32 | None = None  # None: the global value
+    # Of nodes with the same score: RANDOM (also if empty), or BY_NAME. Not in the reference.
+    tie_break: str = ""
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 

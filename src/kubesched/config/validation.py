@@ -21,10 +21,13 @@ from kubesched.config.field_errors import (
     invalid_duration,
     raise_all,
     required,
+    unsupported,
 )
 from kubesched.config.removed import plugin_note
 from kubesched.config.types import (
     API_VERSION,
+    BY_NAME,
+    RANDOM,
     Extender,
     ExtenderManagedResource,
     KubeSchedulerConfiguration,
@@ -130,6 +133,8 @@ def _profile(path: str, profile: KubeSchedulerProfile, gates: FeatureGates) -> E
     percentage = profile.percentage_of_nodes_to_score
     if percentage is not None and not 0 <= percentage <= 100:
         yield invalid(f"{path}.percentageOfNodesToScore", percentage, _PERCENTAGE)
+    if profile.tie_break not in ("", RANDOM, BY_NAME):
+        yield unsupported(f"{path}.tieBreak", profile.tie_break, (RANDOM, BY_NAME))
     for point, plugin_set in profile.plugins.sets():
         if point in _UNCHECKED_POINTS:
             continue

@@ -18,6 +18,7 @@ from kubesched.config.types import (
     ExtenderManagedResource,
     ExtenderTLSConfig,
     KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
     PluginConfig,
 )
 from kubesched.config.yaml_output import dump_yaml
@@ -28,6 +29,7 @@ __all__ = ["versioned", "written"]
 # Members that are left out when they are false, zero or empty; lists and nulls always are.
 _OMITTED_WHEN_EMPTY: Final[dict[type, frozenset[str]]] = {
     KubeSchedulerConfiguration: frozenset({"delayCacheUntilActive"}),
+    KubeSchedulerProfile: frozenset({"tieBreak"}),
     Extender: frozenset(
         {
             "filterVerb",

@@ -89,6 +89,10 @@ class TotalIndex:
             tries -= len(bucket)
         return None
 
+    def rows_from_best(self) -> Iterator[list[int]]:
+        """The rows of each total, the highest first. Not to be changed meanwhile."""
+        return (self._buckets[total] for total in self._totals_from_best())
+
     def _totals_from_best(self) -> Iterator[int]:
         if self._buckets:
             yield self._best

@@ -8,7 +8,6 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.pods import pod_priority
-from kubesched.config.types import KubeSchedulerProfile
+from kubesched.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.framework import (
     SUCCESS,
     Code,
@@ -53,13 +52,14 @@ from kubesched.runtime.dry_runs import DryRunFilters
 from kubesched.runtime.evaluation import Evaluation
 from kubesched.runtime.evaluations import Evaluations
 from kubesched.runtime.nominated import NominatedPods
-from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores, best_of
+from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PointMetrics
 from kubesched.runtime.post_filtering import run_post_filter
 from kubesched.runtime.profile_handle import ProfileHandle
 from kubesched.runtime.services import Services
 from kubesched.runtime.signing import PodSigner
+from kubesched.runtime.ties import FirstByName, Ties
 from kubesched.util.errors import PluginError
 from kubesched.util.go_format import format_slice
 
@@ -84,6 +84,8 @@ class Framework(ProfileHandle):
         super().__init__(profile.scheduler_name, services)
         self.keeps_evaluations = keeps_evaluations
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
+        # None: by chance.
+        self.own_ties: Ties | None = FirstByName() if profile.tie_break == BY_NAME else None
         plugins = self.plugins = ProfilePlugins(profile, registry, self)
         points = self.points = PointMetrics(
             services.metrics, profile.scheduler_name, plugins, services.clock.monotonic_ns
@@ -372,7 +374,7 @@ class Framework(ProfileHandle):
         return total
 
     def choose_at_once(
-        self, state: CycleState, pod_info: PodInfo, nodes: NodeView, rng: Random
+        self, state: CycleState, pod_info: PodInfo, nodes: NodeView, ties: Ties
     ) -> QuickChoice | None:
         """The best of all nodes from what was kept, asking only about nodes that changed.
 
@@ -403,7 +405,7 @@ class Framework(ProfileHandle):
             self.run_pre_score(state, pod_info, feasible)
             score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
             self._evaluations.refresh_scores(known, state, pod, nodes, missing)
-            row = self._best_row(known, state, pod, feasible, others, rng)
+            row = self._best_row(known, state, pod, feasible, others, ties)
         except PluginError:
             # Perhaps about nodes, or a lack of them, that a full search does not ask about.
             if not others:
@@ -421,7 +423,7 @@ class Framework(ProfileHandle):
         pod: Pod,
         feasible: NodeView,
         other_filters: Sequence[Plugin],
-        rng: Random,
+        ties: Ties,
     ) -> int | None:
         """The best of the feasible nodes by kept scores that are up to date; None: there is none.
 
@@ -431,9 +433,9 @@ class Framework(ProfileHandle):
         are_summed = self._are_summed(state, pod, whole)
         if are_summed and known.index is not None:
             if not other_filters:
-                return known.index.choose(rng)
+                return ties.best_in(known.index, whole.table)
             accepts = self._acceptance(other_filters, state, pod, whole)
-            row = known.index.choose_accepted(rng, accepts, _TRIES)
+            row = ties.best_accepted(known.index, whole.table, accepts, _TRIES)
             if row is not None:
                 return row
         if not len(feasible):
@@ -442,7 +444,7 @@ class Framework(ProfileHandle):
             total: NDArray[np.signedinteger] = feasible.at(known.static_total)
         else:
             total = self._total(known, state, pod, feasible)
-        return int(feasible.rows[best_of(total, rng)])
+        return int(feasible.rows[ties.best_of(total, feasible)])
 
     def _are_summed(self, state: CycleState, pod: Pod, nodes: NodeView) -> bool:
         """Whether no other score than the summed ones tells nodes apart."""

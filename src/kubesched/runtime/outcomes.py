@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from kubesched.framework import NodeView, Status
 
-__all__ = ["PreFilterOutcome", "QuickChoice", "Scores", "best_of"]
+__all__ = ["PreFilterOutcome", "QuickChoice", "Scores"]
 
 
 class PreFilterOutcome(NamedTuple):
@@ -50,9 +49,3 @@ class Scores:
         Valid until the cluster changes, like every view of its nodes.
         """
         return self._explain()
-
-
-def best_of(total: NDArray[np.signedinteger], rng: Random) -> int:
-    """Where the highest total is; among equals a seeded choice, so that a run can be repeated."""
-    best = (total == total.max()).nonzero()[0]
-    return int(best[rng.randrange(len(best)) if len(best) > 1 else 0])

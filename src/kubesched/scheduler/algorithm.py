@@ -26,7 +26,8 @@ from kubesched.framework import (
 )
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.fresh_scores import score_fresh_nodes
-from kubesched.runtime.outcomes import PreFilterOutcome, Scores, best_of
+from kubesched.runtime.outcomes import PreFilterOutcome, Scores
+from kubesched.runtime.ties import RandomTies, Ties
 from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
@@ -110,7 +111,7 @@ class SchedulingAlgorithm:
     ) -> None:
         """`others_choose` says that extenders narrow or rank the nodes that fit."""
         self._snapshot = snapshot
-        self._random = rng
+        self._ties = RandomTies(rng)
         self._percentage = percentage
         self._others_choose = others_choose
         self._start_index = 0
@@ -138,7 +139,7 @@ class SchedulingAlgorithm:
         chosen, scores = 0, None
         if len(feasible) > 1:
             scores = self.prioritize(framework, state, pod_info, feasible)
-            chosen = best_of(scores.total, self._random)
+            chosen = self._ties_of(framework).best_of(scores.total, feasible)
         return ScheduleResult(
             feasible.info(chosen).name,
             feasible,
@@ -233,7 +234,7 @@ class SchedulingAlgorithm:
             return None
         now_ns = framework.points.now_ns
         started_ns = now_ns()
-        choice = framework.choose_at_once(state, pod_info, nodes, self._random)
+        choice = framework.choose_at_once(state, pod_info, nodes, self._ties_of(framework))
         is_hinted = choice is not None and choice.is_hinted
         framework.points.observe_hint(is_hinted, now_ns() - started_ns)
         if choice is None:
@@ -498,9 +499,12 @@ class SchedulingAlgorithm:
                 return score_fresh_nodes(framework, state, pod_info.pod, feasible, infos)
             return framework.run_score(state, pod_info.pod, feasible)
 
-    def choose(self, totals: NDArray[np.int64]) -> int:
-        """The position of the best; among equals a seeded choice."""
-        return best_of(totals, self._random)
+    def choose(self, framework: Framework, totals: NDArray[np.int64], names: Sequence[str]) -> int:
+        """The position of the best; among equals by the profile's rule."""
+        return self._ties_of(framework).best_named(totals, names)
+
+    def _ties_of(self, framework: Framework) -> Ties:
+        return framework.own_ties or self._ties
 
 
 def nodes_to_find(count: int, percentage: int | None) -> int:

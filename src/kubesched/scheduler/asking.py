@@ -213,7 +213,8 @@ class AskingAttempt:
                 return nodes[0].name
             totals = self._scores(feasible, nodes)
         extra = np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
-        return nodes[self._world.algorithm.choose(totals + extra)].name
+        names = [node.name for node in nodes]
+        return names[self._world.algorithm.choose(self._framework, totals + extra, names)]
 
     def _scores(self, feasible: NodeView, nodes: Sequence[AskedNode]) -> NDArray[np.int64]:
         infos: list[NodeInfo] | None = None

@@ -1,0 +1,118 @@
+"""Which of several nodes with the same, highest total is taken.
+
+The reference chooses at random, and so does a profile that says nothing. A profile with
+`tieBreak: NodeName` takes the first by name, so that equal scores turn into first fit and a
+decision can be repeated without knowing the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.engine import NodeTable, TotalIndex
+from kubesched.framework import NodeView
+
+__all__ = ["FirstByName", "RandomTies", "Ties"]
+
+
+class Ties(Protocol):
+    """A rule that chooses among equals."""
+
+    def best_of(self, total: NDArray[np.signedinteger], nodes: NodeView) -> int:
+        """The place in the view of the chosen one of the nodes with the highest total."""
+        ...
+
+    def best_named(self, total: NDArray[np.signedinteger], names: Sequence[str]) -> int:
+        """The same, for nodes of which only the names are known."""
+        ...
+
+    def best_in(self, index: TotalIndex, table: NodeTable) -> int:
+        """The chosen row of those with the highest total."""
+        ...
+
+    def best_accepted(
+        self, index: TotalIndex, table: NodeTable, accepts: Callable[[int], bool], tries: int
+    ) -> int | None:
+        """The chosen row of the accepted ones; None if so many tries did not find one."""
+        ...
+
+
+class RandomTies:
+    """A seeded choice, so that a run can be repeated."""
+
+    def __init__(self, rng: Random) -> None:
+        self._random = rng
+
+    def best_of(self, total: NDArray[np.signedinteger], nodes: NodeView) -> int:  # noqa: ARG002
+        return self._draw(total)
+
+    def best_named(
+        self,
+        total: NDArray[np.signedinteger],
+        names: Sequence[str],  # noqa: ARG002
+    ) -> int:
+        return self._draw(total)
+
+    def best_in(self, index: TotalIndex, table: NodeTable) -> int:  # noqa: ARG002
+        return index.choose(self._random)
+
+    def best_accepted(
+        self,
+        index: TotalIndex,
+        table: NodeTable,  # noqa: ARG002
+        accepts: Callable[[int], bool],
+        tries: int,
+    ) -> int | None:
+        return index.choose_accepted(self._random, accepts, tries)
+
+    def _draw(self, total: NDArray[np.signedinteger]) -> int:
+        best = (total == total.max()).nonzero()[0]
+        return int(best[self._random.randrange(len(best)) if len(best) > 1 else 0])
+
+
+class FirstByName:
+    """The node whose name comes first."""
+
+    def __init__(self) -> None:
+        self._generation = -1
+        self._rank: list[int] = []  # int[row]: the place of the row's node among the names
+
+    def best_of(self, total: NDArray[np.signedinteger], nodes: NodeView) -> int:
+        best = (total == total.max()).nonzero()[0].tolist()
+        if len(best) == 1:
+            return int(best[0])
+        rank, rows = self._ranks(nodes.table), nodes.rows
+        return int(min(best, key=lambda place: rank[rows[place]]))
+
+    def best_named(self, total: NDArray[np.signedinteger], names: Sequence[str]) -> int:
+        best = (total == total.max()).nonzero()[0].tolist()
+        return int(min(best, key=lambda place: names[place]))
+
+    def best_in(self, index: TotalIndex, table: NodeTable) -> int:
+        return min(index.best_rows(), key=self._ranks(table).__getitem__)
+
+    def best_accepted(
+        self, index: TotalIndex, table: NodeTable, accepts: Callable[[int], bool], tries: int
+    ) -> int | None:
+        rank = self._ranks(table)
+        for rows in index.rows_from_best():
+            for row in sorted(rows, key=rank.__getitem__):
+                if not tries:
+                    return None
+                if accepts(row):
+                    return row
+                tries -= 1
+        return None
+
+    def _ranks(self, table: NodeTable) -> list[int]:
+        if self._generation != table.generation:
+            self._rank = [0] * table.capacity
+            for place, name in enumerate(sorted(table.row_of)):
+                self._rank[table.row_of[name]] = place
+            self._generation = table.generation
+        return self._rank
