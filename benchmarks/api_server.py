@@ -12,9 +12,9 @@ import signal
 
 import click
 
+from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.http.service import ApiService
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.store.object_store import Store
 from kubesched.util.clock import RealClock
 from kubesched.util.randomness import derive
 

@@ -21,8 +21,8 @@ import aiohttp
 import click
 
 from kubesched.api import Pod
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.util.clock import RealClock
 
 PODS = "/api/v1/namespaces/default/pods"

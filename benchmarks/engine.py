@@ -16,8 +16,8 @@ from benchmarks.engine_options import Case, Run, report, workload_options
 from benchmarks.loop import time_loop
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.workloads import make_node, make_pod
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.framework import CycleState, PodInfo
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.scheduler import Scheduler

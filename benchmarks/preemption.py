@@ -25,9 +25,9 @@ from benchmarks.measuring import Spent, Stopwatch, percentile, rates, write_line
 from benchmarks.workloads import make_node
 from kubesched.api import ObjectMeta, Pod, PriorityClass
 from kubesched.api.codec import from_builtins
-from kubesched.apiserver.kubelet import FakeKubelet
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.framework import QueuedPodInfo
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util import virtual_loop

@@ -20,7 +20,7 @@ import click
 from msgspec.structs import replace
 
 from kubesched.api import ObjectMeta, Pod, PodSpec
-from kubesched.api.pods import pod_key, pod_priority
+from kubesched.api.pod_facts import pod_key, pod_priority
 from kubesched.backend.queue import QueueProfile, RegisteredHint, SchedulingQueue
 from kubesched.framework import ActionType, ClusterEvent, EventResource, QueuedPodInfo
 from kubesched.util.clock import SECOND

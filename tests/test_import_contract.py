@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _BELOW_SCHEDULER = frozenset(
         "backend",
     ]
 )
-_SERVICES = frozenset(["scheduler", "server", "apiserver"])
+_SERVICES = frozenset(["scheduler", "server", "apiserver", "cluster"])
 _SIM = _BELOW_SCHEDULER | _SERVICES | {"testing", "explain"}
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "util": frozenset(),
@@ -43,11 +44,26 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "scheduler": _BELOW_SCHEDULER,
     "server": frozenset(["client", "config", "api", "metrics", "util"]),
     "apiserver": frozenset(["api", "metrics", "util"]),
+    "cluster": frozenset(["apiserver", "client", "api", "metrics", "util"]),
     "testing": _BELOW_SCHEDULER | _SERVICES,
     "explain": _BELOW_SCHEDULER | _SERVICES,
     "sim": _SIM,
     "dashboard": (_SIM | {"sim"}) - {"testing"},
     "cli": (_SIM | {"sim", "dashboard"}) - {"testing"},
+}
+
+# Folder -> its subfolders -> which of the others each may import. Modules beside them may import
+# all of them, and none of them imports such a module.
+INSIDE: dict[str, dict[str, frozenset[str]]] = {
+    "apiserver": {
+        "rules": frozenset(),
+        "store": frozenset(["rules"]),
+        "http": frozenset(["store", "rules"]),
+    },
+    "cluster": {
+        "nodes": frozenset(),
+        "controllers": frozenset(["nodes"]),
+    },
 }
 
 # Inside plugins/, one plugin's folder may import only itself and these.
@@ -129,6 +145,8 @@ def _complaint(module: tuple[str, ...], imported: tuple[str, ...]) -> str | None
     if folder not in MAY_IMPORT:
         return f"{folder} is not a folder of the contract"
     if target == folder:
+        if folder in INSIDE:
+            return _between_subfolders(module, imported)
         return _between_plugins(module, imported) if folder == "plugins" else None
     if target not in MAY_IMPORT[folder]:
         return f"{folder} may not import {target}"
@@ -138,6 +156,21 @@ def _complaint(module: tuple[str, ...], imported: tuple[str, ...]) -> str | None
 def _of_the_package(name: str, target: str) -> str | None:
     """The package's own modules: the public face may show anything but what is for tests."""
     return f"kubesched/{name}.py may not import {target}" if target == "testing" else None
+
+
+def _between_subfolders(module: tuple[str, ...], imported: tuple[str, ...]) -> str | None:
+    folder, own = module[1:3]
+    subfolders = INSIDE[folder]
+    if own not in subfolders:
+        if len(module) > 3:
+            return f"{folder}.{own} is not a subfolder of the contract"
+        return None
+    if len(imported) < 3:
+        return f"{folder}.{own} may not import {folder} as a whole"
+    other = imported[2]
+    if other == own or other in subfolders[own]:
+        return None
+    return f"{folder}.{own} may not import {folder}.{other}"
 
 
 def _between_plugins(module: tuple[str, ...], imported: tuple[str, ...]) -> str | None:
@@ -188,6 +221,18 @@ def test_the_contract_has_no_circles() -> None:
             assert folder not in MAY_IMPORT[other], f"{folder} and {other} import each other"
 
 
+@pytest.mark.parametrize("folder", INSIDE)
+def test_the_subfolders_have_no_circles(folder: str) -> None:
+    order = graphlib.TopologicalSorter(INSIDE[folder])
+    assert set(order.static_order()) == set(INSIDE[folder])
+
+
+@pytest.mark.parametrize("folder", INSIDE)
+def test_every_subfolder_is_in_the_contract(folder: str) -> None:
+    package = SOURCE / "kubesched" / folder
+    assert {path.parent.name for path in package.glob("*/__init__.py")} == set(INSIDE[folder])
+
+
 def test_the_contract_is_the_table_of_the_style_guide(shared: Path) -> None:
     above: list[str] = []
     for line in (shared / "style.md").read_text().splitlines():
@@ -196,6 +241,8 @@ def test_the_contract_is_the_table_of_the_style_guide(shared: Path) -> None:
             continue
         folder = cells[0].strip("`/")
         allowed, _, but = cells[2].replace("`", "").replace("/", "").partition(" but ")
+        if folder == "testing" and "cluster" not in above:
+            above.append("cluster")  # decision 0013 is younger than that table
         if allowed == "all of the above":
             assert MAY_IMPORT[folder] == set(above) - {but}, folder
         else:
@@ -234,6 +281,22 @@ PLANTED = {
         "kubesched/plugins/fit/plugin.py",
         "from kubesched.plugins.image_locality.plugin import ImageLocality",
         "kubesched/plugins/fit/plugin.py:1: plugins.fit may not import plugins.image_locality",
+    ),
+    "a subfolder using one above it": (
+        "kubesched/apiserver/store/paging.py",
+        "from kubesched.apiserver.http.rendering import encode",
+        "kubesched/apiserver/store/paging.py:1: apiserver.store may not import apiserver.http",
+    ),
+    "a subfolder using a module beside it": (
+        "kubesched/cluster/nodes/kubelet.py",
+        "from kubesched.cluster import embedded_cluster",
+        "kubesched/cluster/nodes/kubelet.py:1: "
+        "cluster.nodes may not import cluster.embedded_cluster",
+    ),
+    "a subfolder nobody agreed on": (
+        "kubesched/cluster/things/kubelet.py",
+        "from kubesched.cluster.nodes.kubelet import FakeKubelet",
+        "kubesched/cluster/things/kubelet.py:1: cluster.things is not a subfolder of the contract",
     ),
     "a helper using a plugin": (
         "kubesched/plugins/helpers/spread.py",
@@ -303,6 +366,14 @@ ALLOWED = {
         "kubesched/plugins/fit/plugin.py",
         "from kubesched.plugins.helpers.spread import f\n"
         "from kubesched.plugins.fit.scoring import g",
+    ),
+    "a subfolder and one below it": (
+        "kubesched/apiserver/http/rendering.py",
+        "from kubesched.apiserver.store.paging import Page",
+    ),
+    "a module and the subfolders beside it": (
+        "kubesched/cluster/embedded_cluster.py",
+        "from kubesched.cluster.nodes.kubelet import FakeKubelet",
     ),
     "the registry and all plugins": (
         "kubesched/plugins/registry.py",

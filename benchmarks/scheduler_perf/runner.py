@@ -16,8 +16,8 @@ from benchmarks.scheduler_perf.files import Workload
 from benchmarks.scheduler_perf.operations import Operations
 from benchmarks.scheduler_perf.tracker import Selector, Tracker, selector_of
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.config.feature_gates import FeatureGates
 from kubesched.config.load import load_configuration_file
 from kubesched.framework import QueuedPodInfo

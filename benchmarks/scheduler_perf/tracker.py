@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks.measuring import Stopwatch, percentile
-from kubesched.apiserver.records import Change
+from kubesched.apiserver.store.records import Change
 
 __all__ = ["ALL", "Measurement", "Selector", "Tracker", "selector_of", "throughput_samples"]
 

@@ -32,7 +32,7 @@ from kubesched.api.pod_requests import (
     pod_requested,
     pod_requests,
 )
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 
 Amounts = dict[str, RawQuantity]
 MI = 1024 * 1024

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from kubesched.api import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
-from kubesched.api.pods import controller_of, is_terminating, pod_key, pod_priority, start_time_ns
+from kubesched.api.pod_facts import (
+    controller_of,
+    is_terminating,
+    pod_key,
+    pod_priority,
+    start_time_ns,
+)
 
 
 def test_identity_and_priority() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kubesched.api.quantity import parse_quantity
+from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import (
     is_extended_resource_name,
     is_native_resource_name,
     is_pod_level_resource_name,
     is_scalar_resource_name,
 )
-from kubesched.api.resources import Resources
 
 NAMES = {
     # name: (extended, scalar)

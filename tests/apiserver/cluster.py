@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kubesched.apiserver.records import Record
-from kubesched.apiserver.resources import Resource
-from kubesched.apiserver.store import Deletion, Store
+from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.store.object_store import Deletion, Store
+from kubesched.apiserver.store.records import Record
 
 Json = dict[str, Any]
 

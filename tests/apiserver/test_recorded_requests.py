@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kubesched.api.time import parse_time
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.store.object_store import Store
 from tests.apiserver.wire_adapter import WireAdapter
 
 NOT_OF_THE_STORE = (

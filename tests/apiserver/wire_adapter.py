@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from kubesched.api import ApiError
-from kubesched.apiserver.records import Record
-from kubesched.apiserver.resources import Resource
-from kubesched.apiserver.store import Store
-from kubesched.apiserver.wire import status_body, wire_form
+from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.store.object_store import Store
+from kubesched.apiserver.store.records import Record
+from kubesched.apiserver.store.wire_form import status_body, wire_form
 
 PATCHES = {
     "application/json-patch+json": "json",

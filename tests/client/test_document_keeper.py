@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiError, ObjectList, WatchEvent
-from kubesched.api.documents import NodeDocument, PodDocument
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.api.raw_objects import NodeDocument, PodDocument
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.client.document_keeper import DocumentKeeper
 from kubesched.client.informer import Informer
 from kubesched.util import virtual_loop

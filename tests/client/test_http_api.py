@@ -14,8 +14,8 @@ import pytest
 from prometheus_client.registry import CollectorRegistry
 
 from kubesched.api import ApiError, Event, Lease, Node, Pod, codec
+from kubesched.api.dynamic_resources import ResourceClaim
 from kubesched.api.events import Event as EventsEvent
-from kubesched.api.resource import ResourceClaim
 from kubesched.client.http_api import HttpApi
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.transport import Answer, TransportError

@@ -18,9 +18,9 @@ import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver import Store
-from kubesched.apiserver.http import exchange
-from kubesched.apiserver.http.service import ApiService
-from kubesched.apiserver.wire import status_body
+from kubesched.apiserver.http import request_and_answer
+from kubesched.apiserver.http.router import ApiService
+from kubesched.apiserver.store.wire_form import status_body
 from kubesched.client.http_api import HttpApi
 from kubesched.client.transport import Answer, Request, Streamed, TransportError, limited
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, current_clock
@@ -169,7 +169,7 @@ class Network:
 
     def answer(self, request: Request) -> Answer:
         got = self._service.answer(_as_served(request))
-        assert isinstance(got, exchange.Answer)
+        assert isinstance(got, request_and_answer.Answer)
         return Answer(got.status, got.body, got.headers)
 
     def open(self, request: Request) -> _Stream:
@@ -249,13 +249,16 @@ class _Stream:
     """An open watch."""
 
     def __init__(
-        self, network: Network, target: str, served: exchange.Answer | exchange.Stream
+        self,
+        network: Network,
+        target: str,
+        served: request_and_answer.Answer | request_and_answer.Stream,
     ) -> None:
         self._network, self._target = network, target
         self.headers: Mapping[str, str] = {}
         self._body = b""
-        self._served: exchange.Stream | None = None
-        if isinstance(served, exchange.Answer):
+        self._served: request_and_answer.Stream | None = None
+        if isinstance(served, request_and_answer.Answer):
             self.status, self._body = served.status, served.body
             return
         self.status, self._served = 200, served
@@ -323,10 +326,10 @@ class _Stream:
         return lines
 
 
-def _as_served(request: Request) -> exchange.Request:
+def _as_served(request: Request) -> request_and_answer.Request:
     url = urlsplit(request.target)
     headers = {"content-type": request.content_type} if request.content_type else {}
-    return exchange.Request(
+    return request_and_answer.Request(
         request.method, url.path, dict(parse_qsl(url.query)), headers, request.body
     )
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 from kubesched.engine import NodeTable
 from kubesched.engine.domain_counts import DomainCounts, Domains, RowCounts
 from kubesched.testing import make_node

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kubesched.api import Node, Taint
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 from kubesched.engine import CPU, ChangeLog, Interner, NodeTable
 from kubesched.testing import make_node
 

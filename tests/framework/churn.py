@@ -10,7 +10,7 @@ from kubesched.api import Node, Pod
 from kubesched.backend.cache import Cache
 from kubesched.framework import NodeView
 from kubesched.testing import make_view
-from kubesched.testing.clusters import random_node, random_pod
+from kubesched.testing.random_clusters import random_node, random_pod
 
 __all__ = ["Churn"]
 

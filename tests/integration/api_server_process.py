@@ -14,9 +14,9 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from kubesched.apiserver.embedded import EmbeddedCluster, Listen
 from kubesched.client.http_api import HttpApi
 from kubesched.client.http_transport import Connection, HttpTransport
+from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.util.clock import RealClock
 
 

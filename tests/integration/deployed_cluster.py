@@ -18,8 +18,8 @@ import yaml
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiError
 from kubesched.apiserver import LocalApi, Store
+from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.http.service import ApiService
 from kubesched.apiserver.http.users import ADMIN, Attributes, User, Users
 from kubesched.util.clock import RealClock
 from tests.integration.api_server_process import free_port

@@ -14,8 +14,8 @@ import msgspec
 
 from kubesched.api import Lease, Node, Pod
 from kubesched.apiserver import LocalApi, Store
+from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.http.service import ApiService
 from kubesched.testing import make_node, make_pod
 from kubesched.util.clock import RealClock
 

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from kubesched.apiserver.http import VIEWERS, ApiServer, ApiService, Limits, User, Users
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.store.object_store import Store
 from kubesched.util.clock import RealClock
 
 Test = Callable[[aiohttp.ClientSession, "Server"], Awaitable[None]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
-from kubesched.apiserver.embedded import EmbeddedCluster, Listen
+from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.util.clock import RealClock
 from tests.integration.api_server_process import free_port
 

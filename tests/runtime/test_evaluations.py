@@ -42,7 +42,7 @@ from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_set import Registry
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.testing import FakeHandle, make_node, make_pod
-from kubesched.testing.clusters import Cluster, random_cluster, random_node, random_pod
+from kubesched.testing.random_clusters import Cluster, random_cluster, random_node, random_pod
 from kubesched.util.errors import CacheError, PluginError
 
 NEEDED = ("PrioritySort", "DefaultBinder")

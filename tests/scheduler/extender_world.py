@@ -18,8 +18,8 @@ from kubesched.api import (
     PriorityClass,
     ResourceRequirements,
 )
-from kubesched.apiserver.local import Fault, LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.config import default_configuration
 from kubesched.config.types import Extender, PluginRef
 from kubesched.framework import Plugin

@@ -12,7 +12,7 @@ from kubesched.api import Node, Pod
 from kubesched.api.custom_kinds import CustomObject, custom_kind
 from kubesched.api.kinds import kind_of
 from kubesched.apiserver import LocalApi, Store
-from kubesched.apiserver.resources import custom_resource
+from kubesched.apiserver.rules.served_resources import custom_resource
 from kubesched.client.targets import target
 from kubesched.framework import (
     SUCCESS,

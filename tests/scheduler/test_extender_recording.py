@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from kubesched.api import EventsEvent, Node, Pod, PriorityClass
-from kubesched.apiserver.local import Fault, LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.config.types import Extender, ExtenderManagedResource
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing.fake_extender import FakeExtender

@@ -14,8 +14,8 @@ from prometheus_client.registry import CollectorRegistry
 from kubesched.api import Node, Pod
 from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local import Fault, LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.config import default_configuration
 from kubesched.config.types import PluginRef
 from kubesched.framework import Plugin, Wait

@@ -23,7 +23,7 @@ from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.testing import FakeHandle, make_node, make_pod
-from kubesched.testing.clusters import random_cluster, random_pod
+from kubesched.testing.random_clusters import random_cluster, random_pod
 from kubesched.util.errors import PluginError
 
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 import kubesched
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.config import Extender, default_configuration, default_profile
 from kubesched.framework import Plugin
 from kubesched.scheduler.options import scheduler_configuration

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from kubesched.api import ObjectMeta, Pod, PriorityClass
 from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
-from kubesched.apiserver.kubelet import FakeKubelet
-from kubesched.apiserver.local import Fault
+from kubesched.apiserver.local_api import Fault
+from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.framework import SKIP, SUCCESS, CycleState, Plugin, Status, Wait
 from kubesched.testing import make_node, make_pod
 from kubesched.util.clock import SECOND

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, ObjectMeta, Pod, PriorityClass
 from kubesched.api.access import ApiError
-from kubesched.apiserver.kubelet import FakeKubelet
-from kubesched.apiserver.local import Fault, LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.framework import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from kubesched.api import EventsEvent, Node, ObjectMeta, Pod, PriorityClass
 from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local import Fault, LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.backend.cache import CacheCorruptedError
 from kubesched.config import default_configuration
 from kubesched.config.types import PluginRef

@@ -20,8 +20,8 @@ from kubesched.api.access import ApiError
 from kubesched.api.authentication import TokenReview, TokenReviewStatus, UserInfo
 from kubesched.api.authorization import SubjectAccessReview, SubjectAccessReviewStatus
 from kubesched.api.meta import Status
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.config import DEFAULT_FEATURE_GATES
 from kubesched.config.defaults import default_configuration
 from kubesched.config.write import versioned

@@ -98,6 +98,51 @@ from kubesched.api.core import (
     ServicePort,
     ServiceSpec,
 )
+from kubesched.api.dynamic_resources import (
+    AllocatedDeviceStatus,
+    AllocationResult,
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    CapacityRequirements,
+    CELDeviceSelector,
+    Counter,
+    CounterSet,
+    Device,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceClaim,
+    DeviceClaimConfiguration,
+    DeviceClass,
+    DeviceClassConfiguration,
+    DeviceClassSpec,
+    DeviceConstraint,
+    DeviceCounterConsumption,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintRuleStatus,
+    DeviceTaintSelector,
+    DeviceToleration,
+    ExactDeviceRequest,
+    NetworkDeviceData,
+    NodeAllocatableResourceMapping,
+    OpaqueDeviceConfiguration,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
 from kubesched.api.events import Event as EventsEvent
 from kubesched.api.events import EventSeries as EventsEventSeries
 from kubesched.api.fields import (
@@ -184,6 +229,13 @@ from kubesched.api.pod import (
     ResourceClaimUse,
     ResourceRequirements,
 )
+from kubesched.api.pod_facts import (
+    controller_of,
+    is_terminating,
+    pod_key,
+    pod_priority,
+    start_time_ns,
+)
 from kubesched.api.pod_requests import (
     DEFAULT_MEMORY_REQUEST,
     DEFAULT_MILLI_CPU_REQUEST,
@@ -197,13 +249,6 @@ from kubesched.api.pod_requests import (
     pod_nonzero_requested,
     pod_requested,
     pod_requests,
-)
-from kubesched.api.pods import (
-    controller_of,
-    is_terminating,
-    pod_key,
-    pod_priority,
-    start_time_ns,
 )
 from kubesched.api.policy import (
     PodDisruptionBudget,
@@ -226,50 +271,8 @@ from kubesched.api.reference import (
     TypedLocalObjectReference,
     TypedObjectReference,
 )
-from kubesched.api.resource import (
-    AllocatedDeviceStatus,
-    AllocationResult,
-    CapacityRequestPolicy,
-    CapacityRequestPolicyRange,
-    CapacityRequirements,
-    CELDeviceSelector,
-    Counter,
-    CounterSet,
-    Device,
-    DeviceAllocationConfiguration,
-    DeviceAllocationResult,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceClaim,
-    DeviceClaimConfiguration,
-    DeviceClass,
-    DeviceClassConfiguration,
-    DeviceClassSpec,
-    DeviceConstraint,
-    DeviceCounterConsumption,
-    DeviceRequest,
-    DeviceRequestAllocationResult,
-    DeviceSelector,
-    DeviceSubRequest,
-    DeviceTaint,
-    DeviceTaintRule,
-    DeviceTaintRuleSpec,
-    DeviceTaintRuleStatus,
-    DeviceTaintSelector,
-    DeviceToleration,
-    ExactDeviceRequest,
-    NetworkDeviceData,
-    NodeAllocatableResourceMapping,
-    OpaqueDeviceConfiguration,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-    ResourceClaimSpec,
-    ResourceClaimStatus,
-    ResourceClaimTemplate,
-    ResourceClaimTemplateSpec,
-    ResourcePool,
-    ResourceSlice,
-    ResourceSliceSpec,
+from kubesched.api.resource_amounts import (
+    Resources,
 )
 from kubesched.api.resource_names import (
     CPU,
@@ -285,9 +288,6 @@ from kubesched.api.resource_names import (
     is_native_resource_name,
     is_pod_level_resource_name,
     is_scalar_resource_name,
-)
-from kubesched.api.resources import (
-    Resources,
 )
 from kubesched.api.scheduling import (
     BasicSchedulingPolicy,

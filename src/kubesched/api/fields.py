@@ -17,10 +17,10 @@ from msgspec.structs import FieldInfo
 
 from kubesched.api.base import ApiObject
 from kubesched.api.core import Event, Namespace, ReplicationController, Secret, Service
+from kubesched.api.dynamic_resources import ResourceSlice
 from kubesched.api.events import Event as EventsEvent
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
-from kubesched.api.resource import ResourceSlice
 from kubesched.util.errors import SelectorError
 
 __all__ = ["FieldSelector", "FieldTerm"]

@@ -25,17 +25,17 @@ from kubesched.api.core import (
     Secret,
     Service,
 )
-from kubesched.api.events import Event as EventsEvent
-from kubesched.api.node import Node
-from kubesched.api.pod import Pod
-from kubesched.api.policy import PodDisruptionBudget
-from kubesched.api.resource import (
+from kubesched.api.dynamic_resources import (
     DeviceClass,
     DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from kubesched.api.events import Event as EventsEvent
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+from kubesched.api.policy import PodDisruptionBudget
 from kubesched.api.scheduling import PodGroup, PriorityClass, Workload
 from kubesched.api.storage import (
     CSIDriver,

@@ -23,8 +23,8 @@ from kubesched.api.quantity import (
     parse_value,
     quantity_from_json,
 )
+from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, MEMORY, is_pod_level_resource_name
-from kubesched.api.resources import Resources
 
 __all__ = [
     "DEFAULT_MEMORY_REQUEST",

@@ -1,4 +1,4 @@
-"""The embedded cluster: an API server's storage and rules, inside this process.
+"""An API server inside this process: storage, rules, and HTTP if wanted.
 
 `Store` holds the objects; `LocalApi` is the way to it for everything that talks to an API
 server.
@@ -6,7 +6,7 @@ server.
 
 from __future__ import annotations
 
-from kubesched.apiserver.local import Fault, Faults, LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import Fault, Faults, LocalApi
+from kubesched.apiserver.store.object_store import Store
 
 __all__ = ["Fault", "Faults", "LocalApi", "Store"]

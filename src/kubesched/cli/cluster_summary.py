@@ -9,7 +9,7 @@ import msgspec
 
 from kubesched.api import Node, Pod
 from kubesched.api.pod_requests import pod_requested
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 
 __all__ = ["ClusterSummary", "NodeRow", "PendingPod", "is_decided", "render", "summarize"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kubesched.apiserver.embedded import Listen
+from kubesched.cluster.embedded_cluster import Listen
 
 __all__ = ["ListenAddress"]
 

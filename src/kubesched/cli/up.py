@@ -14,12 +14,12 @@ import click
 import msgspec
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver.embedded import EmbeddedCluster, Listen
-from kubesched.apiserver.manifests import Manifest, apply_manifests, load_manifests
 from kubesched.cli.cluster_summary import ClusterSummary, is_decided, render, summarize
 from kubesched.cli.kubeconfig_file import kubeconfig_file
 from kubesched.cli.listen_address import ListenAddress
 from kubesched.client.informer import Informer
+from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests
 from kubesched.config.defaults import default_configuration
 from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration

@@ -15,16 +15,16 @@ import msgspec
 
 from kubesched.api import codec
 from kubesched.api.access import ApiAccess, ApiError, ObjectList, WatchEvent
-from kubesched.api.documents import (
+from kubesched.api.meta import ObjectMeta, Status
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+from kubesched.api.raw_objects import (
     Document,
     NodeDocument,
     PodDocument,
     node_wire_form,
     pod_wire_form,
 )
-from kubesched.api.meta import ObjectMeta, Status
-from kubesched.api.node import Node
-from kubesched.api.pod import Pod
 from kubesched.client.unreadable import leave_out
 
 __all__ = ["DocumentKeeper"]

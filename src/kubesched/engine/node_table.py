@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import Node, Taint
 from kubesched.api.host_ports import HostPort
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 from kubesched.engine.change_log import ChangeLog
 from kubesched.engine.interning import CountedInterner, Interner
 from kubesched.engine.sparse_columns import ImageFacts, ImageRows, PortRows

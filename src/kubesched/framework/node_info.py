@@ -13,7 +13,7 @@ import msgspec
 
 from kubesched.api import Node
 from kubesched.api.host_ports import HostPort, ports_conflict
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 from kubesched.framework.pod_info import PodInfo
 from kubesched.util.errors import CacheError
 

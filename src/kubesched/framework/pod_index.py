@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.pods import is_terminating
+from kubesched.api.pod_facts import is_terminating
 from kubesched.engine import NodeTable
 from kubesched.engine.domain_counts import Domains, Eligibility, RowCounts
 from kubesched.framework.affinity_terms import AffinityTerm

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kubesched.api import Affinity, Pod
 from kubesched.api.host_ports import HostPort, host_ports
 from kubesched.api.pod_requests import node_amounts
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 from kubesched.framework.affinity_terms import (
     AffinityTerm,
     WeightedAffinityTerm,

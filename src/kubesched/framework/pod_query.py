@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kubesched.api import Pod
 from kubesched.api.labels import Selector
-from kubesched.api.pods import is_terminating
+from kubesched.api.pod_facts import is_terminating
 
 __all__ = ["Anchor", "Condition", "PodQuery", "anchor_of"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.framework import (
     SUCCESS,

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.engine import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.framework import NominatedTotals, Nominator, PodInfo
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_key
+from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
     SUCCESS,

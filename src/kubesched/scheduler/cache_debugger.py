@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from kubesched.api import Node, Pod
-from kubesched.api.resources import Resources
+from kubesched.api.resource_amounts import Resources
 from kubesched.framework import NodeInfo
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.logging import get_logger

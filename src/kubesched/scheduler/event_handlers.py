@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kubesched.api import Node, Pod
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import ActionType, ClusterEvent, EventResource

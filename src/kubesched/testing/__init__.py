@@ -18,8 +18,6 @@ from kubesched.testing.builders import (
 )
 from kubesched.testing.check_plugin import check_plugin
 from kubesched.testing.cluster import Cluster, cluster_in_thread
-from kubesched.testing.clusters import Cluster as ClusterObjects
-from kubesched.testing.clusters import random_cluster, random_node, random_pod
 from kubesched.testing.fake_extender import (
     ExtenderCall,
     FakeExtender,
@@ -51,6 +49,8 @@ from kubesched.testing.object_builders import (
     make_stateful_set,
     make_storage_class,
 )
+from kubesched.testing.random_clusters import Cluster as ClusterObjects
+from kubesched.testing.random_clusters import random_cluster, random_node, random_pod
 from kubesched.testing.selector_builders import (
     make_affinity,
     make_node_selector,

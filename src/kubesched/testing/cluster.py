@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from kubesched.api import ApiError, Node
-from kubesched.apiserver.embedded import EmbeddedCluster, Listen
-from kubesched.apiserver.local import LocalApi
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import Plugin
 from kubesched.scheduler.scheduler import Scheduler

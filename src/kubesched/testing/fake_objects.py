@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kubesched.api import ApiError, ObjectList, ObjectMeta, PatchType, Pod, WatchEvent
 from kubesched.api.base import ApiObject
 from kubesched.api.meta import Status
-from kubesched.apiserver.patches import json_patch, merge_patch, strategic_merge_patch
+from kubesched.apiserver.rules.patches import json_patch, merge_patch, strategic_merge_patch
 
 __all__ = ["ApiCall", "FakeApi", "FakeLister", "FakeObjects"]
 

@@ -25,7 +25,7 @@ from kubesched.api import (
 from kubesched.api.base import ApiObject
 from kubesched.framework import ActionType, ClusterEvent, EventResource
 from kubesched.testing.builders import make_meta
-from kubesched.testing.clusters import Cluster, random_node, random_pod
+from kubesched.testing.random_clusters import Cluster, random_node, random_pod
 
 __all__ = ["KINDS", "random_change"]
 

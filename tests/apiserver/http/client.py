@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from kubesched.apiserver.http import Answer, ApiService, Request, Stream, Users
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.store.object_store import Store
 from kubesched.util.clock import ManualClock
 
 Json = Any

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.apiserver.apply.ownership import fields_v1, paths
+from kubesched.apiserver.rules.apply.ownership import fields_v1, paths
 from tests.apiserver.http.client import Client
 
 APPLY = "application/apply-patch+yaml"

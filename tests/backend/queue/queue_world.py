@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_key, pod_priority
+from kubesched.api.pod_facts import pod_key, pod_priority
 from kubesched.backend.queue import QueueName, QueueProfile, RegisteredHint, SchedulingQueue
 from kubesched.framework import (
     SUCCESS,

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.backend.queue import (
     AlreadyQueuedError,
     QueueName,

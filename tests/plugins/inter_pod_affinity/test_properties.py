@@ -14,7 +14,7 @@ from kubesched.config.args import InterPodAffinityArgs
 from kubesched.framework import SUCCESS, AffinityTerm, Code, CycleState, NodeInfo, NodeView, PodInfo
 from kubesched.plugins.inter_pod_affinity import InterPodAffinity
 from kubesched.testing import FakeHandle, check_plugin, make_namespace
-from kubesched.testing.clusters import NAMESPACES, Cluster, random_cluster, random_pod
+from kubesched.testing.random_clusters import NAMESPACES, Cluster, random_cluster, random_pod
 from kubesched.testing.views import (
     filter_each,
     filter_together,

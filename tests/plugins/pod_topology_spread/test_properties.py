@@ -17,7 +17,7 @@ from kubesched.framework import Code, CycleState, NodeInfo, NodeView, PodInfo
 from kubesched.plugins.pod_topology_spread import PodTopologySpread
 from kubesched.plugins.pod_topology_spread.plugin import SYSTEM_DEFAULTS
 from kubesched.testing import HOSTNAME, FakeHandle, check_plugin, make_spread
-from kubesched.testing.clusters import Cluster, random_cluster, random_pod
+from kubesched.testing.random_clusters import Cluster, random_cluster, random_pod
 from kubesched.testing.views import (
     filter_each,
     filter_together,

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import ConfigMap
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
 from kubesched.server.access.client_authorities import ClientAuthorities
 from kubesched.server.access.client_certificates import RequestHeaderNames
 from kubesched.util.clock import SECOND, Clock, ManualClock, current_clock

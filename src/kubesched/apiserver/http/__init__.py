@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from kubesched.apiserver.http.exchange import Answer, Request, Stream
 from kubesched.apiserver.http.limits import Limits
+from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
+from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.http.service import ApiService
 from kubesched.apiserver.http.users import ADMIN, VIEWERS, User, Users
 
 __all__ = [

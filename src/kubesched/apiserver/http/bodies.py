@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubesched.apiserver import refusals
-from kubesched.apiserver.documents import cleaned
-from kubesched.apiserver.http.exchange import Request
 from kubesched.apiserver.http.media_types import body_language
 from kubesched.apiserver.http.protobuf import read_protobuf
 from kubesched.apiserver.http.protobuf.encoding import MalformedError
-from kubesched.apiserver.resources import Resource
-from kubesched.apiserver.schema.unknown_fields import duplicate_fields, unknown_fields
+from kubesched.apiserver.http.request_and_answer import Request
+from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.request_documents import cleaned
+from kubesched.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
+from kubesched.apiserver.rules.served_resources import Resource
 
 __all__ = [
     "field_problems",
@@ -42,7 +42,7 @@ def read_document(request: Request, resource: Resource) -> tuple[dict[str, Any],
     if body_language(request.header("content-type")) != "json":
         body = b""  # no other language can say a thing twice
     if not isinstance(document, dict):
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get "
             "version/kind; json parse error: json: cannot unmarshal "
             f"{_go_kind(document)} into Go value of type struct "
@@ -60,17 +60,17 @@ def read_applied(request: Request, resource: Resource) -> tuple[dict[str, Any], 
     """
     document = _read_yaml(request.body, resource.kind)
     if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
-        raise refusals.bad_request("error decoding YAML: expected an object")
+        raise api_errors.bad_request("error decoding YAML: expected an object")
     kind, version = document.get("kind"), document.get("apiVersion")
     if (kind, version) != (resource.kind, resource.api_version):
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {resource.kind}): "
             f"got {version or ''}, Kind={kind or ''}"
         )
     problems = field_problems(request, resource, document)
     applied: dict[str, Any] = cleaned(document, None)
     if applied.get("metadata", {}).get("managedFields"):
-        raise refusals.bad_request("metadata.managedFields must be nil")
+        raise api_errors.bad_request("metadata.managedFields must be nil")
     return applied, problems
 
 
@@ -81,14 +81,14 @@ def field_problems(
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
         options = "CreateOptions.meta.k8s.io"
-        raise refusals.unsupported_option(options, "fieldValidation", validation, _VALIDATIONS)
+        raise api_errors.unsupported_option(options, "fieldValidation", validation, _VALIDATIONS)
     if validation == "Ignore":
         return ()
     problems = [f'duplicate field "{path}"' for path in (duplicate_fields(body) if body else ())]
     unknown = unknown_fields(resource.group, resource.version, resource.kind, document)
     problems += [f'unknown field "{path}"' for path in unknown]
     if problems and validation == "Strict":
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a '
             f"{resource.kind}: strict decoding error: {', '.join(problems)}"
         )
@@ -105,7 +105,7 @@ def read_body(request: Request, kind: str) -> Any:
     try:
         return read_protobuf(request.body)
     except MalformedError as exc:
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): {exc} "
             f"({_summary(request.body)})"
         ) from exc
@@ -116,7 +116,7 @@ def read_json(body: bytes, kind: str) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get "
             f"version/kind; json parse error: {_parse_error(body)} ({_summary(body)})"
         ) from None
@@ -128,7 +128,7 @@ def read_options(request: Request) -> dict[str, Any]:
         return {}
     options = read_body(request, "DeleteOptions")
     if not isinstance(options, dict):
-        raise refusals.bad_request("expected DeleteOptions")
+        raise api_errors.bad_request("expected DeleteOptions")
     return options
 
 
@@ -137,7 +137,7 @@ def _read_yaml(body: bytes, kind: str) -> Any:
         document = yaml.load(body, Loader=_Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
         text = " ".join(str(exc).split())
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get "
             f"version/kind; json parse error: yaml: {text} ({_summary(body)})"
         ) from None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kubesched.apiserver.catalog import Catalog
 from kubesched.apiserver.http.reviews import REVIEWS
-from kubesched.apiserver.resources import Resource
+from kubesched.apiserver.rules.resource_catalog import Catalog
+from kubesched.apiserver.rules.served_resources import Resource
 
 __all__ = ["AGGREGATED", "VERSION", "Discovery"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from kubesched.api.access import ApiError, PatchType
-from kubesched.apiserver import refusals
 from kubesched.apiserver.http.protobuf import PROTOBUF
+from kubesched.apiserver.rules import api_errors
 
 __all__ = ["Form", "accepted_form", "body_language", "patch_type"]
 
@@ -66,7 +66,7 @@ def accepted_form(accept: str) -> Form:
         version = given.get("v", "v1")
         if wanted in _SHAPES and given.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
             return Form(language, _SHAPES[wanted], version)
-    raise refusals.not_acceptable(_NOT_ACCEPTABLE)
+    raise api_errors.not_acceptable(_NOT_ACCEPTABLE)
 
 
 def body_language(content_type: str) -> str:
@@ -79,7 +79,7 @@ def body_language(content_type: str) -> str:
     if media == PROTOBUF:
         return "protobuf"
     accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    raise refusals.unsupported_media_type(_UNKNOWN_BODY + accepted)
+    raise api_errors.unsupported_media_type(_UNKNOWN_BODY + accepted)
 
 
 def patch_type(content_type: str, *, strategic: bool) -> PatchType:
@@ -93,4 +93,4 @@ def patch_type(content_type: str, *, strategic: bool) -> PatchType:
 
 def _unsupported_patch(*, strategic: bool) -> ApiError:
     names = [name for name in _PATCHES if strategic or "strategic" not in name]
-    return refusals.unsupported_media_type(_UNKNOWN_BODY + ", ".join(names))
+    return api_errors.unsupported_media_type(_UNKNOWN_BODY + ", ".join(names))

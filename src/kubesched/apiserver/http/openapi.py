@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from kubesched.apiserver.catalog import Catalog
 from kubesched.apiserver.http.discovery import Discovery
 from kubesched.apiserver.http.protobuf import openapi_v2
 from kubesched.apiserver.http.rendering import encode
 from kubesched.apiserver.http.reviews import REVIEWS
-from kubesched.apiserver.schema import definition_of, referenced
+from kubesched.apiserver.rules.resource_catalog import Catalog
+from kubesched.apiserver.rules.schema import definition_of, referenced
 
 __all__ = ["OpenApi"]
 

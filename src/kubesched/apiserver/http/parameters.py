@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from kubesched.apiserver import refusals
-from kubesched.apiserver.http.exchange import Request
-from kubesched.apiserver.validation.problems import forbidden, not_supported
+from kubesched.apiserver.http.request_and_answer import Request
+from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.validation.problems import forbidden, not_supported
 
 __all__ = ["ListOptions", "deletion_grace", "is_dry_run", "list_options", "propagation"]
 
@@ -49,7 +49,7 @@ def list_options(request: Request) -> ListOptions:
     )
     problem = _problem(options)
     if problem is not None:
-        raise refusals.invalid(_LIST_OPTIONS, "", [problem])
+        raise api_errors.invalid(_LIST_OPTIONS, "", [problem])
     return options
 
 
@@ -96,7 +96,7 @@ def _number(query: Any, name: str) -> int:
         return int(text)
     except ValueError:
         message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise refusals.bad_request(message) from None
+        raise api_errors.bad_request(message) from None
 
 
 def is_dry_run(request: Request, options: dict[str, Any] | None = None) -> bool:
@@ -107,7 +107,7 @@ def is_dry_run(request: Request, options: dict[str, Any] | None = None) -> bool:
     if value not in ("", "All"):
         kind = {"POST": "CreateOptions", "PATCH": "PatchOptions", "PUT": "UpdateOptions"}
         name = kind.get(request.method, "DeleteOptions")
-        raise refusals.unsupported_option(f"{name}.meta.k8s.io", "dryRun", value, ("All",))
+        raise api_errors.unsupported_option(f"{name}.meta.k8s.io", "dryRun", value, ("All",))
     return value == "All"
 
 
@@ -117,7 +117,7 @@ def deletion_grace(request: Request, options: dict[str, Any]) -> int | None:
     if given is None and "gracePeriodSeconds" in request.query:
         return _number(request.query, "gracePeriodSeconds")
     if given is not None and not isinstance(given, int):
-        raise refusals.bad_request("gracePeriodSeconds must be a number")
+        raise api_errors.bad_request("gracePeriodSeconds must be a number")
     return given
 
 
@@ -128,5 +128,5 @@ def propagation(request: Request, options: dict[str, Any]) -> str:
         return "Orphan"
     if value and value not in _PROPAGATIONS:
         kind = "DeleteOptions.meta.k8s.io"
-        raise refusals.unsupported_option(kind, "propagationPolicy", str(value), _PROPAGATIONS)
+        raise api_errors.unsupported_option(kind, "propagationPolicy", str(value), _PROPAGATIONS)
     return value or "Background"

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubesched.apiserver.http.exchange import JSON, Answer
 from kubesched.apiserver.http.media_types import Form
+from kubesched.apiserver.http.request_and_answer import JSON, Answer
 from kubesched.apiserver.http.tables import layout_of
-from kubesched.apiserver.paging import Page
-from kubesched.apiserver.records import Record
-from kubesched.apiserver.resources import Resource
-from kubesched.apiserver.watching import Seen
+from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.store.paging import Page
+from kubesched.apiserver.store.records import Record
+from kubesched.apiserver.store.watching import Seen
 
 __all__ = ["Rendering", "encode", "warnings"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.apiserver import refusals
 from kubesched.apiserver.http.users import Attributes, User, Users
+from kubesched.apiserver.rules import api_errors
 
 __all__ = ["REVIEWS", "answer_review"]
 
@@ -29,7 +29,7 @@ def answer_review(group: str, plural: str, body: Json, users: Users, asker: User
     kind = REVIEWS[group, plural][0]
     spec = body.get("spec", {})
     if not isinstance(spec, dict) or not isinstance(body.get("metadata", {}), dict):
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f'{kind} in version "v1" cannot be handled as a {kind}: expected an object'
         )
     head = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": body.get("metadata", {})}

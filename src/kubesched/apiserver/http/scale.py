@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.apiserver import refusals
 from kubesched.apiserver.http.tables.workloads import labels_text, selector_text
-from kubesched.apiserver.records import Record
+from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.store.records import Record
 
 __all__ = ["replicas_patch", "scale_of"]
 
@@ -36,11 +36,11 @@ def replicas_patch(scale: Any, record: Record) -> Json:
     """The merge patch of a workload that a changed scale stands for. Raises ApiError."""
     if not isinstance(scale, dict) or not isinstance(scale.get("spec", {}), dict):
         text = 'Scale in version "v1" cannot be handled as a Scale: expected an object'
-        raise refusals.bad_request(text)
+        raise api_errors.bad_request(text)
     replicas = scale.get("spec", {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         message = f"Scale {record.data['metadata']['name']!r}: spec.replicas: Invalid value"
-        raise refusals.bad_request(message)
+        raise api_errors.bad_request(message)
     metadata = scale.get("metadata") or {}
     based_on = {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
     return {"metadata": based_on, "spec": {"replicas": replicas}}

@@ -13,12 +13,12 @@ from types import TracebackType
 from aiohttp import web
 
 from kubesched.api.access import ApiError
-from kubesched.apiserver import refusals
-from kubesched.apiserver.http.exchange import JSON, Answer, Request, Stream
 from kubesched.apiserver.http.limits import Limits
 from kubesched.apiserver.http.rendering import encode
-from kubesched.apiserver.http.service import ApiService, refused
-from kubesched.apiserver.wire import status_body
+from kubesched.apiserver.http.request_and_answer import JSON, Answer, Request, Stream
+from kubesched.apiserver.http.router import ApiService, refused
+from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.store.wire_form import status_body
 from kubesched.util.logging import get_logger
 
 __all__ = ["ApiServer"]
@@ -127,13 +127,13 @@ class ApiServer:
         except ApiError as error:
             answer = refused(error)
         except TimeoutError:
-            answer = refused(refusals.timed_out("the body of the request did not arrive in time"))
+            answer = refused(api_errors.timed_out("the body of the request did not arrive in time"))
         except (ConnectionError, web.RequestPayloadError):
             raise  # the client went away, or sends what is no HTTP
         except Exception as error:
             # One request that hits a bug must not take others along.
             log.exception("Request failed", error, method=request.method, path=request.path)
-            answer = refused(refusals.internal_error("see the log of the server"))
+            answer = refused(api_errors.internal_error("see the log of the server"))
         if isinstance(answer, Stream):
             return await self._stream(request, answer)
         return _response(answer)
@@ -141,20 +141,20 @@ class ApiServer:
     async def _body(self, request: web.BaseRequest) -> bytes:
         limit = self._limits.body_bytes
         if (request.content_length or 0) > limit:
-            raise refusals.too_large(limit)
+            raise api_errors.too_large(limit)
         pieces: list[bytes] = []
         size = 0
         async with asyncio.timeout(self._limits.body_seconds):
             while piece := await request.content.readany():
                 size += len(piece)
                 if size > limit:
-                    raise refusals.too_large(limit)
+                    raise api_errors.too_large(limit)
                 pieces.append(piece)
         return b"".join(pieces)
 
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
         if len(self._streams) >= self._limits.watches:
-            return _response(refused(refusals.too_many_requests(_TOO_MANY_WATCHES, 1)))
+            return _response(refused(api_errors.too_many_requests(_TOO_MANY_WATCHES, 1)))
         response = web.StreamResponse(headers={"Content-Type": JSON})
         pump = _Pump(stream, response, self._limits)
         self._streams.add(pump)

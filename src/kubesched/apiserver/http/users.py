@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from kubesched.api.access import ApiError
-from kubesched.apiserver import refusals
+from kubesched.apiserver.rules import api_errors
 
 __all__ = ["ADMIN", "VIEWERS", "Attributes", "User", "Users"]
 
@@ -68,7 +68,7 @@ class Users:
             user = self.by_token(authorization[len(_BEARER) :].strip())
             if user is not None:
                 return user
-        raise refusals.unauthorized()
+        raise api_errors.unauthorized()
 
     def by_token(self, token: str) -> User | None:
         given = token.encode()
@@ -94,7 +94,7 @@ def _denied(user: User, wanted: Attributes) -> ApiError:
     who = f'User "{user.name}" cannot {wanted.verb}'
     if not wanted.plural:
         message = f'forbidden: {who} path "{wanted.path}"'
-        return refusals.access_denied("", "", message)
+        return api_errors.access_denied("", "", message)
     plural = f"{wanted.plural}.{wanted.group}" if wanted.group else wanted.plural
     resource = wanted.plural + (f"/{wanted.subresource}" if wanted.subresource else "")
     subject = f'{plural} "{wanted.name}"' if wanted.name else plural
@@ -102,4 +102,4 @@ def _denied(user: User, wanted: Attributes) -> ApiError:
         f'{subject} is forbidden: {who} resource "{resource}" in API group "{wanted.group}" '
         + (f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope")
     )
-    return refusals.access_denied(plural, wanted.name, message)
+    return api_errors.access_denied(plural, wanted.name, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubesched.api.pods import pod_key
+from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue.active_queue import ActiveLines, ActiveQueue, Needs
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.backoff_queue import BackoffQueue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.api.pods import pod_key
+from kubesched.api.pod_facts import pod_key
 from kubesched.framework import QueuedPodInfo
 
 __all__ = ["key_of", "queued_key"]

@@ -20,7 +20,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_key
+from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue.active_queue import Needs
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.containers import Containers

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api.pods import pod_priority, start_time_ns
+from kubesched.api.pod_facts import pod_priority, start_time_ns
 from kubesched.framework import PodInfo
 
 __all__ = ["COSTS", "NEGATED_START", "VIOLATIONS", "Candidate", "Candidates", "costs_of"]

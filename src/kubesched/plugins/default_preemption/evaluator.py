@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod, PodDisruptionBudget
-from kubesched.api.pods import is_terminating, pod_key, pod_priority
+from kubesched.api.pod_facts import is_terminating, pod_key, pod_priority
 from kubesched.config.args import DefaultPreemptionArgs
 from kubesched.framework import (
     SUCCESS,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiError
-from kubesched.api.pods import is_terminating, pod_key, pod_priority
+from kubesched.api.pod_facts import is_terminating, pod_key, pod_priority
 from kubesched.framework import Handle, Lister, Nominating, NominatingMode, PodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.plugins.default_preemption.candidates import Candidate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubesched.api.pods import pod_priority, start_time_ns
+from kubesched.api.pod_facts import pod_priority, start_time_ns
 from kubesched.framework import PodInfo
 
 __all__ = ["most_important_first"]

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.framework import CycleState, Handle, Moment, PodInfo
 from kubesched.plugins.default_preemption.candidates import COSTS, Candidate, Candidates
 from kubesched.plugins.default_preemption.pod_columns import PodColumns

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.api.time import parse_time
 from kubesched.engine import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.engine.interning import Interner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.framework import CycleState, Handle, NodeInfo, PodInfo, Status
 from kubesched.plugins.default_preemption.budgets import Budgets
 from kubesched.plugins.default_preemption.candidates import Candidate

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.framework import (
     CycleState,
     Handle,

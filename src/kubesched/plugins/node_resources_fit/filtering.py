@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
-from kubesched.api.resources import Resources
 from kubesched.engine import kernels
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
 

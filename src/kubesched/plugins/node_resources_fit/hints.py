@@ -6,8 +6,8 @@ from typing import Any
 
 from kubesched.api import DeviceClass, Node, Pod
 from kubesched.api.pod_requests import FIT_REQUESTS, NODE_REQUESTS, pod_requested, pod_requests
+from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY
-from kubesched.api.resources import Resources
 from kubesched.framework import QueueingHint
 from kubesched.plugins.helpers.hints import expect, expect_or_none, is_placed, queue_if, same_pod
 from kubesched.plugins.node_resources_fit.filtering import Demand, fit_status

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubesched.api import Container, Node, Pod, codec
-from kubesched.api.documents import node_wire_form
+from kubesched.api.raw_objects import node_wire_form
 from kubesched.client.extender_client import ExtenderClient, ExtenderError
 from kubesched.config.types import Extender
 from kubesched.framework import NodeInfo, Victims

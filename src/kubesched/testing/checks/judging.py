@@ -23,7 +23,7 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.testing.checks.trial import Trial, pick
-from kubesched.testing.clusters import Cluster, random_cluster, random_pod
+from kubesched.testing.random_clusters import Cluster, random_cluster, random_pod
 from kubesched.testing.views import same_status
 
 __all__ = ["check_dry_runs", "check_filter", "check_node_local", "check_score", "passing"]

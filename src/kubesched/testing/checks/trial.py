@@ -16,8 +16,8 @@ from kubesched.framework import NodeView, Plugin, Status
 from kubesched.testing.builders import make_node
 from kubesched.testing.checks.fingerprint import difference, fingerprint
 from kubesched.testing.checks.legal import illegal
-from kubesched.testing.clusters import Cluster, random_cluster, random_pod
 from kubesched.testing.fake_handle import FakeHandle
+from kubesched.testing.random_clusters import Cluster, random_cluster, random_pod
 from kubesched.util.errors import PluginError
 from kubesched.util.randomness import derive
 

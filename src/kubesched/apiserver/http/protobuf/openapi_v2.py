@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubesched.apiserver.http.protobuf.encoding import text, wrapped
-from kubesched.apiserver.schema import referenced
+from kubesched.apiserver.rules.schema import referenced
 
 __all__ = ["openapi_v2"]
 

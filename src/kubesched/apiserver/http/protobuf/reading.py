@@ -18,7 +18,7 @@ import msgspec
 
 from kubesched.api.time import format_time
 from kubesched.apiserver.http.protobuf.encoding import MalformedError, fields
-from kubesched.apiserver.schema import definition_of
+from kubesched.apiserver.rules.schema import definition_of
 from kubesched.util.clock import SECOND
 
 __all__ = ["PROTOBUF", "read_protobuf"]

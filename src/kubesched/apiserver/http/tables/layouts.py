@@ -10,7 +10,7 @@ from kubesched.apiserver.http.tables.pods import PODS
 from kubesched.apiserver.http.tables.storage import STORAGE
 from kubesched.apiserver.http.tables.table import NAME, Column, Layout
 from kubesched.apiserver.http.tables.workloads import WORKLOADS
-from kubesched.apiserver.resources import Resource
+from kubesched.apiserver.rules.served_resources import Resource
 
 __all__ = ["layout_of"]
 

@@ -1,0 +1,431 @@
+"""Requests about resources: every verb, over every resource in the catalog."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kubesched.apiserver.http.bodies import (
+    field_problems,
+    read_applied,
+    read_body,
+    read_document,
+    read_json,
+    read_options,
+)
+from kubesched.apiserver.http.discovery import SCALABLE
+from kubesched.apiserver.http.media_types import accepted_form, patch_type
+from kubesched.apiserver.http.parameters import (
+    ListOptions,
+    deletion_grace,
+    is_dry_run,
+    list_options,
+    propagation,
+)
+from kubesched.apiserver.http.paths import Target
+from kubesched.apiserver.http.rendering import Rendering, encode
+from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
+from kubesched.apiserver.http.scale import replicas_patch, scale_of
+from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.apply import Manager, apply_document, is_tracked, tracked_document
+from kubesched.apiserver.rules.generated_metadata import stamp
+from kubesched.apiserver.rules.patches import PatchError, apply_patch
+from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.store import custom_resource_definitions
+from kubesched.apiserver.store.custom_resource_definitions import (
+    CUSTOM_RESOURCE_DEFINITION,
+)
+from kubesched.apiserver.store.object_store import Deletion, Store
+from kubesched.apiserver.store.orphaning import orphan_dependents
+from kubesched.apiserver.store.pod_eviction import check_eviction
+from kubesched.apiserver.store.preconditions import parse_revision
+from kubesched.apiserver.store.records import Record
+from kubesched.util.clock import Clock
+
+__all__ = ["ResourceHandlers"]
+
+Json = dict[str, Any]
+
+# Deletion of these answers with the object, of others with a Status.
+_SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
+_SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+class ResourceHandlers:
+    """Turns requests into calls of the store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._now_ns = clock.now_ns
+        self._pods = store.catalog.by_url("", "v1", "pods")
+        self._on_object: dict[str, Callable[[Request, Target, Resource], Answer]] = {
+            "GET": self._get,
+            "HEAD": self._get,
+            "PUT": self._update,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
+        self._subresources: dict[str, Callable[[Request, Target, Resource], Answer]] = {
+            "binding": self._bind,
+            "eviction": self._evict,
+            "scale": self._scale,
+        }
+
+    def answer(self, request: Request, target: Target) -> Answer | Stream:
+        """Raises ApiError."""
+        if (target.group, target.version, target.plural) == ("", "v1", "bindings"):
+            return self._bind(request, target, self._pods)
+        resource = self._store.catalog.by_url(target.group, target.version, target.plural)
+        if target.namespace is not None and not resource.namespaced:
+            raise api_errors.unknown_resource()
+        if target.subresource and target.subresource != "status":
+            part = self._subresources.get(target.subresource)
+            if part is None:
+                raise api_errors.unknown_resource()
+            return part(request, target, resource)
+        if target.name:
+            if resource.namespaced and target.namespace is None:
+                raise api_errors.unknown_resource()
+            return self._one(request, target, resource)
+        if request.method in ("GET", "HEAD"):
+            return self._list_or_watch(request, target, resource)
+        if request.method == "POST" and (target.namespace or not resource.namespaced):
+            return self._create(request, target, resource)
+        if request.method == "DELETE" and resource.group_resource != "namespaces":
+            return self._delete_collection(request, target, resource)
+        raise api_errors.method_not_allowed()
+
+    def _one(self, request: Request, target: Target, resource: Resource) -> Answer | Stream:
+        if request.method in ("GET", "HEAD") and request.flag("watch"):
+            return self._list_or_watch(request, target, resource)
+        handler = self._on_object.get(request.method)
+        if handler is None or (target.subresource and request.method == "DELETE"):
+            raise api_errors.method_not_allowed()
+        return handler(request, target, resource)
+
+    # Reading
+
+    def _get(self, request: Request, target: Target, resource: Resource) -> Answer:
+        rendering = self._rendering(request, resource)
+        return rendering.object(self._store.get(resource, target.namespace, target.name))
+
+    def _list_or_watch(
+        self, request: Request, target: Target, resource: Resource
+    ) -> Answer | Stream:
+        rendering = self._rendering(request, resource)
+        options = list_options(request)
+        if target.name:
+            by_name = f"metadata.name={target.name}"
+            options = msgspec.structs.replace(options, field_selector=by_name)
+        if options.watch:
+            return self._watch(target, resource, options, rendering)
+        version = options.resource_version
+        if version and not options.continue_token:
+            revision = parse_revision(version)
+            if revision > self._store.revision:
+                raise api_errors.too_new(revision, self._store.revision)
+        page = self._store.list(
+            resource,
+            target.namespace,
+            label_selector=options.label_selector,
+            field_selector=options.field_selector,
+            limit=options.limit,
+            continue_token=options.continue_token,
+            resource_version=version,
+            exact=options.match == "Exact",
+        )
+        return rendering.page(page)
+
+    def _watch(
+        self, target: Target, resource: Resource, options: ListOptions, rendering: Rendering
+    ) -> Stream:
+        version = options.resource_version
+        if options.initial_events:
+            version = ""
+        elif options.initial_events is False and version in ("", "0"):
+            version = str(self._store.revision)
+        watcher = self._store.watch(
+            resource,
+            target.namespace,
+            resource_version=version,
+            label_selector=options.label_selector,
+            field_selector=options.field_selector,
+        )
+        return Stream(
+            watcher,
+            rendering.events(),
+            rendering.bookmark,
+            lambda: self._store.revision,
+            timeout_seconds=options.timeout_seconds or None,
+            bookmarks=options.bookmarks,
+            initial_events=bool(options.initial_events),
+        )
+
+    # Writing
+
+    def _create(self, request: Request, target: Target, resource: Resource) -> Answer:
+        rendering = self._rendering(request, resource)
+        document, problems = read_document(request, resource)
+        record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
+        return rendering.object(record, 201, problems)
+
+    def _make(
+        self, resource: Resource, namespace: str | None, document: Json, *, dry_run: bool
+    ) -> Record:
+        now_ns = self._now_ns()
+        is_definition = resource is CUSTOM_RESOURCE_DEFINITION
+        if is_definition:
+            document = custom_resource_definitions.established(document, stamp(now_ns))
+        record = self._store.create(resource, namespace, document, now_ns, dry_run=dry_run)
+        if is_definition and not dry_run:
+            custom_resource_definitions.serve(self._store, record.data)
+        return record
+
+    def _update(self, request: Request, target: Target, resource: Resource) -> Answer:
+        rendering = self._rendering(request, resource)
+        document, problems = read_document(request, resource)
+        _check_identity(document, target)
+        write = functools.partial(
+            self._store.update,
+            resource,
+            target.namespace,
+            target.name,
+            document,
+            self._now_ns(),
+            subresource=target.subresource,
+        )
+        return rendering.object(self._tracked(request, target, resource, write), 200, problems)
+
+    def _patch(self, request: Request, target: Target, resource: Resource) -> Answer:
+        rendering = self._rendering(request, resource)
+        kind = patch_type(request.header("content-type"), strategic=resource.type is not None)
+        if kind == "apply":
+            return self._apply(request, target, resource, rendering)
+        patch = read_json(request.body, resource.kind)
+        problems = () if kind == "json" else field_problems(request, resource, patch)
+        write = functools.partial(
+            self._store.patch,
+            resource,
+            target.namespace,
+            target.name,
+            patch,
+            self._now_ns(),
+            patch_type=kind,
+            subresource=target.subresource,
+        )
+        return rendering.object(self._tracked(request, target, resource, write), 200, problems)
+
+    def _tracked(
+        self, request: Request, target: Target, resource: Resource, write: Callable[..., Record]
+    ) -> Record:
+        """Write, and keep account of who owns what if somebody has applied the object."""
+        dry_run = is_dry_run(request)
+        live = self._store.get(resource, target.namespace, target.name).data
+        if not is_tracked(live) or resource.from_stored is not None:
+            return write(dry_run=dry_run)
+        tried = write(dry_run=True).data
+        if tried == live:
+            return write(dry_run=dry_run)
+        now_ns = self._now_ns()
+        name = request.query.get("fieldManager") or request.header("user-agent").partition("/")[0]
+        manager = Manager(name or "unknown", "Update", resource.api_version, target.subresource)
+        document = tracked_document(resource, live, tried, manager, stamp(now_ns))
+        return self._store.update(
+            resource,
+            target.namespace,
+            target.name,
+            document,
+            now_ns,
+            subresource=target.subresource,
+            dry_run=dry_run,
+        )
+
+    def _apply(
+        self, request: Request, target: Target, resource: Resource, rendering: Rendering
+    ) -> Answer:
+        name = request.query.get("fieldManager", "")
+        if not name:
+            raise api_errors.missing_field_manager()
+        applied, problems = read_applied(request, resource)
+        _check_identity(applied, target)
+        now_ns, dry_run = self._now_ns(), is_dry_run(request)
+        manager = Manager(name, "Apply", resource.api_version, target.subresource)
+        live = self._store.find_record(resource, target.namespace, target.name)
+        if live is None and target.subresource:
+            raise api_errors.not_found(resource.group_resource, target.name)
+        document = apply_document(
+            resource,
+            None if live is None else live.data,
+            applied,
+            manager,
+            stamp(now_ns),
+            force=request.flag("force"),
+        )
+        if live is None:
+            document["metadata"]["name"] = target.name
+            record = self._make(resource, target.namespace, document, dry_run=dry_run)
+            return rendering.object(record, 201, problems)
+        record = self._store.update(
+            resource,
+            target.namespace,
+            target.name,
+            document,
+            now_ns,
+            subresource=target.subresource,
+            dry_run=dry_run,
+        )
+        return rendering.object(record, 200, problems)
+
+    def _delete(self, request: Request, target: Target, resource: Resource) -> Answer:
+        rendering = self._rendering(request, resource)
+        options = read_options(request)
+        before = self._store.get(resource, target.namespace, target.name)
+        deletion = self._remove(request, target, resource, options)
+        if resource is CUSTOM_RESOURCE_DEFINITION and deletion.gone:
+            custom_resource_definitions.withdraw(self._store, before.data, self._now_ns())
+        if deletion.gone and resource.plural not in _SHOWN_WHEN_GONE:
+            return Answer(200, encode({**_SUCCESS, "details": _details(deletion.record)}))
+        return rendering.object(deletion.record)
+
+    def _remove(
+        self, request: Request, target: Target, resource: Resource, options: Json
+    ) -> Deletion:
+        preconditions = options.get("preconditions") or {}
+        dry_run = is_dry_run(request, options)
+        if propagation(request, options) == "Orphan" and not dry_run:
+            owner = self._store.get(resource, target.namespace, target.name)
+            orphan_dependents(self._store, owner.data["metadata"]["uid"], self._now_ns())
+        return self._store.delete(
+            resource,
+            target.namespace,
+            target.name,
+            self._now_ns(),
+            uid=preconditions.get("uid") or "",
+            resource_version=preconditions.get("resourceVersion") or "",
+            grace_period_seconds=deletion_grace(request, options),
+            dry_run=dry_run,
+        )
+
+    def _delete_collection(self, request: Request, target: Target, resource: Resource) -> Answer:
+        rendering = self._rendering(request, resource)
+        selected, options = list_options(request), read_options(request)
+        if is_dry_run(request, options):
+            delete = functools.partial(self._store.list, resource, target.namespace)
+        else:
+            delete = functools.partial(
+                self._store.delete_collection,
+                resource,
+                target.namespace,
+                self._now_ns(),
+                grace_period_seconds=deletion_grace(request, options),
+            )
+        page = delete(
+            label_selector=selected.label_selector, field_selector=selected.field_selector
+        )
+        return rendering.page(page)
+
+    # Parts of objects
+
+    def _bind(self, request: Request, target: Target, resource: Resource) -> Answer:
+        if resource is not self._pods or target.namespace is None:
+            raise api_errors.unknown_resource()
+        if request.method != "POST":
+            raise api_errors.method_not_allowed()
+        body = read_body(request, "Binding")
+        try:
+            binding = msgspec.convert(body, _Binding)
+        except msgspec.ValidationError as exc:
+            text = f'Binding in version "v1" cannot be handled as a Binding: {exc}'
+            raise api_errors.bad_request(text) from exc
+        name = target.name or binding.metadata.name
+        if is_dry_run(request):
+            self._store.get(self._pods, target.namespace, name)
+        else:
+            uid, node = binding.metadata.uid, binding.target.name
+            self._store.bind(target.namespace, name, uid, node, self._now_ns())
+        return Answer(201, encode({**_SUCCESS, "code": 201}))
+
+    def _evict(self, request: Request, target: Target, resource: Resource) -> Answer:
+        if resource is not self._pods or target.namespace is None:
+            raise api_errors.unknown_resource()
+        if request.method != "POST":
+            raise api_errors.method_not_allowed()
+        body = read_body(request, "Eviction")
+        options = body.get("deleteOptions") if isinstance(body, dict) else None
+        check_eviction(self._store, target.namespace, target.name)
+        self._remove(request, target, resource, options or {})
+        return Answer(201, encode({**_SUCCESS, "code": 201}))
+
+    def _scale(self, request: Request, target: Target, resource: Resource) -> Answer:
+        if resource.plural not in SCALABLE or resource.type is None or not target.namespace:
+            raise api_errors.unknown_resource()
+        record = self._store.get(resource, target.namespace, target.name)
+        if request.method in ("PUT", "PATCH"):
+            if request.method == "PUT":
+                changed = read_body(request, "Scale")
+            else:
+                changed = read_json(request.body, "Scale")
+                kind = patch_type(request.header("content-type"), strategic=True)
+                changed = _patched_scale(scale_of(record), changed, kind)
+            record = self._store.patch(
+                resource,
+                target.namespace,
+                target.name,
+                replicas_patch(changed, record),
+                self._now_ns(),
+                patch_type="merge",
+                dry_run=is_dry_run(request),
+            )
+        elif request.method not in ("GET", "HEAD"):
+            raise api_errors.method_not_allowed()
+        return Answer(200, encode(scale_of(record)))
+
+    def _rendering(self, request: Request, resource: Resource) -> Rendering:
+        form = accepted_form(request.header("accept"))
+        included = request.query.get("includeObject", "")
+        return Rendering(resource, form, self._now_ns, included=included)
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+
+
+class _Binding(msgspec.Struct):
+    metadata: _Named = msgspec.field(default_factory=_Named)
+    target: _Named = msgspec.field(default_factory=_Named)
+
+
+def _details(record: Record) -> Json:
+    resource, metadata = record.resource, record.data["metadata"]
+    details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
+    shown = {key: value for key, value in details.items() if value}
+    return {**shown, "uid": metadata["uid"]}
+
+
+def _patched_scale(scale: Json, patch: Any, kind: str) -> Json:
+    try:
+        return apply_patch(scale, patch, kind)
+    except PatchError as exc:
+        raise api_errors.bad_patch(str(exc)) from exc
+
+
+def _check_identity(document: Json, target: Target) -> None:
+    """Refuse an object that says it is another one than the path leads to."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return
+    name = metadata.get("name")
+    if name and name != target.name:
+        raise api_errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
+    namespace = metadata.get("namespace")
+    if namespace and target.namespace and namespace != target.namespace:
+        raise api_errors.bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the "
+            f"request ({target.namespace})"
+        )

@@ -1,0 +1,194 @@
+"""The API server as a function: a request goes in, an answer or a stream comes out.
+
+No sockets, no tasks, no waiting: a write has happened when its answer is returned. Whatever a
+client sends, the worst that comes out is a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubesched.api.access import ApiError
+from kubesched.apiserver.http.bodies import read_body
+from kubesched.apiserver.http.discovery import AGGREGATED, VERSION, Discovery
+from kubesched.apiserver.http.openapi import OpenApi
+from kubesched.apiserver.http.paths import Target, parse_path
+from kubesched.apiserver.http.rendering import encode
+from kubesched.apiserver.http.request_and_answer import TEXT, Answer, Request, Stream
+from kubesched.apiserver.http.resource_handlers import ResourceHandlers
+from kubesched.apiserver.http.reviews import REVIEWS, answer_review
+from kubesched.apiserver.http.users import Attributes, User, Users
+from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.store.custom_resource_definitions import serve_stored
+from kubesched.apiserver.store.object_store import Store
+from kubesched.apiserver.store.wire_form import status_body
+from kubesched.util.clock import Clock
+
+__all__ = ["ApiService", "refused"]
+
+_HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
+_OPEN = _HEALTH | {"/version"}
+"""What anybody may ask."""
+_PAGE_NOT_FOUND = b"404 page not found\n"
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_OPENAPI = "/openapi/v3"
+_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_AGGREGATED_PARTS = {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"}
+
+
+def refused(error: ApiError) -> Answer:
+    """The answer that says no."""
+    headers = {}
+    if error.status.details is not None and error.status.details.retry_after_seconds:
+        headers["Retry-After"] = str(error.status.details.retry_after_seconds)
+    return Answer(error.code, encode(status_body(error.status)), headers=headers)
+
+
+class ApiService:
+    """Answers requests from a store."""
+
+    def __init__(self, store: Store, clock: Clock, *, users: Users | None = None) -> None:
+        """Without `users` everybody may do everything."""
+        self.store = store
+        self.address = ""
+        """Where clients find this server, for discovery to say."""
+        self._users = users or Users()
+        self._discovery = Discovery(store.catalog)
+        self._openapi = OpenApi(store.catalog, self._discovery)
+        serve_stored(store)
+        self._resources = ResourceHandlers(store, clock)
+        self._pages: dict[str, Callable[[Request], Answer]] = {
+            "/version": lambda _: _json(VERSION),
+            "/api": self._core_versions,
+            "/apis": self._groups,
+            "/": self._paths,
+            _OPENAPI: lambda _: _json(self._openapi.index()),
+            "/openapi/v2": lambda _: Answer(200, self._openapi.version_2(), _OPENAPI_V2),
+        }
+
+    def answer(self, request: Request) -> Answer | Stream:
+        try:
+            return self._answer(request)
+        except ApiError as error:
+            return refused(error)
+
+    def _answer(self, request: Request) -> Answer | Stream:
+        path = request.path
+        if path in _OPEN and request.method in ("GET", "HEAD"):
+            return _healthy(request) if path in _HEALTH else self._pages[path](request)
+        user = self._users.authenticate(request.header("authorization"))
+        target = parse_path(path)
+        self._users.authorize(user, _attributes(request, target))
+        if target is None:
+            return self._page(request)
+        if (target.group, target.plural) in REVIEWS and target.version == "v1":
+            return self._review(request, target, user)
+        if not self._discovery.has_version(target.group, target.version):
+            return _not_found()
+        return self._resources.answer(request, target)
+
+    def _page(self, request: Request) -> Answer:
+        path = request.path.rstrip("/") or "/"
+        if request.method not in ("GET", "HEAD"):
+            raise api_errors.method_not_allowed()
+        if (page := self._pages.get(path)) is not None:
+            return page(request)
+        shown = self._discovered(path.strip("/").split("/"))
+        if shown is None:
+            return _not_found()
+        return _json(shown)
+
+    def _discovered(self, parts: list[str]) -> dict[str, Any] | None:
+        match parts:
+            case ["api", version]:
+                return self._discovery.resources("", version)
+            case ["apis", group]:
+                return self._discovery.group(group)
+            case ["apis", group, version]:
+                return self._discovery.resources(group, version)
+            case ["openapi", "v3", "api", version]:
+                group = ""
+            case ["openapi", "v3", "apis", group, version]:
+                pass
+            case _:
+                return None
+        if not self._discovery.has_version(group, version):
+            return None
+        return self._openapi.document(group, version)
+
+    def _core_versions(self, request: Request) -> Answer:
+        if _wants_aggregated(request):
+            return _json(self._discovery.aggregated(core=True), AGGREGATED)
+        return _json(self._discovery.core_versions(self.address))
+
+    def _groups(self, request: Request) -> Answer:
+        if _wants_aggregated(request):
+            return _json(self._discovery.aggregated(core=False), AGGREGATED)
+        return _json(self._discovery.groups())
+
+    def _paths(self, _request: Request) -> Answer:
+        versions = [
+            f"/apis/{group}/{version}" if group else f"/api/{version}"
+            for group, version in self._discovery.group_versions()
+        ]
+        return _json({"paths": sorted([*self._pages, *_HEALTH, *versions])})
+
+    def _review(self, request: Request, target: Target, user: User) -> Answer:
+        kind, namespaced = REVIEWS[target.group, target.plural]
+        if target.name or namespaced != (target.namespace is not None):
+            raise api_errors.unknown_resource()
+        if request.method != "POST":
+            raise api_errors.method_not_allowed()
+        body = read_body(request, kind)
+        if not isinstance(body, dict):
+            raise api_errors.bad_request(f"the body is no {kind}")
+        review = answer_review(target.group, target.plural, body, self._users, user)
+        return Answer(201, encode(review))
+
+
+def _json(document: Any, content_type: str = "application/json") -> Answer:
+    return Answer(200, encode(document), content_type)
+
+
+def _not_found() -> Answer:
+    return Answer(404, _PAGE_NOT_FOUND, TEXT)
+
+
+def _healthy(request: Request) -> Answer:
+    if "verbose" not in request.query:
+        return Answer(200, b"ok", TEXT)
+    checks = "[+]ping ok\n[+]store ok\n"
+    return Answer(200, f"{checks}{request.path[1:]} check passed\n".encode(), TEXT)
+
+
+def _wants_aggregated(request: Request) -> bool:
+    """Whether the first form a client names that the server has is the aggregated one."""
+    for clause in request.header("accept").split(","):
+        parts = {part.strip() for part in clause.split(";")}
+        if "application/json" in parts and parts >= _AGGREGATED_PARTS:
+            return True
+        if parts & {"application/json", "*/*"} and not any(p.startswith("as=") for p in parts):
+            return False
+    return False
+
+
+def _attributes(request: Request, target: Target | None) -> Attributes:
+    if target is None:
+        return Attributes(request.method.lower().replace("head", "get"), path=request.path)
+    if request.method in _VERBS:
+        verb = _VERBS[request.method]
+    elif request.method == "DELETE":
+        verb = "delete" if target.name else "deletecollection"
+    elif request.flag("watch"):
+        verb = "watch"
+    else:
+        verb = "get" if target.name else "list"
+    return Attributes(
+        verb,
+        target.group,
+        target.plural,
+        target.subresource,
+        target.namespace or "",
+        target.name,
+    )

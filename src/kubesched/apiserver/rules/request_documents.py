@@ -1,0 +1,69 @@
+"""Bodies of requests: from anything a client may send to JSON that the rules can rely on.
+
+After this no null is left, and every field that a type declares has the declared type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubesched.api.access import ApiError
+from kubesched.apiserver.rules.api_errors import bad_request
+from kubesched.apiserver.rules.served_resources import Resource
+
+__all__ = ["checked_document", "cleaned", "unreadable"]
+
+Json = dict[str, Any]
+
+
+def checked_document(resource: Resource, body: Any) -> Json:
+    """An object as a client sent it, without its kind and version.
+
+    Raises:
+        ApiError: 400, it is not an object of this kind.
+    """
+    if not isinstance(body, dict):
+        raise unreadable(resource, "expected an object")
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if (kind and kind != resource.kind) or (version and version != resource.api_version):
+        message = (
+            f"the object provided is unrecognized (must be of type {resource.kind}): "
+            f"got {version or ''}, Kind={kind or ''}"
+        )
+        raise bad_request(message)
+    document: Json = {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
+    if resource.type is not None:
+        document = cleaned(document, None)
+        try:
+            msgspec.convert(document, resource.type)
+        except msgspec.ValidationError as exc:
+            raise unreadable(resource, str(exc)) from exc
+    return document
+
+
+def unreadable(resource: Resource, text: str) -> ApiError:
+    """400 for a body that does not have the types of its kind."""
+    return bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+        f"{resource.kind}: {text}"
+    )
+
+
+def cleaned(value: Any, known: Any) -> Any:
+    """The value without nulls, down to the parts that are known to have none."""
+    if value is known:
+        return value
+    if isinstance(value, dict):
+        before = known if isinstance(known, dict) else {}
+        return {
+            key: cleaned(item, before.get(key)) for key, item in value.items() if item is not None
+        }
+    if isinstance(value, list):
+        items = known if isinstance(known, list) else ()
+        return [
+            cleaned(item, items[index] if index < len(items) else None)
+            for index, item in enumerate(value)
+        ]
+    return value

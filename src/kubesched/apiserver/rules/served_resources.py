@@ -1,0 +1,174 @@
+"""The resources the server has: their names, their types, and the rules for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from kubesched.api.core import Event as CoreEvent
+from kubesched.api.kinds import KINDS, Kind
+from kubesched.apiserver.rules.strategies.base import Json, Strategy
+from kubesched.apiserver.rules.strategies.cluster import (
+    BudgetStrategy,
+    LeaseStrategy,
+    NamespaceStrategy,
+    PriorityClassStrategy,
+    ServiceStrategy,
+    StatusStrategy,
+)
+from kubesched.apiserver.rules.strategies.devices import (
+    ResourceClaimStrategy,
+    ResourceClaimTemplateStrategy,
+    ResourceSliceStrategy,
+)
+from kubesched.apiserver.rules.strategies.events import EventStrategy, from_core, to_core
+from kubesched.apiserver.rules.strategies.nodes import NodeStrategy
+from kubesched.apiserver.rules.strategies.pods import PodStrategy
+from kubesched.apiserver.rules.strategies.volumes import (
+    CSIDriverStrategy,
+    PersistentVolumeClaimStrategy,
+    PersistentVolumeStrategy,
+    StorageClassStrategy,
+)
+from kubesched.apiserver.rules.strategies.workloads import (
+    DaemonSetStrategy,
+    DeploymentStrategy,
+    JobStrategy,
+    ReplicaSetStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+)
+
+__all__ = ["Resource", "built_in_resources", "custom_resource"]
+
+
+class Resource(msgspec.Struct, frozen=True, eq=False):
+    """A kind of object that the server stores. Identity counts, not equality."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    strategy: Strategy
+    type: type[msgspec.Struct] | None = None
+    """The struct its readers hold; None for custom resources."""
+    group_resource: str = ""
+    """The plural with its group, as messages name it: `leases.coordination.k8s.io`."""
+    group_kind: str = ""
+    to_stored: Callable[[Json], Json] | None = None
+    """For a second face of a resource of the same plural: from its form to the stored one."""
+    from_stored: Callable[[Json], Json] | None = None
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    """Names for several resources at once, such as `all`."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_STRATEGIES: dict[str, Strategy] = {
+    "Namespace": NamespaceStrategy(),
+    "PriorityClass": PriorityClassStrategy(),
+    "StorageClass": StorageClassStrategy(),
+    "CSIDriver": CSIDriverStrategy(),
+    "Node": NodeStrategy(),
+    "ResourceSlice": ResourceSliceStrategy(),
+    "DeviceTaintRule": StatusStrategy(),
+    "PersistentVolume": PersistentVolumeStrategy(),
+    "PersistentVolumeClaim": PersistentVolumeClaimStrategy(),
+    "VolumeAttachment": StatusStrategy(),
+    "ResourceClaimTemplate": ResourceClaimTemplateStrategy(),
+    "ResourceClaim": ResourceClaimStrategy(),
+    "Service": ServiceStrategy(),
+    "PodDisruptionBudget": BudgetStrategy(),
+    "PodGroup": StatusStrategy(),
+    "ReplicationController": ReplicationControllerStrategy(),
+    "ReplicaSet": ReplicaSetStrategy(),
+    "StatefulSet": StatefulSetStrategy(),
+    "Deployment": DeploymentStrategy(),
+    "DaemonSet": DaemonSetStrategy(),
+    "Job": JobStrategy(),
+    "Pod": PodStrategy(),
+    "Lease": LeaseStrategy(),
+    "Event": EventStrategy(),
+}
+_PLAIN = Strategy()
+_ALL = frozenset(
+    {
+        "daemonsets",
+        "deployments",
+        "jobs",
+        "pods",
+        "replicasets",
+        "replicationcontrollers",
+        "services",
+        "statefulsets",
+    }
+)
+
+
+def _named(name: str, group: str) -> str:
+    return f"{name}.{group}" if group else name
+
+
+def _built_in(kind: Kind) -> Resource:
+    # Both faces of an event are one resource to the reference's messages: the core one.
+    group = "" if kind.kind == "Event" else kind.group
+    return Resource(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        namespaced=kind.namespaced,
+        strategy=_STRATEGIES.get(kind.kind, _PLAIN),
+        type=kind.type,
+        group_resource=_named(kind.plural, group),
+        group_kind=_named(kind.kind, group),
+        to_stored=from_core if kind.type is CoreEvent else None,
+        from_stored=to_core if kind.type is CoreEvent else None,
+        short_names=kind.short_names,
+        categories=("all",) if kind.plural in _ALL else (),
+    )
+
+
+def built_in_resources() -> Iterable[Resource]:
+    """Everything `api.kinds` lists but bindings, which are no objects of their own."""
+    return (_built_in(kind) for kind in KINDS if kind.kind != "Binding")
+
+
+class _CustomStrategy(Strategy):
+    counts_generations = True
+    unconditional_update = False
+
+
+class _CustomStatusStrategy(_CustomStrategy):
+    has_status = True
+
+
+def custom_resource(
+    group: str,
+    version: str,
+    kind: str,
+    plural: str,
+    *,
+    namespaced: bool = True,
+    has_status: bool = False,
+    short_names: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+) -> Resource:
+    """A resource that no type here describes; its objects are kept as they come."""
+    return Resource(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        namespaced=namespaced,
+        strategy=_CustomStatusStrategy() if has_status else _CustomStrategy(),
+        group_resource=_named(plural, group),
+        group_kind=_named(kind, group),
+        short_names=short_names,
+        categories=categories,
+    )

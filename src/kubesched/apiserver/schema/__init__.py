@@ -1,8 +1,0 @@
-"""The published shapes of API objects: which fields there are, and how lists merge."""
-
-from __future__ import annotations
-
-from kubesched.apiserver.schema.definitions import definition_of, definitions, referenced
-from kubesched.apiserver.schema.unknown_fields import unknown_fields
-
-__all__ = ["definition_of", "definitions", "referenced", "unknown_fields"]

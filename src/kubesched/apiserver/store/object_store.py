@@ -1,0 +1,564 @@
+"""The embedded cluster's storage: versioned objects, their rules, and a log to follow.
+
+One counter numbers all writes; an object's `resourceVersion` is the number of its last one.
+A plain class: no I/O, no clock, no tasks. Every write takes the time, completes before it
+returns, and either happens whole or raises `ApiError` and changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kubesched.api.access import PatchType
+from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.deletion import ends_deletion, plan_deletion
+from kubesched.apiserver.rules.generated_metadata import (
+    generated_name,
+    generated_uid,
+    inherited_metadata,
+    new_metadata,
+    stamp,
+)
+from kubesched.apiserver.rules.patches import PatchError, apply_patch
+from kubesched.apiserver.rules.request_documents import checked_document, cleaned, unreadable
+from kubesched.apiserver.rules.resource_catalog import Catalog
+from kubesched.apiserver.rules.served_resources import Resource, built_in_resources
+from kubesched.apiserver.rules.strategies.pods import bind
+from kubesched.apiserver.store.collection import Collection, Restored
+from kubesched.apiserver.store.first_objects import FIRST_OBJECTS
+from kubesched.apiserver.store.paging import (
+    CURRENT,
+    Continuation,
+    Page,
+    select_page,
+    too_old_to_continue,
+)
+from kubesched.apiserver.store.preconditions import (
+    check_deletion,
+    check_write,
+    parse_revision,
+)
+from kubesched.apiserver.store.records import Change, ChangeType, Record
+from kubesched.apiserver.store.selection import Selection
+from kubesched.apiserver.store.typed_views import derive
+from kubesched.apiserver.store.watching import Watcher
+from kubesched.util.errors import QuantityError
+
+__all__ = ["Deletion", "Store"]
+
+Json = dict[str, Any]
+
+DEFAULT_HISTORY = 10_000
+"""Changes per resource that a late watcher can still catch up with, at least."""
+_NAME_ATTEMPTS = 8
+
+
+class Deletion(NamedTuple):
+    """A deleted object as it last was, and whether it is gone or only on its way."""
+
+    record: Record
+    gone: bool
+
+
+class Store:
+    """All objects of a cluster. A new one has what every cluster begins with."""
+
+    def __init__(
+        self,
+        rng: random.Random | None = None,
+        *,
+        now_ns: int = 0,
+        history: int = DEFAULT_HISTORY,
+        on_change: Callable[[Change], None] | None = None,
+        empty: bool = False,
+    ) -> None:
+        """`on_change` hears of every change first and may raise to undo it. An `empty` store
+        lacks what clusters begin with, and is to be restored.
+        """
+        self.revision = 0
+        self._rng = rng or random.Random(0)
+        self._history = history
+        self._on_change = on_change
+        self.catalog = Catalog(built_in_resources())
+        # A stored form comes before its other faces, which then share its collection.
+        ordered = sorted(self.catalog.all(), key=lambda resource: resource.to_stored is not None)
+        self._collections: dict[str, Collection] = {}
+        for resource in ordered:
+            self.register(resource)
+        self._pods = self.catalog.by_url("", "v1", "pods")
+        for api_version, kind, body in () if empty else FIRST_OBJECTS:
+            stored = self.catalog.by_manifest(api_version, kind)
+            assert stored is not None
+            self.create(stored, None, body, now_ns)
+
+    def register(self, resource: Resource) -> None:
+        """Add a resource, or another face of the objects of a known one."""
+        self.catalog.add(resource)
+        collection = Collection(resource, self._history)
+        collection.begin_at(self.revision)
+        self._collections.setdefault(resource.group_resource, collection)
+
+    def restore(self, objects: Iterable[Restored], revision: int) -> None:
+        """Take back objects as they were at a revision, from which counting goes on."""
+        for each in objects:
+            self._collections[each.resource].restore(each)
+        self.revision = revision
+        for collection in self._collections.values():
+            collection.begin_at(revision)
+
+    def compact(self) -> None:
+        """Forget all history: who has not seen the present state must list it."""
+        for collection in self._collections.values():
+            collection.compact(self.revision)
+
+    def finish_deletions(self, now_ns: int) -> None:
+        """Go on with deletions of namespaces that an earlier life of the store had begun."""
+        namespaces = self._collections["namespaces"]
+        for record in list(namespaces.objects.values()):
+            if "deletionTimestamp" in record.data["metadata"]:
+                self._delete_namespace(namespaces.resource, record, now_ns)
+
+    def collection(self, resource: Resource) -> Collection:
+        return self._collections[resource.group_resource]
+
+    # What rules may look up (strategies.base.Cluster)
+
+    def find(self, resource: str, name: str) -> Json | None:
+        plural = _CLUSTER_RESOURCES.get(resource, resource)
+        record = self._collections[plural].objects.get(name)
+        return None if record is None else record.data
+
+    def all(self, resource: str) -> Iterable[Json]:
+        plural = _CLUSTER_RESOURCES.get(resource, resource)
+        return (record.data for record in self._collections[plural].objects.values())
+
+    # Reading
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
+        """Raises ApiError 404."""
+        return self._shown(resource, self._stored(resource, namespace, name))
+
+    def find_record(self, resource: Resource, namespace: str | None, name: str) -> Record | None:
+        """An object in its stored form, or None."""
+        key = _key(namespace, name) if resource.namespaced else name
+        return self.collection(resource).objects.get(key)
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        exact: bool = False,
+    ) -> Page:
+        """One page of objects in order of their keys.
+
+        With `exact` the objects as they were at `resource_version`; without, any state that
+        is not older. Pages of one list all show the revision of the first.
+
+        Raises:
+            ApiError: 400 for a selector or token that cannot be read, 410 for a revision that
+                is no longer known.
+        """
+        selection = Selection.parse(resource, namespace, label_selector, field_selector)
+        collection = self.collection(resource)
+        revision, start = self.revision, ""
+        if continue_token:
+            continuation = Continuation.parse(continue_token)
+            start = continuation.start
+            if continuation.revision != CURRENT:
+                revision = continuation.revision
+                if revision < collection.oldest_revision:
+                    raise too_old_to_continue(continuation)
+        elif exact:
+            revision = parse_revision(resource_version)
+            if revision < collection.oldest_revision:
+                raise api_errors.expired("The resourceVersion for the provided list is too old.")
+        elif resource_version == "0":
+            limit = 0  # any state will do, and the reference then answers whole, from a cache
+        page = select_page(collection, selection, revision, start, limit)
+        if resource.from_stored is None:
+            return page
+        return page._replace(records=[self._shown(resource, record) for record in page.records])
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Watcher:
+        """Follow changes after a version; from none or "0", begin with what is there.
+
+        Raises:
+            ApiError: 400 for a selector, 410 for a version that is no longer known.
+        """
+        selection = Selection.parse(resource, namespace, label_selector, field_selector)
+        collection = self.collection(resource)
+        face = None if resource.from_stored is None else resource
+        if resource_version in ("", "0"):
+            now = select_page(collection, selection, self.revision)
+            return Watcher(collection, self.revision, selection, face, initial=now.records)
+        return Watcher(collection, parse_revision(resource_version), selection, face)
+
+    # Writing
+
+    def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Json,
+        now_ns: int,
+        *,
+        dry_run: bool = False,
+        trusted: bool = False,
+    ) -> Record:
+        """Store a new object. `trusted` says that the body was made from its type.
+
+        Raises:
+            ApiError: 400, 403, 404 (no such namespace), 409 or 422.
+        """
+        document = body if trusted else checked_document(resource, body)
+        if resource.to_stored is not None:
+            document = resource.to_stored(document)
+        strategy = resource.strategy
+        given: Json = document.get("metadata", {})
+        namespace = self._namespace_for(resource, given, namespace)
+        if given.get("resourceVersion"):
+            text = "resourceVersion should not be set on objects to be created"
+            raise api_errors.unknown_failure(text)
+        created = stamp(now_ns)
+        counted = strategy.counts_generations
+        metadata = new_metadata(
+            given, namespace, generated_uid(self._rng), created, counted=counted
+        )
+        new = self._defaulted(resource, {**document, "metadata": metadata}, None)
+        new = strategy.prepare_create(strategy.admit(new, self), created)
+        objects = self.collection(resource).objects
+        if not metadata.get("name") and metadata.get("generateName"):
+            new = self._named(new, namespace, objects)
+        problems = strategy.check(new, namespaced=resource.namespaced)
+        name = new["metadata"].get("name", "")
+        if problems:
+            raise api_errors.invalid(resource.group_kind, name, problems)
+        key = _key(namespace, name)
+        if key in objects:
+            raise api_errors.already_exists(resource.group_resource, name)
+        if dry_run:
+            return self._shown(resource, Record(self._stored_as(resource), key, new, self.revision))
+        return self._shown(resource, self._commit("ADDED", resource, key, new, None))
+
+    def update(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Json,
+        now_ns: int,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        trusted: bool = False,
+    ) -> Record:
+        """Replace an object, or only its status.
+
+        Raises:
+            ApiError: 400, 404, 409 (based on an older version, or another uid) or 422.
+        """
+        document = body if trusted else checked_document(resource, body)
+        if resource.to_stored is not None:
+            document = resource.to_stored(document)
+        old = self._stored(resource, namespace, name)
+        changed = self._replace(resource, old, document, subresource, now_ns, dry_run=dry_run)
+        return self._shown(resource, changed)
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        now_ns: int,
+        *,
+        patch_type: PatchType = "strategic",
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Record:
+        """Change parts of an object, or of its status.
+
+        Raises:
+            ApiError: as `update`; 422 for a patch that cannot be applied.
+        """
+        stored = self._stored(resource, namespace, name)
+        old = stored if resource.from_stored is None else self._shown(resource, stored)
+        document = cleaned(_patched(resource, old.data, patch, patch_type), old.data)
+        base: tuple[Any, Json] | None = None
+        if resource.type is not None:
+            try:
+                base = (derive(old.typed, old.data, document), document)
+            except msgspec.ValidationError as exc:
+                raise unreadable(resource, str(exc)) from exc
+        if resource.to_stored is not None:
+            document, base = resource.to_stored(document), None
+        changed = self._replace(
+            resource, stored, document, subresource, now_ns, base=base, dry_run=dry_run
+        )
+        return self._shown(resource, changed)
+
+    def _replace(
+        self,
+        resource: Resource,
+        old: Record,
+        document: Json,
+        subresource: str,
+        now_ns: int,  # noqa: ARG002  every write takes the time, whether its rules need it or not
+        *,
+        base: tuple[Any, Json] | None = None,
+        dry_run: bool = False,
+    ) -> Record:
+        strategy = resource.strategy
+        if subresource not in ("", "status") or (subresource and not strategy.has_status):
+            raise api_errors.unknown_resource()
+        given = document.get("metadata", {})
+        check_write(resource, old, given)
+        metadata = inherited_metadata(given, old.data["metadata"])
+        new = self._defaulted(resource, {**document, "metadata": metadata}, old.data)
+        if subresource:
+            new = strategy.prepare_status(new, old.data)
+            problems = strategy.check_status(new, old.data)
+        else:
+            new = strategy.prepare_update(new, old.data)
+            problems = strategy.check_update(new, old.data)
+        if problems:
+            raise api_errors.invalid(resource.group_kind, metadata["name"], problems)
+        if new == old.data:
+            return old
+        if not subresource and "generation" in metadata and strategy.changed(new, old.data):
+            bumped = {**new["metadata"], "generation": metadata["generation"] + 1}
+            new = {**new, "metadata": bumped}
+        if dry_run:
+            return Record(self._stored_as(resource), old.key, new, old.revision)
+        if ends_deletion(new, old.data):
+            self._remove(resource, old)
+            return Record(self._stored_as(resource), old.key, new, old.revision)
+        return self._commit("MODIFIED", resource, old.key, new, old, base=base)
+
+    def bind(self, namespace: str, name: str, uid: str, node: str, now_ns: int) -> Record:
+        """Assign a pod to a node, once. Raises ApiError 404 or 409."""
+        pods = self._pods
+        old = self._stored(pods, namespace, name)
+        check_write(pods, old, {"uid": uid})
+        if not node:
+            raise api_errors.unknown_failure("target.name: Required value")
+        bound = bind(old.data, node, stamp(now_ns), self)
+        return self._commit("MODIFIED", pods, old.key, bound, old)
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        now_ns: int,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> Deletion:
+        """Delete an object, or begin to.
+
+        Raises:
+            ApiError: 404; 409 for another uid or version than the one given.
+        """
+        old = self._stored(resource, namespace, name)
+        check_deletion(resource, old, uid, resource_version)
+        if dry_run:
+            return Deletion(self._shown(resource, old), gone=False)
+        if resource.group_resource == "namespaces":
+            return self._delete_namespace(resource, old, now_ns)
+        deletion = self._delete(resource, old, grace_period_seconds, now_ns)
+        return Deletion(self._shown(resource, deletion.record), deletion.gone)
+
+    def _delete(
+        self, resource: Resource, old: Record, grace_period_seconds: int | None, now_ns: int
+    ) -> Deletion:
+        plan = plan_deletion(resource.strategy, old.data, grace_period_seconds, now_ns)
+        if plan.marked is not None:
+            old = self._commit("MODIFIED", resource, old.key, plan.marked, old)
+        if not plan.remove:
+            return Deletion(old, gone=False)
+        return Deletion(self._remove(resource, old), gone=True)
+
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        now_ns: int,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> Page:
+        """Delete what a list shows, and return that list."""
+        page = self.list(
+            resource, namespace, label_selector=label_selector, field_selector=field_selector
+        )
+        objects = self.collection(resource).objects
+        for record in page.records:
+            self._delete(resource, objects[record.key], grace_period_seconds, now_ns)
+        return page
+
+    def _delete_namespace(self, resource: Resource, old: Record, now_ns: int) -> Deletion:
+        """Close a namespace, delete what is in it, and remove it once it is empty."""
+        if "deletionTimestamp" not in old.data["metadata"]:
+            metadata = {**old.data["metadata"], "deletionTimestamp": stamp(now_ns)}
+            closed = {**old.data, "metadata": metadata, "status": {"phase": "Terminating"}}
+            old = self._commit("MODIFIED", resource, old.key, closed, old)
+        name = old.key
+        for collection in self._collections.values():
+            if collection.resource.namespaced:
+                for record in _within(collection, name):
+                    self._delete(collection.resource, record, 0, now_ns)
+        remaining = self.collection(resource).objects.get(name)
+        if remaining is None:
+            return Deletion(old, gone=True)
+        if self._is_empty(name):
+            return Deletion(self._remove(resource, remaining), gone=True)
+        return Deletion(remaining, gone=False)
+
+    def _is_empty(self, namespace: str) -> bool:
+        return not any(
+            _within(collection, namespace)
+            for collection in self._collections.values()
+            if collection.resource.namespaced
+        )
+
+    # Helpers
+
+    def _stored(self, resource: Resource, namespace: str | None, name: str) -> Record:
+        record = self.find_record(resource, namespace, name)
+        if record is None:
+            raise api_errors.not_found(resource.group_resource, name)
+        return record
+
+    def _stored_as(self, resource: Resource) -> Resource:
+        return self.collection(resource).resource
+
+    def _shown(self, resource: Resource, record: Record) -> Record:
+        if resource.from_stored is None:
+            return record
+        return Record(resource, record.key, resource.from_stored(record.data), record.revision)
+
+    def _namespace_for(self, resource: Resource, given: Json, namespace: str | None) -> str:
+        """The namespace that a new object belongs to, which must be there and stay."""
+        if not resource.namespaced:
+            return ""
+        if given.get("namespace", namespace) != namespace:
+            text = (
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+            raise api_errors.bad_request(text)
+        if not namespace:
+            raise api_errors.bad_request("an empty namespace may not be set during creation")
+        home = self.find("namespaces", namespace)
+        if home is None:
+            raise api_errors.not_found("namespaces", namespace)
+        if "deletionTimestamp" in home["metadata"]:
+            name = given.get("name") or given.get("generateName", "")
+            raise api_errors.namespace_terminating(resource.group_resource, name, namespace)
+        return namespace
+
+    def _defaulted(self, resource: Resource, new: Json, old: Json | None) -> Json:
+        try:
+            return resource.strategy.default(new, old)
+        except QuantityError as exc:
+            raise unreadable(resource, str(exc)) from exc
+
+    def _named(self, new: Json, namespace: str, objects: Mapping[str, Record]) -> Json:
+        prefix = new["metadata"]["generateName"]
+        for _ in range(_NAME_ATTEMPTS):
+            name = generated_name(prefix, self._rng)
+            if _key(namespace, name) not in objects:
+                break
+        return {**new, "metadata": {**new["metadata"], "name": name}}
+
+    def _commit(
+        self,
+        kind: ChangeType,
+        resource: Resource,
+        key: str,
+        data: Json,
+        previous: Record | None,
+        *,
+        base: tuple[Any, Json] | None = None,
+    ) -> Record:
+        self.revision = revision = self.revision + 1
+        data = {**data, "metadata": {**data["metadata"], "resourceVersion": str(revision)}}
+        collection = self._collections[resource.group_resource]
+        record = Record(collection.resource, key, data, revision, previous, base)
+        self._publish(collection, Change(kind, record, previous))
+        return record
+
+    def _remove(self, resource: Resource, old: Record) -> Record:
+        self.revision += 1
+        record = old.with_revision(self.revision)
+        self._publish(self.collection(resource), Change("DELETED", record, old))
+        if resource.namespaced:
+            self._finish_namespace(old.data["metadata"]["namespace"])
+        return record
+
+    def _publish(self, collection: Collection, change: Change) -> None:
+        if self._on_change is not None:
+            self._on_change(change)
+        collection.commit(change)
+
+    def _finish_namespace(self, name: str) -> None:
+        namespaces = self._collections["namespaces"]
+        home = namespaces.objects.get(name)
+        if (
+            home is not None
+            and "deletionTimestamp" in home.data["metadata"]
+            and self._is_empty(name)
+        ):
+            self._remove(namespaces.resource, home)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between any two writes; for tests and the simulator."""
+        for collection in self._collections.values():
+            collection.check_invariants(self.revision)
+
+
+_CLUSTER_RESOURCES = {
+    "priorityclasses": "priorityclasses.scheduling.k8s.io",
+    "storageclasses": "storageclasses.storage.k8s.io",
+}
+
+
+def _key(namespace: str | None, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _within(collection: Collection, namespace: str) -> list[Record]:
+    prefix = f"{namespace}/"
+    return [record for key, record in collection.objects.items() if key.startswith(prefix)]
+
+
+def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -> Json:
+    if patch_type == "apply" or (patch_type == "strategic" and resource.type is None):
+        raise api_errors.unsupported_patch(strategic=resource.type is not None)
+    try:
+        patched = apply_patch(old, patch, patch_type)
+    except PatchError as exc:
+        raise api_errors.bad_patch(str(exc)) from exc
+    return {key: value for key, value in patched.items() if key not in ("kind", "apiVersion")}

@@ -1,0 +1,143 @@
+"""A cluster in a file: every change is in SQLite before anybody hears of it.
+
+A change is committed on its own, and a commit reaches the operating system at once: what was
+acknowledged survives the death of this process. The history of changes does not, so a watch
+from before a restart is told to list again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from kubesched.apiserver.store.collection import Restored
+from kubesched.apiserver.store.custom_resource_definitions import (
+    CUSTOM_RESOURCE_DEFINITION,
+    serve_stored,
+)
+from kubesched.apiserver.store.object_store import Store
+from kubesched.apiserver.store.records import Change
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["DataFile", "open_store"]
+
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (resource, key)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 1), value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+"""
+_PUT = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)"
+_REMOVE = "DELETE FROM objects WHERE resource = ? AND key = ?"
+_COUNT = "INSERT OR REPLACE INTO revision VALUES (1, ?)"
+
+
+class DataFile:
+    """The file of one cluster. Only one process may have it open."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file, or begin one.
+
+        Raises:
+            KubeschedError: it cannot be used: another process has it, or it is something else.
+        """
+        self._path = path
+        try:
+            path.touch(mode=0o600)
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+            self._prepare()
+        except (sqlite3.Error, OSError) as exc:
+            why = "another process uses it" if "locked" in str(exc) else exc
+            raise KubeschedError(f"cannot use {path}: {why}") from exc
+        self._encode = msgspec.json.Encoder().encode
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA locking_mode = EXCLUSIVE")
+        execute("PRAGMA journal_mode = WAL")
+        # A commit is handed to the operating system, which need not put it on the disk at once.
+        execute("PRAGMA synchronous = NORMAL")
+        version = execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _FORMAT):
+            raise sqlite3.DatabaseError(f"its format {version} is not known")
+        self._connection.executescript(f"BEGIN EXCLUSIVE; {_SCHEMA} COMMIT")
+        execute(f"PRAGMA user_version = {_FORMAT}")
+
+    @property
+    def revision(self) -> int:
+        """The number of the last change; 0 for a new file."""
+        found = self._connection.execute("SELECT value FROM revision").fetchone()
+        return 0 if found is None else int(found[0])
+
+    def objects(self) -> Iterator[Restored]:
+        rows = self._connection.execute("SELECT resource, key, revision, data FROM objects")
+        for resource, key, revision, data in rows:
+            yield Restored(resource, key, revision, msgspec.json.decode(data))
+
+    def write(self, change: Change) -> None:
+        """Keep a change. Raises KubeschedError if that fails; then nothing is kept of it."""
+        record = change.record
+        resource = record.resource.group_resource
+        execute = self._connection.execute
+        try:
+            execute("BEGIN")
+            if change.type == "DELETED":
+                execute(_REMOVE, (resource, record.key))
+            else:
+                execute(_PUT, (resource, record.key, change.revision, self._encode(record.data)))
+            execute(_COUNT, (change.revision,))
+            execute("COMMIT")
+        except sqlite3.Error as exc:
+            with contextlib.suppress(sqlite3.Error):
+                execute("ROLLBACK")
+            raise KubeschedError(f"cannot write {self._path}: {exc}") from exc
+
+    def drop(self, restored: Restored) -> None:
+        """Keep an object no longer."""
+        self._connection.execute(_REMOVE, (restored.resource, restored.key))
+
+    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """A value that is made once for the life of the file."""
+        query = "SELECT value FROM secrets WHERE name = ?"
+        found = self._connection.execute(query, (name,)).fetchone()
+        if found is not None:
+            return bytes(found[0])
+        value = make()
+        self._connection.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
+        return value
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_store(data: DataFile, rng: random.Random, now_ns: int) -> Store:
+    """The store of a file, with everything that was acknowledged, or a new one."""
+    revision = data.revision
+    if not revision:
+        return Store(rng, now_ns=now_ns, on_change=data.write)
+    # Other draws than before: uids are given once.
+    rng = random.Random(f"{rng.getrandbits(64)}/{revision}/{os.urandom(8).hex()}")
+    store = Store(rng, now_ns=now_ns, on_change=data.write, empty=True)
+    definitions = CUSTOM_RESOURCE_DEFINITION.group_resource
+    objects = list(data.objects())
+    store.register(CUSTOM_RESOURCE_DEFINITION)
+    store.restore([each for each in objects if each.resource == definitions], revision)
+    serve_stored(store)
+    known = {each.group_resource for each in store.catalog.all()}
+    # Objects whose definition went just before the end were to go with it.
+    for each in objects:
+        if each.resource not in known:
+            data.drop(each)
+    others = [each for each in objects if each.resource in known - {definitions}]
+    store.restore(others, revision)
+    store.finish_deletions(now_ns)
+    return store

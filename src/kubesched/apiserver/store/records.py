@@ -1,0 +1,102 @@
+"""One stored revision of one object, and one change in the log.
+
+An object's truth is a JSON-like dictionary that nobody changes once it is stored: parts are
+shared between revisions. What readers need beside it is made on demand and kept, once per
+revision however many readers there are: the typed struct, and the bytes on the wire.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from kubesched.api.access import WatchEvent
+from kubesched.api.custom_kinds import CustomObject
+from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.store.typed_views import derive
+from kubesched.apiserver.store.wire_form import wire_form
+
+__all__ = ["Change", "ChangeType", "Record"]
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Record:
+    """An object at a revision. Treat `data` as frozen."""
+
+    __slots__ = ("_base", "_encoded", "_typed", "data", "key", "resource", "revision")
+
+    def __init__(
+        self,
+        resource: Resource,
+        key: str,
+        data: dict[str, Any],
+        revision: int,
+        previous: Record | None = None,
+        base: tuple[Any, dict[str, Any]] | None = None,
+    ) -> None:
+        """`base` is a struct and its data to make the struct of this object from.
+
+        Without one it is the struct of `previous`, if anybody has asked for that.
+        """
+        self.resource = resource
+        self.key = key
+        self.data = data
+        self.revision = revision
+        self._typed: Any = None
+        self._encoded: bytes | None = None
+        # Not the previous record itself: records must not chain up their history.
+        if base is None and previous is not None and previous._typed is not None:
+            base = (previous._typed, previous.data)
+        self._base = base
+
+    @property
+    def typed(self) -> Any:
+        """The struct of this object. Shared: structs are immutable."""
+        typed = self._typed
+        if typed is None:
+            if self._base is not None:
+                typed = derive(*self._base, self.data)
+                self._base = None
+            else:
+                typed = msgspec.convert(self.data, self.resource.type or CustomObject)
+            self._typed = typed
+        return typed
+
+    @property
+    def encoded(self) -> bytes:
+        """The object as JSON, with its kind and version."""
+        encoded = self._encoded
+        if encoded is None:
+            encoded = self._encoded = msgspec.json.encode(wire_form(self.resource, self.data))
+        return encoded
+
+    def with_revision(self, revision: int) -> Record:
+        """The same object under another version, as a watch shows what left its selection."""
+        metadata = {**self.data["metadata"], "resourceVersion": str(revision)}
+        data = {**self.data, "metadata": metadata}
+        return Record(self.resource, self.key, data, revision, previous=self)
+
+
+class Change:
+    """One entry of the log: what an object became, and what it was before."""
+
+    __slots__ = ("_event", "previous", "record", "revision", "type")
+
+    def __init__(self, kind: ChangeType, record: Record, previous: Record | None) -> None:
+        self.type = kind
+        self.record = record
+        self.previous = previous
+        self.revision = record.revision
+        self._event: WatchEvent[Any] | None = None
+
+    @property
+    def event(self) -> WatchEvent[Any]:
+        """The change as a watch without a selection shows it."""
+        event = self._event
+        if event is None:
+            record = self.record
+            event = WatchEvent(self.type, record.typed, str(record.revision))
+            self._event = event
+        return event

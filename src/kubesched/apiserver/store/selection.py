@@ -1,0 +1,72 @@
+"""Which objects a request is about: a namespace, labels, fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from kubesched.api.fields import FieldSelector
+from kubesched.api.labels import Selector
+from kubesched.apiserver.rules.api_errors import bad_request
+from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.store.records import Record
+from kubesched.util.errors import SelectorError
+
+__all__ = ["Selection"]
+
+
+class Selection:
+    """A parsed choice of objects; `everything` when there is nothing to test."""
+
+    __slots__ = ("_labels", "_matches_fields", "everything", "namespace", "selective")
+
+    def __init__(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        labels: Selector | None,
+        fields: FieldSelector | None,
+    ) -> None:
+        self._labels = labels
+        self._matches_fields = None if fields is None else _field_test(resource, fields)
+        self.namespace = namespace if resource.namespaced else None
+        self.selective = labels is not None or fields is not None
+        """Whether more than the namespace decides."""
+        self.everything = not self.selective and not self.namespace
+
+    @classmethod
+    def parse(
+        cls, resource: Resource, namespace: str | None, label_selector: str, field_selector: str
+    ) -> Selection:
+        """Raises ApiError 400 for a selector that cannot be used."""
+        labels: Selector | None = None
+        fields: FieldSelector | None = None
+        try:
+            if label_selector:
+                labels = Selector.parse(label_selector)
+                if labels.is_empty:
+                    labels = None
+            if field_selector:
+                fields = FieldSelector.parse(field_selector, cast("Any", resource.type))
+        except SelectorError as exc:
+            raise bad_request(str(exc)) from exc
+        return cls(resource, namespace, labels, fields)
+
+    def matches(self, record: Record) -> bool:
+        metadata = record.data["metadata"]
+        if self.namespace and metadata.get("namespace") != self.namespace:
+            return False
+        if self._labels is not None and not self._labels.matches(metadata.get("labels", {})):
+            return False
+        return self._matches_fields is None or self._matches_fields(record)
+
+
+def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record], bool]:
+    shown = resource.from_stored
+    if shown is not None:
+        return lambda record: fields.matches(shown(record.data))
+    if resource.type is None:
+        return lambda record: fields.matches(record.data)
+    # A struct knows what an absent field stands for, such as `false`.
+    matches = fields.for_kind(resource.type)
+    return lambda record: matches(record.typed)

@@ -1,0 +1,91 @@
+"""ResourceClaims: made from templates for the pods that ask, and given back by those that end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kubesched.api import Pod, ResourceClaim, ResourceClaimTemplate
+from kubesched.cluster.controllers.cluster_view import View, controller_reference, is_active
+from kubesched.cluster.controllers.plans import Action, Create, Patch, Plan
+from kubesched.util.clock import SECOND
+
+__all__ = ["plan_claim", "plan_claims_of_pod"]
+
+Json = dict[str, Any]
+
+_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+_RETRY_NS = 5 * SECOND
+_FINISHED = ("Succeeded", "Failed")
+
+
+def plan_claims_of_pod(view: View, owner: Pod, document: Mapping[str, Any], now_ns: int) -> Plan:
+    """Make the claims that a pod's templates stand for, and tell the pod their names."""
+    if not is_active(owner):
+        return Plan()
+    stored = list(document.get("status", {}).get("resourceClaimStatuses", ()))
+    told = {each["name"] for each in stored}
+    made = {
+        claim.metadata.annotations.get(_CLAIM_NAME, ""): claim
+        for claim in view.controlled(owner.metadata.uid, ResourceClaim)
+    }
+    actions: list[Action] = []
+    missing = False
+    for wanted in owner.spec.resource_claims:
+        if not wanted.resource_claim_template_name or wanted.name in told:
+            continue
+        if (claim := made.get(wanted.name)) is not None:
+            stored.append({"name": wanted.name, "resourceClaimName": claim.metadata.name})
+            continue
+        template = _template(view, owner, wanted.resource_claim_template_name)
+        if template is None:
+            missing = True
+        else:
+            actions.append(Create(ResourceClaim, _claim(owner, wanted.name, template)))
+    if len(stored) > len(told):
+        actions.append(Patch(owner, {"status": {"resourceClaimStatuses": stored}}, "status"))
+    return Plan(actions, now_ns + _RETRY_NS if missing else None)
+
+
+def _template(view: View, pod: Pod, name: str) -> ResourceClaimTemplate | None:
+    for each in view.all(ResourceClaimTemplate):
+        if (each.metadata.namespace, each.metadata.name) == (pod.metadata.namespace, name):
+            return each  # type: ignore[no-any-return]
+    return None
+
+
+def _claim(pod: Pod, name: str, template: ResourceClaimTemplate) -> Json:
+    inner: Json = msgspec.json.decode(msgspec.json.encode(template.spec))
+    given = inner.get("metadata", {})
+    metadata: Json = {
+        "generateName": f"{pod.metadata.name}-{name}-",
+        "namespace": pod.metadata.namespace,
+        "annotations": {**given.get("annotations", {}), _CLAIM_NAME: name},
+        "ownerReferences": [controller_reference(pod)],
+    }
+    if given.get("labels"):
+        metadata["labels"] = given["labels"]
+    return {"metadata": metadata, "spec": inner.get("spec", {})}
+
+
+def plan_claim(
+    view: View, owner: ResourceClaim, _document: Mapping[str, Any], _now_ns: int
+) -> Plan:
+    """Give up reservations of pods that have ended, and with the last one the devices."""
+    users = owner.status.reserved_for
+    kept = [user for user in users if not _has_ended(view, user)]
+    if len(kept) == len(users):
+        return Plan()
+    status: Json = {"reservedFor": msgspec.json.decode(msgspec.json.encode(kept)) or None}
+    if not kept:
+        status |= {"allocation": None, "devices": None}
+    return Plan([Patch(owner, {"status": status}, "status")])
+
+
+def _has_ended(view: View, user: Any) -> bool:
+    if user.resource != "pods" or user.api_group:
+        return False
+    pod = view.get(user.uid)
+    return pod is None or pod.status.phase in _FINISHED

@@ -1,0 +1,137 @@
+"""A whole cluster but for its scheduler: storage, kubelets, controllers, a server if wanted.
+
+Whoever runs it adds a scheduler that talks to `api`, as it would to any cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from kubesched.api.time import format_time
+from kubesched.apiserver.http.kubeconfig import kubeconfig
+from kubesched.apiserver.http.limits import Limits
+from kubesched.apiserver.http.router import ApiService
+from kubesched.apiserver.http.server import ApiServer
+from kubesched.apiserver.http.users import ADMIN, Users
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.apiserver.store.persistence import DataFile, open_store
+from kubesched.cluster.controllers import Controllers
+from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.cluster.nodes.node_agent import NodeAgent
+from kubesched.util.clock import Clock
+from kubesched.util.components import Component
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["EmbeddedCluster", "Listen"]
+
+
+class Listen(NamedTuple):
+    """Where to serve. Port 0 takes a free one; without TLS there are no tokens either."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: bool = True
+
+
+class EmbeddedCluster:
+    """A cluster in this process. Enter it to serve; run its `parts` to make it live."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        listen: Listen | None = None,
+        limits: Limits | None = None,
+        data: Path | None = None,
+    ) -> None:
+        """With `data` the cluster is kept in that file, and goes on where it was.
+
+        Raises:
+            KubeschedError: the file cannot be used.
+        """
+        self._data = None if data is None else DataFile(data)
+        self.is_new = self._data is None or self._data.revision == 0
+        """Whether the cluster has no earlier life."""
+        if self._data is None:
+            self.store = Store(rng, now_ns=clock.now_ns())
+        else:
+            self.store = open_store(self._data, rng, clock.now_ns())
+        self.api = LocalApi(self.store, clock)
+        self.parts: tuple[Component, ...] = (
+            FakeKubelet(self.api, clock),
+            NodeAgent(self.api, clock),
+            Controllers(self.api, clock),
+        )
+        self._server: ApiServer | None = None
+        self._certificate = b""
+        self._token = ""
+        self._listen = listen
+        if listen is not None:
+            self._serve(listen, clock, limits)
+
+    def _serve(self, listen: Listen, clock: Clock, limits: Limits | None) -> None:
+        users = context = None
+        if listen.tls:
+            # Not from the seed: a token must not be guessed by somebody who knows it.
+            self._token = self._secret("token", lambda: secrets.token_urlsafe(24).encode()).decode()
+            users = Users({self._token: ADMIN})
+            # Imported here: it takes longer than all the rest of the cluster.
+            from kubesched.apiserver.http.certificates import Certificate, make_certificate
+
+            now_ns = clock.now_ns()
+            # Certificates last a year; a kept one is good for the calendar year it is made in.
+            name = f"certificate/{listen.host}/{format_time(now_ns)[:4]}"
+            kept = self._secret(name, lambda: make_certificate([listen.host], now_ns).joined())
+            certificate = Certificate.split(kept)
+            self._certificate, context = certificate.certificate, certificate.context()
+        service = ApiService(self.store, clock, users=users)
+        self._server = ApiServer(
+            service, host=listen.host, port=listen.port, tls=context, limits=limits
+        )
+
+    def _secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        return make() if self._data is None else self._data.secret(name, make)
+
+    @property
+    def url(self) -> str:
+        """Where the cluster is served; empty if it is not."""
+        return "" if self._server is None else self._server.url
+
+    @property
+    def token(self) -> str:
+        """The administrator's token; empty if none is asked for."""
+        return self._token
+
+    def kubeconfig(self) -> str:
+        """The text of a kubeconfig for the administrator, once the cluster is entered."""
+        return kubeconfig(self.url, token=self._token, authority=self._certificate)
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        if self._server is not None:
+            try:
+                await self._server.start()
+            except OSError as exc:
+                assert self._listen is not None
+                where = f"{self._listen.host} port {self._listen.port}"
+                why = os.strerror(exc.errno) if exc.errno else str(exc)
+                raise KubeschedError(f"cannot listen on {where}: {why}") from exc
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._server is not None:
+            await self._server.stop()
+        if self._data is not None:
+            self._data.close()

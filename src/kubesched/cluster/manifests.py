@@ -1,0 +1,319 @@
+"""Objects from users' YAML files: everything that is wrong is found before anything is used.
+
+A file holds any mix of kinds, in several documents or in lists. Each object remembers where
+it stands, and each complaint names the line of the field it is about. Objects are checked by
+the rules of the store itself, against the other objects of the same files.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.base import ApiObject
+from kubesched.api.core import Namespace
+from kubesched.api.kinds import KINDS, by_api_version_kind
+from kubesched.api.quantity import quantity_from_json
+from kubesched.apiserver.rules.api_errors import not_found
+from kubesched.apiserver.rules.request_documents import cleaned
+from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.yaml_documents import YamlDocument, YamlProblem, read_documents
+from kubesched.util.errors import ManifestError, QuantityError
+
+__all__ = ["Manifest", "apply_manifests", "load_manifests"]
+
+_STDIN = "-"
+_SUFFIXES = (".yaml", ".yml", ".json")
+# What a server wrote into an object that was exported from it.
+_SERVER_METADATA = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+_AMOUNTS = frozenset({"requests", "limits", "capacity", "allocatable", "overhead"})
+_INVALID = 422
+_FORBIDDEN = 403
+_RANK = {kind.type: rank for rank, kind in enumerate(KINDS)}
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """An object of a user's file, and where it starts."""
+
+    file: str
+    line: int
+    object: ApiObject
+    document: dict[str, Any]
+    """The object as it stands there, with fields that no type declares."""
+
+    @property
+    def location(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def load_manifests(paths: Sequence[str | Path]) -> list[Manifest]:
+    """Read the objects of files, what others refer to first; `-` is standard input.
+
+    Raises:
+        ManifestError: one line `FILE:LINE: what is wrong` for each thing that is.
+    """
+    problems = _Problems()
+    found: list[_Found] = []
+    for path in paths:
+        for file, text in _texts(str(path), problems):
+            for part in read_documents(text):
+                if isinstance(part, YamlProblem):
+                    problems.add(file, part.line, part.text)
+                else:
+                    found += _objects(file, part, problems)
+    found.sort(key=lambda each: _RANK[type(each.object)])
+    _try_out(found, problems)
+    problems.raise_if_any()
+    return [each.manifest() for each in found]
+
+
+async def apply_manifests(
+    api: ApiAccess, manifests: Iterable[Manifest], *, keep_existing: bool = False
+) -> None:
+    """Create the objects, with the status that they have in their file.
+
+    With `keep_existing` those that are there already stay as they are.
+
+    Raises:
+        ManifestError: the server refuses one; those before it have been created.
+    """
+    for manifest in manifests:
+        try:
+            created: Any = await api.create(manifest.object)
+            status = getattr(manifest.object, "status", None)
+            if status is not None and "status" in manifest.document and created.status != status:
+                changed = msgspec.structs.replace(created, status=status)
+                await api.update(changed, subresource="status")
+        except ApiError as error:
+            if keep_existing and error.reason == "AlreadyExists":
+                continue
+            raise ManifestError(f"{manifest.location}: {error}") from error
+
+
+def _texts(path: str, problems: _Problems) -> Iterator[tuple[str, str]]:
+    """The files that a path stands for, with their content."""
+    if path == _STDIN:
+        yield "<stdin>", sys.stdin.read()
+        return
+    place = Path(path)
+    files = [place]
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.suffix in _SUFFIXES)
+        if not files:
+            problems.add(path, 1, "a directory without YAML or JSON files")
+    for file in files:
+        try:
+            yield str(file), file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            problems.add(str(file), 1, f"not UTF-8 text: {error.reason}")
+        except OSError as error:
+            problems.add(str(file), 1, f"cannot be read: {error.strerror}")
+
+
+class _Problems:
+    """What is wrong, in order of files and lines whenever it was found."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+        self._found: list[tuple[int, int, str]] = []
+
+    def add(self, file: str, line: int, text: str) -> None:
+        order = self._files.setdefault(file, len(self._files))
+        self._found.append((order, line, f"{file}:{line}: {text}"))
+
+    def raise_if_any(self) -> None:
+        if self._found:
+            raise ManifestError("\n".join(text for _, _, text in sorted(self._found)))
+
+
+class _Found:
+    """An object on its way to becoming a manifest."""
+
+    def __init__(self, file: str, source: YamlDocument, document: Any, parsed: ApiObject) -> None:
+        self.file = file
+        self.source = source
+        self.document = document
+        self.object = parsed
+
+    def manifest(self) -> Manifest:
+        return Manifest(self.file, self.source.line, self.object, self.document)
+
+
+def _objects(file: str, source: YamlDocument, problems: _Problems) -> list[_Found]:
+    """The objects of a document: itself, or the items of a list."""
+    value = source.value
+    if value is None:
+        return []
+    if not isinstance(value, dict):
+        problems.add(file, source.line, f"not an object but a {_name(value)}")
+        return []
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
+        found = []
+        for index, item in enumerate(value["items"]):
+            part = source.item("items", index)
+            if isinstance(item, dict) and kind != "List":
+                # Items of a list of one kind need not say again what they are.
+                head = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List")}
+                part.value = {**head, **item}
+            found += _objects(file, part, problems)
+        return found
+    parsed = _object(file, source, problems)
+    return [] if parsed is None else [parsed]
+
+
+def _object(file: str, source: YamlDocument, problems: _Problems) -> _Found | None:
+    value = source.value
+    missing = [field for field in ("apiVersion", "kind") if not value.get(field)]
+    if missing:
+        for field in missing:
+            problems.add(file, source.line, f"{field} is missing")
+        return None
+    kind = by_api_version_kind(str(value["apiVersion"]), str(value["kind"]))
+    if kind is None or kind.kind == "Binding":
+        text = _unknown_kind(str(value["apiVersion"]), str(value["kind"]))
+        problems.add(file, source.line_of("kind"), text)
+        return None
+    document = cleaned({k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None)
+    if wrong := _wrong_amounts(document, ""):
+        for at, text in wrong:
+            problems.add(file, source.line_of(at), f"{at}: {text}")
+        return None
+    metadata = document.get("metadata")
+    if isinstance(metadata, dict):
+        metadata = {k: v for k, v in metadata.items() if k not in _SERVER_METADATA}
+        if kind.namespaced:
+            metadata.setdefault("namespace", "default")
+        document["metadata"] = metadata
+        if not metadata.get("name") and not metadata.get("generateName"):
+            problems.add(file, source.line_of("metadata"), "metadata.name is missing")
+            return None
+    elif metadata is None:
+        problems.add(file, source.line, "metadata.name is missing")
+        return None
+    try:
+        parsed = msgspec.convert(document, kind.type)
+    except msgspec.ValidationError as error:
+        path, text = _explained(error, document)
+        problems.add(file, source.line_of(path), text)
+        return None
+    return _Found(file, source, document, parsed)
+
+
+def _unknown_kind(api_version: str, kind: str) -> str:
+    text = f'no kind "{kind}" is known in version "{api_version}"'
+    versions = [each.api_version for each in KINDS if each.kind == kind and kind != "Binding"]
+    if versions:
+        return f'{text}; did you mean "{versions[-1]}"?'
+    return text
+
+
+_JSON_TYPES = {"array": list, "object": dict, "bool": bool, "int": int, "float": float, "str": str}
+_ANY_KEY = "[...]"
+
+
+def _explained(error: msgspec.ValidationError, document: Any) -> tuple[str, str]:
+    """The path of a wrong type, and a text that begins with it."""
+    text, _, path = str(error).partition(" - at `$")
+    path = path.rstrip("`").removeprefix(".")
+    text = text.replace("`", "")
+    before, wildcard, after = path.partition(_ANY_KEY)
+    if wildcard:
+        # Inside a map the error does not say under which key; look for what it says it got.
+        got = _JSON_TYPES.get(text.rpartition("got ")[2])
+        for key, value in _walk(document, before).items():
+            if after or type(value) is got:
+                path = f"{before}[{key}]{after}"
+                break
+    shown = text[:1].lower() + text[1:]
+    return path, f"{path}: {shown}" if path else shown
+
+
+def _walk(document: Any, path: str) -> dict[str, Any]:
+    """The map at a path, empty if there is none."""
+    value = document
+    for index, key in re.findall(r"\[(\d+)\]|([^.\[\]]+)", path):
+        value = value[int(index)] if index else value.get(key, {})
+    return value if isinstance(value, dict) else {}
+
+
+def _wrong_amounts(value: Any, path: str) -> list[tuple[str, str]]:
+    """Where something that should be a quantity is none."""
+    wrong: list[tuple[str, str]] = []
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            wrong += _wrong_amounts(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            at = f"{path}.{key}" if path else key
+            if key in _AMOUNTS and isinstance(item, dict):
+                wrong += _wrong_quantities(item, at)
+            else:
+                wrong += _wrong_amounts(item, at)
+    return wrong
+
+
+def _wrong_quantities(amounts: dict[str, Any], path: str) -> list[tuple[str, str]]:
+    wrong = []
+    for name, raw in amounts.items():
+        if isinstance(raw, dict | list | bool):
+            continue  # capacity of a device, or a wrong type that the types will report
+        try:
+            quantity_from_json(raw)
+        except QuantityError as error:
+            wrong.append((f"{path}[{name}]", f"{raw!r} is no quantity: {error}"))
+    return wrong
+
+
+def _name(value: Any) -> str:
+    return {list: "list", str: "text", int: "number", float: "number", bool: "boolean"}.get(
+        type(value), type(value).__name__
+    )
+
+
+def _try_out(found: Sequence[_Found], problems: _Problems) -> None:
+    """Create everything in a store of its own, and note what that store refuses."""
+    store = Store()
+    namespaces = store.catalog.by_type(Namespace)
+    for each in found:
+        resource = store.catalog.by_type(type(each.object))
+        namespace = each.document["metadata"].get("namespace")
+        try:
+            if resource.namespaced and store.find("namespaces", namespace) is None:
+                line = each.source.line_of("metadata.namespace")
+                problems.add(each.file, line, str(not_found("namespaces", namespace)))
+                store.create(namespaces, None, {"metadata": {"name": namespace}}, 0)
+            store.create(resource, namespace, each.document, 0)
+        except ApiError as error:
+            for path, text in _complaints(error):
+                problems.add(each.file, each.source.line_of(path), text)
+
+
+def _complaints(error: ApiError) -> list[tuple[str, str]]:
+    """Where a refusal points to, and what it says."""
+    details = error.status.details
+    if details is None or not details.causes or error.code != _INVALID:
+        path = "spec.priorityClassName" if error.code == _FORBIDDEN else "metadata.name"
+        return [(path, str(error))]
+    complaints = []
+    for cause in details.causes:
+        path = cause.field
+        if path.startswith("metadata.taints"):
+            path = path.replace("metadata", "spec", 1)  # the reference's path is off
+        complaints.append((path, f"{path}: {cause.message}"))
+    return complaints

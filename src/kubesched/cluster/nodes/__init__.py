@@ -1,0 +1,1 @@
+"""Stand-ins for the kubelets of all nodes."""

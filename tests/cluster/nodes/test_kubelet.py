@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kubesched.api import (
+    ApiError,
+    Container,
+    ObjectMeta,
+    Pod,
+    PodReadinessGate,
+    PodSpec,
+    Status,
+)
+from kubesched.apiserver import Fault, Faults, LocalApi, Store
+from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.cluster.nodes.pod_lifecycle import RUN_DURATION, run_duration_ns
+from kubesched.util.clock import MILLISECOND, SECOND, Clock, current_clock
+from kubesched.util.components import running
+from kubesched.util.virtual_loop import run
+
+
+class World:
+    """A store, a kubelet, and the virtual clock they live by."""
+
+    def __init__(self, faults: Faults | None = None, **options: Any) -> None:
+        self.clock: Clock = current_clock()
+        store = Store(random.Random(0), now_ns=self.clock.now_ns())
+        self.api = LocalApi(store, self.clock)
+        reached = LocalApi(store, self.clock, faults=faults)
+        self.kubelet = FakeKubelet(reached, self.clock, **options)
+
+    async def pod(self, name: str = "p", node: str = "n", duration: str = "", **spec: Any) -> None:
+        annotations = {RUN_DURATION: duration} if duration else {}
+        metadata = ObjectMeta(name=name, namespace="default", annotations=annotations)
+        spec.setdefault("containers", (Container(name="c", image="pause"),))
+        await self.api.create(Pod(metadata=metadata, spec=PodSpec(**spec)))
+        if node:
+            await self.api.bind("default", name, "", node)
+
+    async def get(self, name: str = "p") -> Pod:
+        return await self.api.get(Pod, name, "default")
+
+    async def names(self) -> list[str]:
+        return [pod.metadata.name for pod in (await self.api.list(Pod)).items]
+
+    async def after(self, seconds: float) -> None:
+        await self.clock.sleep(round(seconds * SECOND))
+
+
+def scenario(
+    story: Callable[[World], Awaitable[None]], faults: Faults | None = None, **options: Any
+) -> None:
+    async def main() -> None:
+        world = World(faults, **options)
+        async with running(world.kubelet):
+            await story(world)
+
+    run(main())
+
+
+def test_a_bound_pod_starts_after_a_moment() -> None:
+    async def story(world: World) -> None:
+        await world.pod()
+        await world.after(0.09)
+        assert (await world.get()).status.phase == "Pending"
+        await world.after(0.02)
+        pod = await world.get()
+        assert pod.status.phase == "Running"
+        assert pod.status.start_time == "2026-01-01T00:00:00Z"
+        assert pod.status.pod_ip
+        assert pod.status.pod_ips[0].ip == pod.status.pod_ip
+        assert pod.status.host_ip
+        conditions = {each.type: each.status for each in pod.status.conditions}
+        wanted = ("PodScheduled", "Initialized", "Ready", "ContainersReady")
+        assert {kind: conditions.get(kind) for kind in wanted} == dict.fromkeys(wanted, "True")
+        (container,) = pod.status.container_statuses
+        assert (container.name, container.ready) == ("c", True)
+        assert container.state.running is not None
+
+    scenario(story)
+
+
+def test_a_pod_without_a_node_is_left_alone() -> None:
+    async def story(world: World) -> None:
+        await world.pod(node="")
+        await world.after(100)
+        assert (await world.get()).status.phase == "Pending"
+
+    scenario(story)
+
+
+def test_pods_that_were_there_before_are_run_too() -> None:
+    async def main() -> None:
+        world = World()
+        await world.pod()
+        async with running(world.kubelet):
+            await world.after(1)
+            assert (await world.get()).status.phase == "Running"
+
+    run(main())
+
+
+@pytest.mark.parametrize("duration", ["90s", "1m30s", "90", "90.0"])
+def test_a_pod_with_a_duration_ends_after_it(duration: str) -> None:
+    async def story(world: World) -> None:
+        await world.pod(duration=duration)
+        await world.after(89)
+        assert (await world.get()).status.phase == "Running"
+        await world.after(2)
+        pod = await world.get()
+        assert pod.status.phase == "Succeeded"
+        (container,) = pod.status.container_statuses
+        assert container.state.terminated is not None
+        assert container.state.running is None
+        assert container.state.terminated.exit_code == 0
+        ready = next(each for each in pod.status.conditions if each.type == "Ready")
+        assert (ready.status, ready.reason) == ("False", "PodCompleted")
+
+    scenario(story)
+
+
+@pytest.mark.parametrize("duration", ["", "soon", "-", "nan", "inf"])
+def test_a_pod_without_a_readable_duration_runs_on(duration: str) -> None:
+    async def story(world: World) -> None:
+        await world.pod(duration=duration)
+        await world.after(10_000)
+        assert (await world.get()).status.phase == "Running"
+
+    scenario(story)
+
+
+def test_a_deleted_pod_is_removed_after_a_moment() -> None:
+    async def story(world: World) -> None:
+        await world.pod()
+        await world.after(1)
+        await world.api.delete(Pod, "p", "default")
+        await world.after(0.9)
+        assert await world.names() == ["p"]
+        await world.after(0.2)
+        assert await world.names() == []
+
+    scenario(story)
+
+
+def test_a_slow_pod_is_removed_when_its_grace_period_ends() -> None:
+    async def story(world: World) -> None:
+        await world.pod(termination_grace_period_seconds=20)
+        await world.after(1)
+        await world.api.delete(Pod, "p", "default")
+        await world.after(19)
+        assert await world.names() == ["p"]
+        await world.after(2)
+        assert await world.names() == []
+
+    scenario(story, stop_delay_ns=300 * SECOND)
+
+
+def test_other_changes_do_not_put_off_a_removal() -> None:
+    async def story(world: World) -> None:
+        await world.pod()
+        await world.after(1)
+        await world.api.delete(Pod, "p", "default")
+        for number in range(10):
+            await world.after(0.3)
+            if "p" not in await world.names():
+                break
+            patch = {"metadata": {"annotations": {"n": str(number)}}}
+            await world.api.patch(Pod, "p", "default", patch)
+        assert number == 3
+
+    scenario(story)
+
+
+def test_a_pod_with_a_finalizer_stays_until_it_is_gone() -> None:
+    async def story(world: World) -> None:
+        await world.pod()
+        patch = {"metadata": {"finalizers": ["example.com/f"]}}
+        await world.api.patch(Pod, "p", "default", patch)
+        await world.api.delete(Pod, "p", "default")
+        await world.after(100)
+        assert (await world.get()).metadata.deletion_grace_period_seconds == 0
+        patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/f"]}}
+        await world.api.patch(Pod, "p", "default", patch)
+        assert await world.names() == []
+
+    scenario(story)
+
+
+def test_a_pod_of_the_same_name_begins_anew() -> None:
+    async def story(world: World) -> None:
+        await world.pod(duration="10s")
+        await world.after(5)
+        await world.api.delete(Pod, "p", "default", grace_period_seconds=0)
+        await world.pod(duration="10s")
+        await world.after(7)
+        assert (await world.get()).status.phase == "Running"
+        await world.after(4)
+        assert (await world.get()).status.phase == "Succeeded"
+
+    scenario(story)
+
+
+def test_sidecars_run_and_other_init_containers_have_ended() -> None:
+    async def story(world: World) -> None:
+        init = (
+            Container(name="setup", image="x"),
+            Container(name="sidecar", image="x", restart_policy="Always"),
+        )
+        await world.pod(init_containers=init)
+        await world.after(1)
+        setup, sidecar = (await world.get()).status.init_container_statuses
+        assert setup.state.terminated is not None
+        assert sidecar.state.running is not None
+
+    scenario(story)
+
+
+def test_a_pod_is_ready_only_when_its_gates_are_open() -> None:
+    async def story(world: World) -> None:
+        await world.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
+        await world.after(1)
+        conditions = (await world.get()).status.conditions
+        ready = next(each for each in conditions if each.type == "Ready")
+        assert (ready.status, ready.reason) == ("False", "ReadinessGatesNotReady")
+
+    scenario(story)
+
+
+def test_nodes_have_one_address_and_pods_have_their_own() -> None:
+    async def story(world: World) -> None:
+        for number in range(10):
+            await world.pod(f"p{number}", node=f"n{number % 2}")
+        await world.after(1)
+        pods = (await world.api.list(Pod)).items
+        assert len({pod.status.pod_ip for pod in pods}) == 10
+        assert len({(pod.spec.node_name, pod.status.host_ip) for pod in pods}) == 2
+        assert len({pod.status.host_ip for pod in pods}) == 2
+
+    scenario(story)
+
+
+def test_failed_reports_and_broken_watches_are_mended() -> None:
+    rng = random.Random(5)
+    broken = ApiError(Status(status="Failure", message="injected", code=0))
+
+    def faults(verb: str, *request: Any) -> Fault | None:
+        return Fault(error=broken) if rng.random() < 0.5 else None
+
+    async def story(world: World) -> None:
+        for number in range(20):
+            await world.pod(f"p{number}", duration="5s")
+        await world.after(120)
+        phases = {pod.status.phase for pod in (await world.api.list(Pod)).items}
+        assert phases == {"Succeeded"}
+
+    scenario(story, faults)
+
+
+def test_a_slow_answer_for_one_pod_does_not_hold_up_others() -> None:
+    def faults(verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:
+        return Fault(delay_ns=50 * SECOND) if (verb, name) == ("patch", "a") else None
+
+    async def story(world: World) -> None:
+        await world.pod("a")
+        await world.pod("b")
+        await world.after(1)
+        assert (await world.get("a")).status.phase == "Pending"
+        assert (await world.get("b")).status.phase == "Running"
+
+    scenario(story, faults)
+
+
+def test_it_stops_at_once_even_while_it_waits() -> None:
+    async def main() -> None:
+        world = World(start_delay_ns=1000 * SECOND)
+        task = asyncio.create_task(world.kubelet.run())
+        await world.pod()
+        await world.after(1)
+        world.kubelet.stop()
+        await task
+        assert world.clock.monotonic_ns() < 2 * SECOND
+
+    run(main())
+
+
+def test_many_pods_start_at_the_same_time() -> None:
+    async def story(world: World) -> None:
+        for number in range(200):
+            await world.pod(f"p{number}")
+        await world.after(0.11)
+        phases = [pod.status.phase for pod in (await world.api.list(Pod)).items]
+        assert phases == ["Running"] * 200
+        assert world.clock.monotonic_ns() == 110 * MILLISECOND
+
+    scenario(story)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("90s", 90 * SECOND), ("1.5", 1_500_000_000), ("0", 0), ("1h", 3600 * SECOND), ("x", None)],
+)
+def test_durations(text: str, want: int | None) -> None:
+    assert run_duration_ns(Pod(metadata=ObjectMeta(annotations={RUN_DURATION: text}))) == want
