@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from kubesched.api import Node, Pod
 from kubesched.backend.cache import Cache
@@ -63,6 +63,10 @@ class Recorder:
         raise AssertionError("nothing here records events")
 
 
+def _not_expected(*_: object) -> NoReturn:
+    raise AssertionError("no plugin here is to do this")
+
+
 class Order(Plugin):
     """A QueueSort plugin, which every profile needs."""
 
@@ -118,8 +122,11 @@ class World:
             random=random.Random(0),
             lister=lambda kind: EmptyLister(),
             feature_enabled=lambda gate: False,
+            nominator=lambda: self.nominator,
+            activate=_not_expected,
+            spawn=_not_expected,
+            has_room=_not_expected,
         )
-        self.services.nominator = self.nominator
         everything = (Order, Binder, *plugins)
         weights = weights or {}
         refs = tuple(PluginRef(cls.name, weights.get(cls.name, 0)) for cls in everything)

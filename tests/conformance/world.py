@@ -70,11 +70,11 @@ class World:
             random=rng,
             lister=self.objects.lister,
             feature_enabled=DEFAULT_FEATURE_GATES.enabled,
+            nominator=lambda: self.nominator,
+            activate=lambda _: None,
+            spawn=self._spawn,
+            has_room=self._has_room,
         )
-        services.nominator = self.nominator
-        services.activate = lambda _: None
-        services.spawn = self._spawn
-        services.has_room = self._has_room
         configuration = (
             default_configuration(DEFAULT_FEATURE_GATES)
             if config is None

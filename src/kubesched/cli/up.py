@@ -185,7 +185,7 @@ def _configuration(
         return default_configuration()
     enabled = [{"name": load_plugin(plugin).name} for plugin in plugins]
     profile = {"plugins": {"multiPoint": {"enabled": enabled}}}
-    return scheduler_configuration(profiles=[profile], known_args=known_args)
+    return scheduler_configuration(profiles=[profile], out_of_tree_registry=registry)
 
 
 def _sample() -> list[Manifest]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from kubesched.config import args as plugin_args
 from kubesched.config import plugin_names as names
 from kubesched.config.args import IN_TREE_ARGS, ResourceSpec, UtilizationShapePoint
+from kubesched.config.base import MINUTE
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.types import (
     ClientConnectionConfiguration,
@@ -28,6 +29,7 @@ from kubesched.config.types import (
 )
 
 __all__ = [
+    "POD_MAX_IN_UNSCHEDULABLE_PODS_NS",
     "build_args",
     "default_configuration",
     "default_plugins",
@@ -36,6 +38,8 @@ __all__ = [
     "with_default_plugin_config",
     "with_leader_election_defaults",
 ]
+
+POD_MAX_IN_UNSCHEDULABLE_PODS_NS: Final = 5 * MINUTE  # only a flag can change it, no file
 
 _StructT = TypeVar("_StructT", bound=msgspec.Struct)
 

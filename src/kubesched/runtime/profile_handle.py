@@ -38,8 +38,7 @@ class ProfileHandle:
 
     @property
     def nominator(self) -> Nominator:
-        assert self._services.nominator is not None
-        return self._services.nominator
+        return self._services.nominator()
 
     @property
     def api(self) -> ApiAccess:
@@ -69,7 +68,6 @@ class ProfileHandle:
         return self._services.metrics
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        assert self._services.spawn is not None
         self._services.spawn(work, name)
 
     @property
@@ -83,11 +81,9 @@ class ProfileHandle:
         )
 
     def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
-        assert self._services.has_room is not None
         return self._services.has_room(self.profile_name, pod_info, since)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        assert self._services.activate is not None
         self._services.activate(pods)
 
     def waiting_pod(self, uid: str) -> WaitingPodEntry | None:

@@ -21,8 +21,8 @@ __all__ = ["Services"]
 class Services:
     """Collaborators that the scheduler hands to every framework it builds.
 
-    `nominator` and `activate` are set once the queue exists, which itself needs the plugins;
-    so is the rest of what only the scheduler can do.
+    What the queue and the loop do is given as functions: both are built from the plugins that
+    are built with these services.
     """
 
     def __init__(
@@ -35,6 +35,10 @@ class Services:
         random: random.Random,
         lister: Callable[[type[Any]], Lister[Any]],
         feature_enabled: Callable[[str], bool],
+        nominator: Callable[[], Nominator],
+        activate: Callable[[Mapping[str, Pod]], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        has_room: Callable[[str, PodInfo, Moment], bool],
         metrics: SchedulerMetrics | None = None,
     ) -> None:
         self.snapshot = snapshot
@@ -44,13 +48,13 @@ class Services:
         self.random = random
         self.lister = lister
         self.feature_enabled = feature_enabled
+        self.nominator = nominator
+        self.activate = activate
+        self.spawn = spawn
+        # By the name of a profile, a pod of it, and the moment when it fitted nowhere.
+        self.has_room = has_room
         self.metrics = metrics or SchedulerMetrics(CollectorRegistry())
         # Grows when an object besides nodes and pods changed that plugins may look at.
         self.epoch = 0
         self.waiting_pods = WaitingPods()
         self.pods_in_pre_bind = PodsInPreBind()
-        self.nominator: Nominator | None = None
-        self.activate: Callable[[Mapping[str, Pod]], None] | None = None
-        self.spawn: Callable[[Coroutine[Any, Any, None], str], None] | None = None
-        # By the name of a profile, a pod of it, and the moment when it fitted nowhere.
-        self.has_room: Callable[[str, PodInfo, Moment], bool] | None = None

@@ -15,6 +15,7 @@ from kubesched.framework import PodInfo, QueuedPodInfo
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.asking import AskingWorld
 from kubesched.scheduler.asking_cycle import AskingCycle
+from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import Placement
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.util.logging import get_logger
@@ -51,7 +52,7 @@ class Asking:
 
     def start(
         self,
-        tasks: asyncio.TaskGroup,
+        tasks: BackgroundTasks,
         framework: Framework,
         queued: QueuedPodInfo,
         extenders: Sequence[HTTPExtender],
@@ -60,7 +61,7 @@ class Asking:
         names = {extender.name for extender in extenders}
         assert names.isdisjoint(self.busy), "an extender is asked about one pod at a time"
         self.busy |= names
-        task = tasks.create_task(self._attempt(framework, queued, extenders), name="asking")
+        task = tasks.spawn(self._attempt(framework, queued, extenders), "asking")
         self._tasks.add(task)
         # Also if it is cancelled before it has begun.
         task.add_done_callback(lambda done: self._end(done, names))

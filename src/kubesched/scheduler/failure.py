@@ -43,7 +43,7 @@ class FailureHandler:
         pods: Lister[Pod],
         writer: PodStatusWriter,
         clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
         self._queue = queue
         self._pods = pods

@@ -1,4 +1,4 @@
-"""The options that a scheduler is built with in Python, as a configuration (spec 01 §15).
+"""The options that a scheduler is built with in Python (spec 01 §15).
 
 What the configuration file can say, a caller can say with keyword arguments: profiles and
 extenders as values, or in the file's own form as plain dicts.
@@ -6,11 +6,14 @@ extenders as values, or in the file's own form as plain dicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
+from kubesched.client.event_recorder import Broadcaster
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.load import configuration_from_builtins
@@ -22,47 +25,108 @@ from kubesched.config.types import (
     KubeSchedulerProfile,
 )
 from kubesched.config.validation import validate_configuration
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.plugin_set import Registry
+from kubesched.runtime.registry import PluginRegistry
+from kubesched.scheduler.extenders.building import TransportOf
 
-__all__ = ["scheduler_configuration"]
+__all__ = ["DEFAULT_OPTIONS", "SchedulerOptions", "scheduler_configuration"]
 
 _T = TypeVar("_T")
 
 
-def scheduler_configuration(
-    configuration: KubeSchedulerConfiguration | None = None,
-    *,
-    profiles: Iterable[KubeSchedulerProfile | Mapping[str, Any]] | None = None,
-    extenders: Iterable[Extender | Mapping[str, Any]] | None = None,
-    parallelism: int | None = None,
-    percentage_of_nodes_to_score: int | None = None,
-    pod_initial_backoff_seconds: int | None = None,
-    pod_max_backoff_seconds: int | None = None,
-    feature_gates: FeatureGates = DEFAULT_FEATURE_GATES,
-    known_args: Mapping[str, type] | None = None,
-) -> KubeSchedulerConfiguration:
-    """Change a configuration, or the default one, by the options that are given.
+class SchedulerOptions(TypedDict, total=False):
+    """Everything a scheduler can be built with, besides an API server and a clock."""
 
-    Dicts are decoded as strictly as a file; `known_args` has the argument types of plugins that
-    are not in-tree.
+    # The configuration, which is the default one unless given, and what changes it. Profiles
+    # and extenders may be dicts in the form of the configuration file.
+    configuration: KubeSchedulerConfiguration | None
+    profiles: Iterable[KubeSchedulerProfile | Mapping[str, Any]] | None
+    extenders: Iterable[Extender | Mapping[str, Any]] | None
+    parallelism: int | None
+    percentage_of_nodes_to_score: int | None
+    pod_initial_backoff_seconds: int | None
+    pod_max_backoff_seconds: int | None
+    feature_gates: FeatureGates
+    # How long a pod that nothing happened to waits before it is tried again anyway.
+    pod_max_in_unschedulable_pods_duration: timedelta
+    # The plugins that exist, and others that exist besides them, for profiles to enable.
+    registry: Registry
+    out_of_tree_registry: Registry | None
+    # Whether every answer from the cache is compared with a full search.
+    verify_engine: bool
+    # What all chance is derived from.
+    seed: int
+    metrics: SchedulerMetrics | None
+    # Where events go, and the machine they are said to come from. The broadcaster is run and
+    # stopped with the scheduler.
+    broadcaster: Broadcaster | None
+    hostname: str
+    # Pods are placed only once this is set.
+    begins: asyncio.Event | None
+    # Informers ask for their first list as part of the watch; they keep equal parts of pods and
+    # nodes once, which is for a server outside this process.
+    stream_lists: bool
+    share_parts: bool
+    # How extenders are reached, by default over the network; they are told to bind while this
+    # is true.
+    extender_transport: TransportOf | None
+    may_act: Callable[[], bool] | None
+
+
+DEFAULT_OPTIONS: Final[SchedulerOptions] = {
+    "configuration": None,
+    "profiles": None,
+    "extenders": None,
+    "parallelism": None,
+    "percentage_of_nodes_to_score": None,
+    "pod_initial_backoff_seconds": None,
+    "pod_max_backoff_seconds": None,
+    "feature_gates": DEFAULT_FEATURE_GATES,
+    "pod_max_in_unschedulable_pods_duration": timedelta(minutes=5),
+    "registry": IN_TREE_PLUGINS,
+    "out_of_tree_registry": None,
+    "verify_engine": False,
+    "seed": 0,
+    "metrics": None,
+    "broadcaster": None,
+    "hostname": "localhost",
+    "begins": None,
+    "stream_lists": False,
+    "share_parts": False,
+    "extender_transport": None,
+    "may_act": None,
+}
+_NUMBERS: Final = (
+    "parallelism",
+    "percentage_of_nodes_to_score",
+    "pod_initial_backoff_seconds",
+    "pod_max_backoff_seconds",
+)
+
+
+def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedulerConfiguration:
+    """Change the configuration in the options, or the default one, by the other options.
+
+    Dicts are decoded as strictly as a file.
 
     Raises:
         ConfigError: an option has a value that a file could not have either.
     """
-    configuration = configuration or default_configuration(feature_gates)
-    changes: dict[str, Any] = {
-        "parallelism": parallelism,
-        "percentage_of_nodes_to_score": percentage_of_nodes_to_score,
-        "pod_initial_backoff_seconds": pod_initial_backoff_seconds,
-        "pod_max_backoff_seconds": pod_max_backoff_seconds,
-    }
-    for key, values in (("profiles", profiles), ("extenders", extenders)):
-        if values is not None:
-            changes[key] = _decoded(key, tuple(values), feature_gates, known_args)
+    gates = options.get("feature_gates", DEFAULT_FEATURE_GATES)
+    configuration = options.get("configuration") or default_configuration(gates)
+    changes: dict[str, Any] = {name: options.get(name) for name in _NUMBERS}
+    known_args = PluginRegistry(options.get("out_of_tree_registry")).known_args()
+    if (profiles := options.get("profiles")) is not None:
+        changes["profiles"] = _decoded("profiles", tuple(profiles), gates, known_args)
+    if (extenders := options.get("extenders")) is not None:
+        changes["extenders"] = _decoded("extenders", tuple(extenders), gates, known_args)
     changes = {name: value for name, value in changes.items() if value is not None}
     if not changes:
         return configuration
     changed = replace(configuration, **changes)
-    validate_configuration(changed, gates=feature_gates)
+    validate_configuration(changed, gates=gates)
     return changed
 
 
@@ -70,7 +134,7 @@ def _decoded(
     key: str,
     values: tuple[_T | Mapping[str, Any], ...],
     gates: FeatureGates,
-    known_args: Mapping[str, type] | None,
+    known_args: Mapping[str, type],
 ) -> tuple[_T, ...]:
     """Decode those values that are dicts, together, so that errors name their place."""
     dicts = [value for value in values if isinstance(value, Mapping)]

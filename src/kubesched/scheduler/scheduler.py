@@ -7,9 +7,9 @@ it without awaiting (`SchedulingCycle`), and starts a task that binds it (`Bindi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
@@ -24,31 +24,27 @@ from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.completion import complete_extenders
-from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
-from kubesched.config.types import Extender, KubeSchedulerConfiguration, KubeSchedulerProfile
+from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, Moment, PodInfo, PodsMatter, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.registry import PluginRegistry
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.asking import AskingWorld
 from kubesched.scheduler.asking_cycle import AskingCycle
 from kubesched.scheduler.asking_tasks import Asking
+from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle, Placement
 from kubesched.scheduler.event_handlers import EventHandlers
-from kubesched.scheduler.extenders.building import (
-    TransportOf,
-    build_extenders,
-    document_keeper,
-)
+from kubesched.scheduler.extenders.building import build_extenders, document_keeper
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.failure import FailureHandler
-from kubesched.scheduler.options import scheduler_configuration
+from kubesched.scheduler.options import (
+    DEFAULT_OPTIONS,
+    SchedulerOptions,
+    scheduler_configuration,
+)
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.verification import VerifyingAlgorithm
@@ -67,116 +63,49 @@ log = get_logger(__name__)
 _PODS_PER_TURN = 8
 _NO_SIGNATURES = "Disabling signatures for profile because {}."
 _MICROSECOND = timedelta(microseconds=1)
-_POD_MAX_IN_UNSCHEDULABLE_PODS = POD_MAX_IN_UNSCHEDULABLE_PODS_NS // MICROSECOND * _MICROSECOND
 
 
 class Scheduler:
     """Places pods of one API server. A component: `run` until `stop`."""
 
     def __init__(
-        self,
-        api: ApiAccess,
-        clock: Clock | None = None,
-        *,
-        configuration: KubeSchedulerConfiguration | None = None,
-        profiles: Iterable[KubeSchedulerProfile | Mapping[str, Any]] | None = None,
-        extenders: Iterable[Extender | Mapping[str, Any]] | None = None,
-        parallelism: int | None = None,
-        percentage_of_nodes_to_score: int | None = None,
-        pod_initial_backoff_seconds: int | None = None,
-        pod_max_backoff_seconds: int | None = None,
-        pod_max_in_unschedulable_pods_duration: timedelta = _POD_MAX_IN_UNSCHEDULABLE_PODS,
-        registry: Registry = IN_TREE_PLUGINS,
-        out_of_tree_registry: Registry | None = None,
-        feature_gates: FeatureGates = DEFAULT_FEATURE_GATES,
-        metrics: SchedulerMetrics | None = None,
-        verify_engine: bool = False,
-        seed: int = 0,
-        hostname: str = "localhost",
-        broadcaster: Broadcaster | None = None,
-        begins: asyncio.Event | None = None,
-        stream_lists: bool = False,
-        share_parts: bool = False,
-        extender_transport: TransportOf | None = None,
-        may_act: Callable[[], bool] | None = None,
+        self, api: ApiAccess, clock: Clock | None = None, **options: Unpack[SchedulerOptions]
     ) -> None:
         """Build a scheduler for the pods of `api`, on the machine's clock unless one is given.
-
-        Without a configuration it is the default one; the options up to the backoffs change it.
-        Profiles and extenders may be dicts in the form of the configuration file. Plugins in
-        `out_of_tree_registry` exist besides the in-tree ones, for profiles to enable. Events go
-        to the broadcaster, which is run and stopped with the scheduler. With `begins`, pods are
-        placed only once it is set. `stream_lists` has informers ask for their first list as part
-        of the watch, `share_parts` has them keep equal parts of pods and nodes once, which is
-        for a server outside this process. Extenders are reached over the network, or as
-        `extender_transport` says, and told to bind only while `may_act`.
 
         Raises:
             ConfigError: no scheduler can be built from these options.
         """
-        clock = clock or RealClock()
-        plugins = PluginRegistry(registry)
-        plugins.merge(out_of_tree_registry or {})
-        configuration = scheduler_configuration(
-            configuration,
-            profiles=profiles,
-            extenders=extenders,
-            parallelism=parallelism,
-            percentage_of_nodes_to_score=percentage_of_nodes_to_score,
-            pod_initial_backoff_seconds=pod_initial_backoff_seconds,
-            pod_max_backoff_seconds=pod_max_backoff_seconds,
-            feature_gates=feature_gates,
-            known_args=PluginRegistry(out_of_tree_registry).known_args(),
-        )
-        configuration = complete_extenders(configuration)
-        extending = build_extenders(configuration.extenders, extender_transport)
-        self._clock = clock
+        options = {**DEFAULT_OPTIONS, **options}
+        self._clock = clock = clock or RealClock()
+        configuration = complete_extenders(scheduler_configuration(**options))
         self._stopping = False
         self._ready = asyncio.Event()
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks = BackgroundTasks()
         self._corruption: CacheCorruptedError | None = None
         self.cache = Cache()
         self.synced = asyncio.Event()
-        self._begins = begins
+        self._begins = options["begins"]
         self._beginning = StopSwitch()
-        self._documents = document_keeper(api, extending) if extending else None
-        watched: Any = api if self._documents is None else self._documents
-        self.informers = InformerFactory(
-            watched,
-            clock,
-            seed,
-            options={Pod: NON_TERMINAL_PODS},
-            stream_lists=stream_lists,
-            share_parts=share_parts,
+        extenders = build_extenders(configuration.extenders, options["extender_transport"])
+        self._documents = document_keeper(api, extenders) if extenders else None
+        self.informers = self._build_informers(api, options)
+        seed = options["seed"]
+        self._broadcaster: Broadcaster = options["broadcaster"] or EventBroadcaster(
+            api, clock, derive(seed, "events")
         )
-        events = broadcaster or EventBroadcaster(api, clock, derive(seed, "events"))
-        self._broadcaster: Broadcaster = events
-        self.services = Services(
-            snapshot=self.cache.snapshot,
-            api=api,
-            recorder_of=lambda profile: events.recorder(profile, hostname),
-            clock=clock,
-            random=derive(seed, "plugins"),
-            lister=self.informers.lister,
-            feature_enabled=feature_gates.enabled,
-            metrics=metrics,
-        )
+        self.services = self._build_services(api, options)
         self._extenders = None
-        if extending:
-            self._extenders = Extenders(extending, self.services.metrics, may_act)
+        if extenders:
+            self._extenders = Extenders(extenders, self.services.metrics, options["may_act"])
+        plugins = PluginRegistry(options["registry"])
+        plugins.merge(options["out_of_tree_registry"] or {})
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
         self.cache.updates_change_rows = self._has_plugin_that_reads_pods()
-        max_in_unschedulable_ns = (
-            pod_max_in_unschedulable_pods_duration // _MICROSECOND * MICROSECOND
-        )
-        self.queue = self._build_queue(configuration, seed, max_in_unschedulable_ns)
+        self.queue = self._build_queue(configuration, options)
         self.queue.on_ready = self._ready.set
-        self.services.nominator = self.queue.nominator
-        self.services.activate = self._activate
-        self.services.spawn = self._spawn
-        self.services.has_room = self._has_room
         self.services.metrics.before_collect.append(self._report_cache_size)
-        kind = VerifyingAlgorithm if verify_engine else SchedulingAlgorithm
+        kind = VerifyingAlgorithm if options["verify_engine"] else SchedulingAlgorithm
         self._algorithm = kind(
             self.cache.snapshot,
             derive(seed, "ties"),
@@ -185,6 +114,34 @@ class Scheduler:
         )
         self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status")))
         self._add_handlers()
+
+    def _build_informers(self, api: ApiAccess, options: SchedulerOptions) -> InformerFactory:
+        watched: Any = api if self._documents is None else self._documents
+        return InformerFactory(
+            watched,
+            self._clock,
+            options["seed"],
+            options={Pod: NON_TERMINAL_PODS},
+            stream_lists=options["stream_lists"],
+            share_parts=options["share_parts"],
+        )
+
+    def _build_services(self, api: ApiAccess, options: SchedulerOptions) -> Services:
+        events, hostname = self._broadcaster, options["hostname"]
+        return Services(
+            snapshot=self.cache.snapshot,
+            api=api,
+            recorder_of=lambda profile: events.recorder(profile, hostname),
+            clock=self._clock,
+            random=derive(options["seed"], "plugins"),
+            lister=self.informers.lister,
+            feature_enabled=options["feature_gates"].enabled,
+            nominator=lambda: self.queue.nominator,
+            activate=self._activate,
+            spawn=self._tasks.spawn,
+            has_room=self._has_room,
+            metrics=options["metrics"],
+        )
 
     def _has_plugin_that_reads_pods(self) -> bool:
         """Whether kept answers may depend on more of the pods on a node than what they request."""
@@ -200,7 +157,7 @@ class Scheduler:
         """What happens to a popped pod: plain attempts, those that ask extenders, and binding."""
         cache, queue, clock = self.cache, self.queue, self._clock
         pods = self.informers.lister(Pod)
-        failures = FailureHandler(queue, pods, writer, clock, self._spawn)
+        failures = FailureHandler(queue, pods, writer, clock, self._tasks.spawn)
         self._scheduling = SchedulingCycle(
             cache, queue, self._algorithm, failures, self.services.metrics, clock
         )
@@ -216,9 +173,10 @@ class Scheduler:
             self._asking = Asking(world, cycle, self._bind, self._ready.set)
 
     def _build_queue(
-        self, configuration: KubeSchedulerConfiguration, seed: int, max_in_unschedulable_ns: int
+        self, configuration: KubeSchedulerConfiguration, options: SchedulerOptions
     ) -> SchedulingQueue:
         extenders = self._extenders
+        longest = options["pod_max_in_unschedulable_pods_duration"]
         if extenders is not None and self.services.feature_enabled("OpportunisticBatching"):
             # What an extender says of a pod does not hold for another, however alike they are.
             for name in self.profiles:
@@ -237,12 +195,12 @@ class Scheduler:
         return SchedulingQueue(
             profiles,
             lister=self.informers.lister(Pod),
-            random=derive(seed, "queue"),
+            random=derive(options["seed"], "queue"),
             metrics=self.services.metrics,
             monotonic_ns=self._clock.monotonic_ns,
             initial_backoff_ns=configuration.pod_initial_backoff_seconds * SECOND,
             max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
-            max_in_unschedulable_ns=max_in_unschedulable_ns,
+            max_in_unschedulable_ns=longest // _MICROSECOND * MICROSECOND,
             needs=None if extenders is None else extenders.names_asked_about,
         )
 
@@ -297,8 +255,7 @@ class Scheduler:
         try:
             async with running(*self.informers.components(), self._broadcaster, flusher):
                 await self._beginning.guard(self._until_it_begins())
-                async with asyncio.TaskGroup() as tasks:
-                    self._tasks = tasks
+                async with self._tasks.finished():
                     await self._place_pods()
                     if self._asking is not None:
                         self._asking.abandon()
@@ -353,7 +310,6 @@ class Scheduler:
             self.queue.done(pod.metadata.uid)
             return False
         if self._asking is not None and (extenders := self._asking.extenders_of(pod)):
-            assert self._tasks is not None, "the scheduler is not running"
             self._asking.start(self._tasks, framework, queued, extenders)
             return False
         placement = self._scheduling.run(framework, queued)
@@ -363,13 +319,7 @@ class Scheduler:
         return True
 
     def _bind(self, placement: Placement) -> None:
-        self._spawn(self._binding.run(placement), "binding")
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        assert self._tasks is not None, "the scheduler is not running"
-        task = self._tasks.create_task(_guarded(work), name=name)
-        # One that is cancelled before its turn has never begun, and must not be left like that.
-        task.add_done_callback(lambda _: work.close())
+        self._tasks.spawn(self._binding.run(placement), "binding")
 
     def _has_room(self, profile: str, pod_info: PodInfo, since: Moment) -> bool:
         # Not within a step of an attempt: this is asked by other tasks.
@@ -393,11 +343,3 @@ class Scheduler:
         log.error("Scheduler cache is corrupted, ending", exc=error)
         self._corruption = error
         self.stop()
-
-
-async def _guarded(work: Coroutine[Any, Any, None]) -> None:
-    """Run a binding or a write; a bug in it costs that pod, not the scheduler."""
-    try:
-        await work
-    except Exception as exc:
-        log.exception("A background task failed", exc)

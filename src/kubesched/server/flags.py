@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubesched.config.defaults import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
 from kubesched.config.feature_gates import FEATURES
-from kubesched.config.options import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
 from kubesched.config.types import ClientConnectionConfiguration, LeaderElectionConfiguration
 from kubesched.config.versions import BINARY_VERSION
 from kubesched.server.flag_kinds import FEATURE_GATES, NOT_ASKED, PLUGINS, VERSION

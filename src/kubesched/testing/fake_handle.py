@@ -193,7 +193,7 @@ class FakeHandle:
 
     def services(self) -> Services:
         """The same world for a real Framework."""
-        services = Services(
+        return Services(
             snapshot=self.snapshot,
             api=self.api,
             recorder_of=lambda _: self.recorder,
@@ -201,13 +201,12 @@ class FakeHandle:
             random=self.random,
             lister=self.lister,
             feature_enabled=self.feature_enabled,
+            nominator=lambda: self.nominator,
+            activate=self.activate,
+            spawn=self.spawn,
+            has_room=lambda _, pod_info, since: self.has_room(pod_info, since),
             metrics=self.metrics,
         )
-        services.nominator = self.nominator
-        services.activate = self.activate
-        services.spawn = self.spawn
-        services.has_room = lambda _, pod_info, since: self.has_room(pod_info, since)
-        return services
 
     def lister(self, kind: type[T]) -> Lister[T]:
         return self.objects.lister(kind)
