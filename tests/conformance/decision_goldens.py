@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubesched.api import Pod, ResourceClaim
-from kubesched.api.codec import from_builtins, to_builtins
+from kubesched.api import Pod
+from kubesched.api.codec import from_builtins
 from kubesched.api.time import parse_time
 from kubesched.framework import (
     CycleState,
@@ -26,6 +26,7 @@ from kubesched.framework import (
 )
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.algorithm import NoNodesError, ScheduleResult
+from kubesched.scheduler.failure import CLEAR_NOMINATION
 from kubesched.util.clock import current_clock
 from kubesched.util.errors import PluginError
 from kubesched.util.virtual_loop import run
@@ -38,6 +39,7 @@ from tests.conformance.expectations import (
     needs_devices,
 )
 from tests.conformance.goldens import read_lines
+from tests.conformance.step_facts import StepFacts
 from tests.conformance.world import World
 
 __all__ = ["run_decisions"]
@@ -59,6 +61,7 @@ class _Scenario:
         self._family = family
         self._golden = golden
         self._missing = missing_plugins()
+        self._facts = StepFacts(is_wide=family == "wild" or family.endswith("-wide"))
 
     async def run(self) -> list[Step]:
         golden = self._golden
@@ -67,7 +70,7 @@ class _Scenario:
         for document, recorded in zip(golden["pending"], golden["expected"], strict=True):
             pod = from_builtins(document, Pod)
             self._world.objects.put(pod)
-            got = await self._attempt(pod, recorded)
+            got = await self._step(pod, recorded)
             expected = expectation(recorded, self._missing)
             if "gated" not in recorded and needs_devices(pod, self._world.objects):
                 expected = Expectation({}, (DEVICE_ALLOCATION,))
@@ -78,38 +81,55 @@ class _Scenario:
             steps.append(Step(self._family, golden["name"], label, differences, expected.needs))
         return steps
 
-    async def _attempt(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    async def _step(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Schedule the pod, then let the world go on as it did in the recording."""
+        self._facts.begin(self._world.objects)
+        got = await self._attempt(pod, recorded)
+        if "nominated" in recorded:
+            got |= await self._try_again(pod, recorded)
+        elif "chosen" in recorded and not self._is_settled(pod, recorded):
+            self._world.settle(pod, recorded["chosen"])
+        got |= self._facts.end(self._world, pod, recorded)
+        return got
+
+    def _is_settled(self, pod: Pod, recorded: Mapping[str, Any]) -> bool:
+        """Whether the pod is where the recording left it: on a node, or unreserved."""
+        if "reserve" in recorded or "preBind" in recorded:
+            return True
+        current = self._world.objects.get(Pod, pod.metadata.name, pod.metadata.namespace)
+        return current is not None and bool(current.spec.node_name)
+
+    async def _attempt(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
         world, framework = self._world, self._world.framework_of(pod)
         state, pod_info = CycleState(), PodInfo(pod)
-        got: dict[str, Any] = {}
-        placed = False
         gated = _gate(framework, pod)
         if gated is not None:
-            got["gated"] = gated
-        else:
-            world.cache.update_snapshot()
-            try:
-                result = world.algorithm.schedule_pod(framework, state, pod_info)
-            except FitError as exc:
-                got = await self._misfit(framework, state, pod_info, exc)
-            except (PluginError, NoNodesError) as exc:
-                got["error"] = str(exc)
-            else:
-                got = _verdicts(result.diagnosis) | _choice(result)
-                if "chosen" in recorded:
-                    got |= await self._place(framework, state, pod_info, recorded["chosen"])
-                    placed = True
-        if "nominated" in recorded:
-            got["chosenAfterPreemption"] = self._try_again(framework, pod, recorded)
-        elif "chosen" in recorded and not placed:
-            world.settle(pod, recorded["chosen"])
+            return {"gated": gated}
+        world.cache.update_snapshot()
+        try:
+            result = world.algorithm.schedule_pod(framework, state, pod_info)
+        except FitError as exc:
+            return await self._misfit(framework, state, pod_info, exc)
+        except (PluginError, NoNodesError) as exc:
+            world.nominator.add_nominated_pod(pod_info, CLEAR_NOMINATION)
+            return {"error": str(exc)}
+        got = _verdicts(result.diagnosis) | _choice(result)
+        if "chosen" in recorded:
+            got |= await self._place(framework, state, pod_info, recorded["chosen"], recorded)
         return got
 
     async def _place(
-        self, framework: Framework, state: CycleState, pod_info: PodInfo, node_name: str
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        node_name: str,
+        recorded: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Reserve and PreBind on the recorded node; what they refused or wrote."""
+        """Reserve and PreBind on the recorded node; what they refused.
+
+        A pod that was refused is unreserved and does not run, if that is what the recording says.
+        """
         world, points = self._world, framework.binding
         assumed = pod_info.placed_on(node_name)
         world.cache.assume_pod(assumed)
@@ -123,10 +143,13 @@ class _Scenario:
                 status = await points.run_pre_bind(state, assumed.pod, node_name)
             if not status.is_success and not status.is_skip:
                 got["preBind"] = _status(status)
-        allocations = self._allocations(pod_info.pod.metadata.namespace)
-        if allocations and pod_info.pod.spec.resource_claims:
-            got["allocations"] = allocations
-        world.settle(pod_info.pod, node_name)
+        if got:
+            points.run_unreserve(state, assumed.pod, node_name)
+        if "reserve" in recorded or "preBind" in recorded:
+            world.cache.forget_pod(assumed.pod)
+            world.nominator.add_nominated_pod(pod_info, CLEAR_NOMINATION)
+        else:
+            world.settle(pod_info.pod, node_name)
         return got
 
     async def _misfit(
@@ -134,18 +157,22 @@ class _Scenario:
     ) -> dict[str, Any]:
         """No node fits: what the diagnosis and PostFilter say."""
         got = _verdicts(error.diagnosis)
+        nominating: Nominating | None = CLEAR_NOMINATION
         if framework.post_filter_plugins:
             before = {pod.metadata.uid: pod for pod in self._world.objects.list(Pod)}
             result = framework.run_post_filter(state, pod_info, error.diagnosis)
             error.diagnosis.post_filter_message = result.status.message
             got["postFilter"] = _status(result.status)
-            if result.nominating is not None and result.nominating.node_name:
-                got["nominated"] = result.nominating.node_name
-                got["victims"] = await self._victims(before)
+            evicted = await self._evicted(before)
+            nominating = result.nominating
+            if nominating is not None and nominating.node_name:
+                got["nominated"] = nominating.node_name
+                got["victims"] = evicted
+        self._world.nominator.add_nominated_pod(pod_info, nominating)
         got["message"] = str(error)
         return got
 
-    async def _victims(self, before: Mapping[str, Pod]) -> list[str]:
+    async def _evicted(self, before: Mapping[str, Pod]) -> list[str]:
         """Who was evicted; they are put back, because the recording says who goes."""
         await self._world.finish_work()
         left = {pod.metadata.uid for pod in self._world.objects.list(Pod)}
@@ -154,30 +181,29 @@ class _Scenario:
             self._world.objects.put(pod)
         return sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in evicted)
 
-    def _try_again(self, framework: Framework, pod: Pod, recorded: Mapping[str, Any]) -> str:
+    async def _try_again(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Schedule the pod once more, nominated, with the recorded victims gone."""
         world, node_name = self._world, recorded["nominated"]
+        framework = world.framework_of(pod)
         world.evict(recorded["victims"])
         pod = replace(pod, status=replace(pod.status, nominated_node_name=node_name))
         world.objects.put(pod)
-        pod_info = PodInfo(pod)
+        pod_info, state = PodInfo(pod), CycleState()
         world.nominator.add_nominated_pod(pod_info, Nominating(NominatingMode.OVERRIDE, node_name))
         world.cache.update_snapshot()
+        settled = recorded.get("chosenAfterPreemption")
+        got: dict[str, Any] = {}
         try:
-            chosen = world.algorithm.schedule_pod(framework, CycleState(), pod_info).node_name
-        except (FitError, PluginError) as exc:
-            chosen = str(exc)
-        world.settle(pod, recorded["chosenAfterPreemption"])
-        return chosen
-
-    def _allocations(self, namespace: str) -> dict[str, Any]:
-        found = {}
-        for claim in self._world.objects.list(ResourceClaim, namespace):
-            if claim.status.allocation is not None:
-                allocation = to_builtins(claim.status.allocation)
-                allocation.pop("allocationTimestamp", None)
-                found[claim.metadata.name] = allocation
-        return found
+            result = world.algorithm.schedule_pod(framework, state, pod_info)
+        except (FitError, PluginError):
+            # It stays pending and nominated, unless the recording has it placed.
+            if settled is not None:
+                world.settle(pod, settled)
+            return got
+        got["chosenAfterPreemption"] = result.node_name
+        if settled is not None:
+            got |= await self._place(framework, state, pod_info, settled, recorded)
+        return got
 
 
 def _gate(framework: Framework, pod: Pod) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ _FILES: Final[dict[str, tuple[str, Callable[[Path], Iterator[Step]]]]] = {
     "pod_requests": ("pod_requests.jsonl.gz", run_pod_requests),
     "config": ("config.jsonl", run_config),
     "hints": ("hints.jsonl.gz", run_hints),
+    "hints-wide": ("hints-wide.jsonl.gz", run_hints),
 }
 _DECISIONS: Final = (
     "resources",
@@ -35,6 +36,9 @@ _DECISIONS: Final = (
     "gates",
     "strategies",
     "mixed",
+    "volumes-wide",
+    "dra-wide",
+    "wild",
 )
 FAMILY_NAMES: Final = (*_FILES, *_DECISIONS)
 

@@ -29,11 +29,12 @@ _ACTIONS: Final = {
 
 
 def run_hints(path: Path) -> Iterator[Step]:
+    family = path.name.removesuffix(".jsonl.gz")
     for golden in read_lines(path):
-        yield from run(_scenario(golden))
+        yield from run(_scenario(family, golden))
 
 
-async def _scenario(golden: Mapping[str, Any]) -> list[Step]:
+async def _scenario(family: str, golden: Mapping[str, Any]) -> list[Step]:
     # The hints were recorded with the default profile, also where the scenario has a config.
     world = World(None, golden["objects"], current_clock())
     world.cache.update_snapshot()
@@ -53,7 +54,7 @@ async def _scenario(golden: Mapping[str, Any]) -> list[Step]:
         got = _answers(registered, pending[change["pod"]], change)
         label = f"#{number} {change['resource']} {change['action']}"
         steps.append(
-            Step("hints", golden["name"], label, compare(expected, got), tuple(sorted(needs)))
+            Step(family, golden["name"], label, compare(expected, got), tuple(sorted(needs)))
         )
     return steps
 
@@ -88,8 +89,8 @@ def _events(change: Mapping[str, Any], old: Any, new: Any) -> list[ClusterEvent]
     if change["resource"] == EventResource.POD:
         if action is ActionType.UPDATE:
             return pod_update_events(old, new)
-        subject = old if new is None else new
-        assigned = bool(subject.spec.node_name)
+        # A deletion is only ever announced as one of an assigned pod: of one that gives up room.
+        assigned = action is ActionType.DELETE or bool(new.spec.node_name)
         resource = EventResource.ASSIGNED_POD if assigned else EventResource.UNSCHEDULABLE_POD
         return [ClusterEvent(resource, action)]
     if change["resource"] == EventResource.NODE and action is ActionType.UPDATE:

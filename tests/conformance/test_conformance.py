@@ -43,7 +43,7 @@ def test_every_step_is_identical(shared: Path, family: str) -> None:
     assert list(Requirement(family).failures(steps)) == []
 
 
-@pytest.mark.parametrize("family", ["hints", "volumes", "dra"])
+@pytest.mark.parametrize("family", ["hints", "hints-wide", "volumes", "dra"])
 def test_nothing_differs_that_is_built(shared: Path, family: str) -> None:
     steps = steps_of(shared / "goldens", family)
     assert steps

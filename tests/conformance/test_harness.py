@@ -44,16 +44,21 @@ FITS = {
 }
 
 
-def write_goldens(directory: Path, expected: list[dict[str, Any]]) -> None:
+def write_goldens(
+    directory: Path,
+    expected: list[dict[str, Any]],
+    family: str = "small",
+    others: tuple[dict[str, Any], ...] = (),
+) -> None:
     """A scenario of two pods: one fits the node, the other does not."""
     (directory / "decisions").mkdir()
     golden = {
-        "name": "small-00000",
-        "objects": [NODE],
+        "name": f"{family}-00000",
+        "objects": [NODE, *others],
         "pending": [pending("fits", "500m"), pending("huge", "600m")],
         "expected": expected,
     }
-    path = directory / "decisions" / "small.jsonl.gz"
+    path = directory / "decisions" / f"{family}.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(golden).encode()))
 
 
@@ -102,6 +107,33 @@ def test_one_difference_does_not_spoil_the_next_step(tmp_path: Path) -> None:
     steps = json.loads(run(tmp_path, "-o", "json")[1])
     (family,) = steps["families"]
     assert family["differing"] == 1
+    assert family["identical"] == 1
+
+
+def test_a_pod_that_waits_with_a_nomination_takes_room_and_is_never_tried(tmp_path: Path) -> None:
+    waiting = pending("waiting", "600m") | {"status": {"nominatedNodeName": "node-00"}}
+    nominated = {"default/waiting": "node-00"}
+    expected = [
+        rejection("Insufficient cpu") | {"pod": "default/fits", "stillNominated": nominated},
+        rejection("Insufficient cpu") | {"stillNominated": nominated},
+    ]
+    write_goldens(tmp_path, expected, "some-wide", (waiting,))
+    require = "some-wide:rejected,stillNominated"
+    assert run(tmp_path, "--require", require)[0] == 0
+    # The same recording without the nomination must be noticed.
+    without = [{key: step[key] for key in step if key != "stillNominated"} for step in expected]
+    other = tmp_path / "other"
+    other.mkdir()
+    write_goldens(other, without, "some-wide", (waiting,))
+    assert run(other, "--require", require)[0] == 1
+
+
+def test_a_pod_that_was_unreserved_does_not_run(tmp_path: Path) -> None:
+    # The recording says that the first pod was refused after it was placed: its room is free.
+    refused = FITS | {"preBind": {"code": "Error", "plugin": "", "reasons": ["too late"]}}
+    write_goldens(tmp_path, [refused, FITS | {"pod": "default/huge"}])
+    (family,) = json.loads(run(tmp_path, "-o", "json")[1])["families"]
+    assert family["fields"] == {"preBind": 1}
     assert family["identical"] == 1
 
 

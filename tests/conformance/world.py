@@ -1,7 +1,8 @@
 """The cluster of a recorded scenario, with the real cache, plugins and scheduling algorithm.
 
 Only what lies outside a scheduler is made up: the objects are a dictionary, and the volume
-controller does what the recording's did.
+controller does what the recording's did. Pods that are nominated from the start wait and are
+never tried.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import random
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
-from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import by_api_version_kind
@@ -21,20 +20,18 @@ from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
 from kubesched.config.load import configuration_from_builtins
-from kubesched.framework import Moment, PodInfo
+from kubesched.framework import Moment, Nominating, NominatingMode, PodInfo
 from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.profiles import build_profiles
-from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator, make_pv
+from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator
 from kubesched.util.clock import Clock
+from tests.conformance.volume_controller import VolumeController
 
 __all__ = ["World", "parse_object"]
-
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
-_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
 def parse_object(document: Mapping[str, Any]) -> ApiObject:
@@ -57,9 +54,12 @@ class World:
         for pod in self.objects.list(Pod):
             if pod.spec.node_name:
                 self.cache.add_pod(pod)
-        self.objects.listeners.append(self._control_volumes)
+        VolumeController(self.objects)
         self.api = FakeApi(self.objects)
         self.nominator = make_nominator(self.objects)
+        self.objects.listeners.append(self._follow_nomination)
+        for pod in self.waiting_pods():
+            self.nominator.add_nominated_pod(PodInfo(pod), None)
         self.work: list[asyncio.Task[None]] = []
         rng = random.Random(0)
         services = Services(
@@ -100,9 +100,40 @@ class World:
     def settle(self, pod: Pod, node_name: str) -> None:
         """The pod runs on the node from here on, assumed there before or not."""
         self.nominator.delete_nominated_pod(pod)
-        bound = assigned_to(pod, node_name)
+        current = self.objects.get(Pod, pod.metadata.name, pod.metadata.namespace)
+        bound = assigned_to(current or pod, node_name)
         self.cache.add_pod(bound)
         self.objects.put(bound)
+
+    def waiting_pods(self) -> list[Pod]:
+        return [pod for pod in self.objects.list(Pod) if not pod.spec.node_name]
+
+    def nominations(self) -> dict[str, str]:
+        """Pods that are nominated and on no node, by `namespace/name`, with their nodes."""
+        return {
+            f"{pod.metadata.namespace}/{pod.metadata.name}": node_name
+            for pod in self.waiting_pods()
+            if (node_name := self.nominator.node_of(pod.metadata.uid))
+        }
+
+    def nominate(self, wanted: Mapping[str, str]) -> None:
+        """Have exactly these nominations from here on."""
+        now = self.nominations()
+        for pod in self.waiting_pods():
+            key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            if now.get(key, "") != wanted.get(key, ""):
+                override = Nominating(NominatingMode.OVERRIDE, wanted.get(key, ""))
+                self.nominator.add_nominated_pod(PodInfo(pod), override)
+
+    def _follow_nomination(self, old: Any, new: Any) -> None:
+        """As the queue does when a waiting pod is updated."""
+        if (
+            isinstance(old, Pod)
+            and isinstance(new, Pod)
+            and not new.spec.node_name
+            and old.status.nominated_node_name != new.status.nominated_node_name
+        ):
+            self.nominator.update_nominated_pod(old, PodInfo(new))
 
     def evict(self, names: list[str]) -> None:
         """Pods named `namespace/name` are gone."""
@@ -112,38 +143,3 @@ class World:
             assert pod is not None, f"victim {name} does not exist"
             self.cache.remove_pod(pod)
             self.objects.remove(Pod, pod_name, namespace)
-
-    def _control_volumes(self, _old: Any, new: Any) -> None:
-        """Bind volumes whose claim the scheduler set, provision where it selected a node."""
-        if isinstance(new, PersistentVolume) and new.spec.claim_ref and new.status.phase != "Bound":
-            reference = new.spec.claim_ref
-            claim = self.objects.get(PersistentVolumeClaim, reference.name, reference.namespace)
-            if claim is not None and not claim.spec.volume_name:
-                self._bind_volume(claim, new)
-        if (
-            isinstance(new, PersistentVolumeClaim)
-            and _SELECTED_NODE in new.metadata.annotations
-            and not new.spec.volume_name
-        ):
-            size = new.spec.resources.requests.get("storage", "0")
-            volume = make_pv(
-                f"pvc-{new.metadata.uid}",
-                storage_class=new.spec.storage_class_name or "",
-                size=size,
-                access_modes=new.spec.access_modes,
-                claim=new,
-                phase="Pending",
-            )
-            self._bind_volume(new, volume)
-
-    def _bind_volume(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
-        self.objects.put(replace(volume, status=replace(volume.status, phase="Bound")))
-        annotations = {**claim.metadata.annotations, _BIND_COMPLETED: "yes"}
-        self.objects.put(
-            replace(
-                claim,
-                metadata=replace(claim.metadata, annotations=annotations),
-                spec=replace(claim.spec, volume_name=volume.metadata.name),
-                status=replace(claim.status, phase="Bound"),
-            )
-        )

@@ -260,4 +260,5 @@ def _refusal(what: str, plugin: Plugin, status: Status) -> Status:
         return status.blame(plugin.name)
     error = PluginError(f"{what}: {status.message}")
     error.__cause__ = status.error
-    return Status.failure(error).blame(plugin.name)
+    # As in the reference, the text names the plugin and the status does not.
+    return Status.failure(error)

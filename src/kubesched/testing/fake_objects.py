@@ -97,6 +97,7 @@ class FakeApi:
         self.calls: list[ApiCall] = []
         self.failures: dict[str, ApiError] = {}
         self._version = 1000
+        self._generated = 0  # names are the prefix and a number that counts up
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
         self._maybe_fail("get")
@@ -131,6 +132,10 @@ class FakeApi:
 
     async def create(self, new: T) -> T:
         metadata = _metadata(new)
+        if not metadata.name and metadata.generate_name:
+            self._generated += 1
+            metadata = replace(metadata, name=f"{metadata.generate_name}{self._generated}")
+            new = replace(new, metadata=metadata)
         self._note("create", type(new), metadata.namespace, metadata.name, new)
         if self.objects.get(type(new), metadata.name, metadata.namespace) is not None:
             raise _error(409, "AlreadyExists", type(new), metadata.name, "already exists")
