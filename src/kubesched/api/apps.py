@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kubesched.api.base import ApiObject, ApiStruct
 from kubesched.api.meta import LabelSelector, ObjectMeta
@@ -10,6 +10,7 @@ from kubesched.api.pod import PodTemplateSpec
 from kubesched.api.volume import PersistentVolumeClaimTemplate
 
 __all__ = [
+    "ControllerRevision",
     "DaemonSet",
     "DaemonSetSpec",
     "DaemonSetStatus",
@@ -56,6 +57,8 @@ class StatefulSetSpec(ApiStruct):
     volume_claim_templates: tuple[PersistentVolumeClaimTemplate, ...] = ()
     service_name: str = ""
     pod_management_policy: str = ""
+    revision_history_limit: int | None = None
+    min_ready_seconds: int = 0
 
 
 class StatefulSetStatus(ApiStruct):
@@ -65,6 +68,9 @@ class StatefulSetStatus(ApiStruct):
     current_replicas: int = 0
     updated_replicas: int = 0
     available_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    collision_count: int | None = None
 
 
 class StatefulSet(ApiObject):
@@ -127,3 +133,14 @@ class DaemonSet(ApiObject):
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
+
+
+class ControllerRevision(ApiObject):
+    """One version of what a StatefulSet or DaemonSet makes its pods from."""
+
+    api_version: ClassVar[str] = "apps/v1"
+    kind: ClassVar[str] = "ControllerRevision"
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Any = None
+    revision: int = 0

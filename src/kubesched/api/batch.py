@@ -1,4 +1,4 @@
-"""Types of `batch/v1`: jobs, as far as owners of pods are concerned."""
+"""Types of `batch/v1`: jobs and what makes them, as far as owners of pods are concerned."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import ClassVar
 from kubesched.api.base import ApiObject, ApiStruct
 from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.api.pod import PodTemplateSpec
+from kubesched.api.reference import ObjectReference
 
-__all__ = ["Job", "JobCondition", "JobSpec", "JobStatus"]
+__all__ = ["CronJob", "CronJobSpec", "CronJobStatus", "Job", "JobCondition", "JobSpec", "JobStatus"]
 
 
 class JobSpec(ApiStruct):
@@ -22,6 +23,10 @@ class JobSpec(ApiStruct):
     ttl_seconds_after_finished: int | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    pod_replacement_policy: str | None = None
+    managed_by: str | None = None
 
 
 class JobCondition(ApiStruct):
@@ -42,6 +47,8 @@ class JobStatus(ApiStruct):
     failed: int = 0
     terminating: int | None = None
     ready: int | None = None
+    completed_indexes: str = ""
+    failed_indexes: str | None = None
 
 
 class Job(ApiObject):
@@ -51,3 +58,34 @@ class Job(ApiObject):
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+
+class JobTemplateSpec(ApiStruct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+
+
+class CronJobSpec(ApiStruct):
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = ""
+    suspend: bool | None = None
+    job_template: JobTemplateSpec = JobTemplateSpec()
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+
+
+class CronJobStatus(ApiStruct):
+    active: tuple[ObjectReference, ...] = ()
+    last_schedule_time: str | None = None
+    last_successful_time: str | None = None
+
+
+class CronJob(ApiObject):
+    api_version: ClassVar[str] = "batch/v1"
+    kind: ClassVar[str] = "CronJob"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()

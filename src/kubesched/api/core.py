@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kubesched.api.base import ApiObject, ApiStruct, IntOrString
+from kubesched.api.base import ApiObject, ApiStruct, IntOrString, ResourceList
 from kubesched.api.meta import Condition, ObjectMeta
 from kubesched.api.pod import PodTemplateSpec
 from kubesched.api.reference import ObjectReference
@@ -17,14 +17,23 @@ __all__ = [
     "Event",
     "EventSeries",
     "EventSource",
+    "LimitRange",
+    "LimitRangeItem",
+    "LimitRangeSpec",
     "Namespace",
     "NamespaceSpec",
     "NamespaceStatus",
     "ReplicationController",
     "ReplicationControllerSpec",
     "ReplicationControllerStatus",
+    "ResourceQuota",
+    "ResourceQuotaSpec",
+    "ResourceQuotaStatus",
+    "ScopeRequirement",
+    "ScopeSelector",
     "Secret",
     "Service",
+    "ServiceAccount",
     "ServicePort",
     "ServiceSpec",
 ]
@@ -165,3 +174,62 @@ class Secret(ApiObject):
     data: dict[str, str] = {}
     string_data: dict[str, str] = {}
     type: str = ""
+
+
+class ServiceAccount(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "ServiceAccount"
+
+    metadata: ObjectMeta = ObjectMeta()
+    automount_service_account_token: bool | None = None
+
+
+class ScopeRequirement(ApiStruct):
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(ApiStruct):
+    match_expressions: tuple[ScopeRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(ApiStruct):
+    hard: ResourceList = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(ApiStruct):
+    hard: ResourceList = {}
+    used: ResourceList = {}
+
+
+class ResourceQuota(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "ResourceQuota"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
+class LimitRangeItem(ApiStruct):
+    type: str = ""
+    max: ResourceList = {}
+    min: ResourceList = {}
+    default: ResourceList = {}
+    default_request: ResourceList = {}
+    max_limit_request_ratio: ResourceList = {}
+
+
+class LimitRangeSpec(ApiStruct):
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(ApiObject):
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "LimitRange"
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()

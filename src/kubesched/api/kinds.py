@@ -10,21 +10,25 @@ from typing import Final
 
 import msgspec
 
-from kubesched.api.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from kubesched.api.apps import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from kubesched.api.authentication import TokenReview
 from kubesched.api.authorization import SubjectAccessReview
 from kubesched.api.base import ApiObject
-from kubesched.api.batch import Job
+from kubesched.api.batch import CronJob, Job
 from kubesched.api.coordination import Lease
 from kubesched.api.core import (
     Binding,
     ConfigMap,
     Event,
+    LimitRange,
     Namespace,
     ReplicationController,
+    ResourceQuota,
     Secret,
     Service,
+    ServiceAccount,
 )
+from kubesched.api.discovery import EndpointSlice
 from kubesched.api.dynamic_resources import (
     DeviceClass,
     DeviceTaintRule,
@@ -36,6 +40,7 @@ from kubesched.api.events import Event as EventsEvent
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
 from kubesched.api.policy import PodDisruptionBudget
+from kubesched.api.runtime_class import RuntimeClass
 from kubesched.api.scheduling import PodGroup, PriorityClass, Workload
 from kubesched.api.storage import (
     CSIDriver,
@@ -93,6 +98,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(Namespace, "namespaces", False, ("ns",)),
     Kind(PriorityClass, "priorityclasses", False, ("pc",)),
     Kind(StorageClass, "storageclasses", False, ("sc",)),
+    Kind(RuntimeClass, "runtimeclasses", False),
     Kind(CSIDriver, "csidrivers", False),
     Kind(DeviceClass, "deviceclasses", False),
     Kind(Node, "nodes", False, ("no",)),
@@ -105,9 +111,13 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(VolumeAttachment, "volumeattachments", False),
     Kind(ResourceClaimTemplate, "resourceclaimtemplates", True),
     Kind(ResourceClaim, "resourceclaims", True),
+    Kind(ResourceQuota, "resourcequotas", True, ("quota",)),
+    Kind(LimitRange, "limitranges", True, ("limits",)),
+    Kind(ServiceAccount, "serviceaccounts", True, ("sa",)),
     Kind(ConfigMap, "configmaps", True, ("cm",)),
     Kind(Secret, "secrets", True),
     Kind(Service, "services", True, ("svc",)),
+    Kind(EndpointSlice, "endpointslices", True),
     Kind(PodDisruptionBudget, "poddisruptionbudgets", True, ("pdb",)),
     Kind(Workload, "workloads", True),
     Kind(PodGroup, "podgroups", True),
@@ -116,6 +126,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(StatefulSet, "statefulsets", True, ("sts",)),
     Kind(Deployment, "deployments", True, ("deploy",)),
     Kind(DaemonSet, "daemonsets", True, ("ds",)),
+    Kind(ControllerRevision, "controllerrevisions", True),
+    Kind(CronJob, "cronjobs", True, ("cj",)),
     Kind(Job, "jobs", True),
     Kind(Pod, "pods", True, ("po",)),
     Kind(Lease, "leases", True),

@@ -32,6 +32,7 @@ from kubesched.apiserver.rules.strategies.volumes import (
     StorageClassStrategy,
 )
 from kubesched.apiserver.rules.strategies.workloads import (
+    CronJobStrategy,
     DaemonSetStrategy,
     DeploymentStrategy,
     JobStrategy,
@@ -91,6 +92,8 @@ _STRATEGIES: dict[str, Strategy] = {
     "Deployment": DeploymentStrategy(),
     "DaemonSet": DaemonSetStrategy(),
     "Job": JobStrategy(),
+    "CronJob": CronJobStrategy(),
+    "ResourceQuota": StatusStrategy(),
     "Pod": PodStrategy(),
     "Lease": LeaseStrategy(),
     "Event": EventStrategy(),
@@ -98,6 +101,7 @@ _STRATEGIES: dict[str, Strategy] = {
 _PLAIN = Strategy()
 _ALL = frozenset(
     {
+        "cronjobs",
         "daemonsets",
         "deployments",
         "jobs",

@@ -13,6 +13,7 @@ from kubesched.apiserver.rules.validation.problems import Problem
 __all__ = [
     "CONTROLLER_UID",
     "JOB_NAME",
+    "CronJobStrategy",
     "DaemonSetStrategy",
     "DeploymentStrategy",
     "JobStrategy",
@@ -124,3 +125,26 @@ class JobStrategy(_WorkloadStrategy):
 
     def check_new(self, _new: Json, /) -> list[Problem]:
         return []  # its selector is made by the server
+
+
+class CronJobStrategy(StatusStrategy):
+    counts_generations = True
+
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if old is not None and spec is old.get("spec"):
+            return new
+        filled = {
+            "concurrencyPolicy": "Allow",
+            "suspend": False,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 1,
+            **spec,
+        }
+        job = spec.get("jobTemplate", {})
+        template = job.get("spec", {}).get("template")
+        if template is not None:
+            pod = default_pod_spec(template.get("spec", {}), template=True)
+            made = {**job["spec"], "template": {**template, "spec": pod}}
+            filled["jobTemplate"] = {**job, "spec": made}
+        return {**new, "spec": filled}
