@@ -60,6 +60,12 @@ INSIDE: dict[str, dict[str, frozenset[str]]] = {
         "store": frozenset(["rules"]),
         "http": frozenset(["store", "rules"]),
     },
+    "server": {
+        "options": frozenset(),
+        "endpoints": frozenset(["options"]),
+        "access": frozenset(["endpoints", "options"]),
+        "serving": frozenset(["access", "endpoints", "options"]),
+    },
     "cluster": {
         "nodes": frozenset(),
         "controllers": frozenset(["nodes"]),

@@ -23,7 +23,7 @@ from kubesched.cli.run import (
     Outcome,
     run_command_line,
 )
-from kubesched.server.flags import GROUPS, REMOVED_FLAGS
+from kubesched.server.options.flags import GROUPS, REMOVED_FLAGS
 from kubesched.util.clock import SECOND
 from kubesched.util.log_output import LogSettings
 

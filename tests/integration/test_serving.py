@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kubesched.server.secure_server import SchedulerServer
 from kubesched.server.serving import connections
 from kubesched.server.serving.listener import ServingError
+from kubesched.server.serving.secure_server import SchedulerServer
 from kubesched.util.clock import RealClock
 from kubesched.util.components import running
 from tests.server.serving_world import ADMIN, METRICS_READER, Authority, Credentials, World

@@ -26,18 +26,18 @@ from kubesched.config import DEFAULT_FEATURE_GATES
 from kubesched.config.defaults import default_configuration
 from kubesched.config.write import versioned
 from kubesched.metrics import SchedulerMetrics
-from kubesched.server.endpoints.exchange import Headers, Request, Response, parse_target
 from kubesched.server.endpoints.health import HealthCheck, SwitchCheck
+from kubesched.server.endpoints.http_messages import Headers, Request, Response, parse_target
 from kubesched.server.endpoints.zpages import Versions
-from kubesched.server.options import Options, options_from_flags, parse_command_line
-from kubesched.server.secure_server import (
+from kubesched.server.options.command_line import Options, options_from_flags, parse_command_line
+from kubesched.server.serving.filters import Endpoints
+from kubesched.server.serving.secure_server import (
     AccessControl,
     Pages,
     ServingMetrics,
     build_access_control,
     build_routes,
 )
-from kubesched.server.serving.filters import Endpoints
 from kubesched.util.clock import Clock
 
 ADMIN = "admin-token"

@@ -15,7 +15,7 @@ from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.config.types import ClientConnectionConfiguration
 from kubesched.metrics.client_metrics import ClientMetrics
-from kubesched.server.cluster_access import ClusterAccess
+from kubesched.server.options.cluster_access import ClusterAccess
 from kubesched.util.clock import SECOND, Clock
 from kubesched.util.errors import ConfigError
 from kubesched.util.randomness import derive

@@ -39,29 +39,29 @@ from kubesched.config import (
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.runtime.registry import PluginRegistry
-from kubesched.server.config import (
-    CompletedConfig,
-    build_config,
-    check_leader_elector,
-    complete,
-    feature_gates_of,
-)
-from kubesched.server.flag_kinds import PRINT, PRINT_RAW
-from kubesched.server.flags import GROUPS
-from kubesched.server.logging_options import log_settings, validate_logging
-from kubesched.server.options import (
+from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.server.options.command_line import (
     Options,
     UnwantedArgumentsError,
     check_arguments,
     options_from_flags,
     parse_command_line,
 )
-from kubesched.server.options_validation import ReadFile, open_error, validate_options
+from kubesched.server.options.flag_kinds import PRINT, PRINT_RAW
+from kubesched.server.options.flags import GROUPS
+from kubesched.server.options.logging_options import log_settings, validate_logging
+from kubesched.server.options.option_validation import ReadFile, open_error, validate_options
+from kubesched.server.options.process_config import (
+    CompletedConfig,
+    build_config,
+    check_leader_elector,
+    complete,
+    feature_gates_of,
+)
 from kubesched.util.clock import RealClock
 from kubesched.util.collector import settle_collector
 from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.flags import FlagError, ParsedFlags, usage
+from kubesched.util.flag_parsing import FlagError, ParsedFlags, usage
 from kubesched.util.go_format import quote
 from kubesched.util.log_output import LogSettings, log_to
 from kubesched.util.logging import get_logger

@@ -34,13 +34,13 @@ from kubesched.config.write import versioned
 from kubesched.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
 from kubesched.metrics.process_metrics import BuildMetrics
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.runtime.registry import PluginRegistry
+from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.cache_debugger import log_state
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.server.config import CompletedConfig
 from kubesched.server.endpoints.health import HealthCheck, SwitchCheck
 from kubesched.server.endpoints.zpages import Versions
-from kubesched.server.secure_server import (
+from kubesched.server.options.process_config import CompletedConfig
+from kubesched.server.serving.secure_server import (
     Pages,
     SchedulerServer,
     ServingMetrics,

@@ -24,7 +24,7 @@ from kubesched.config.defaults import default_configuration
 from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.runtime.plugin_loading import load_plugin, out_of_tree_plugins
-from kubesched.runtime.registry import PluginRegistry
+from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, RealClock

@@ -9,7 +9,7 @@ from kubesched.client.informer_factory import (
     InformerFactory,
     InformerOptions,
 )
-from kubesched.client.store import Change, ObjectStore
+from kubesched.client.informer_store import Change, ObjectStore
 
 __all__ = [
     "NON_TERMINAL_PODS",

@@ -25,9 +25,9 @@ from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.overlay import overlay
 from kubesched.api.pod import Pod
 from kubesched.api.reference import ObjectReference
+from kubesched.client.api_failures import refusal, retry_after_ns, retry_lost_ns, unreachable
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.rate_limiter import TokenBucket
-from kubesched.client.refusals import refusal, retry_after_ns, retry_lost_ns, unreachable
 from kubesched.client.targets import group_target, target
 from kubesched.client.transport import Answer, Request, Streamed, Transport, TransportError
 from kubesched.client.unreadable import read_what_can_be

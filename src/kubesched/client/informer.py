@@ -21,7 +21,7 @@ import msgspec
 from kubesched.api.access import ApiAccess, ApiError, WatchEvent
 from kubesched.api.meta import Status
 from kubesched.client.backoff import InformerBackoff
-from kubesched.client.store import Change, ObjectStore
+from kubesched.client.informer_store import Change, ObjectStore
 from kubesched.util.clock import SECOND, Clock
 from kubesched.util.components import StopSwitch
 from kubesched.util.logging import get_logger

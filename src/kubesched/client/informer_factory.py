@@ -12,7 +12,7 @@ from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.sharing import NodeSharing, PodSharing
 from kubesched.client.informer import Informer
-from kubesched.client.store import ObjectStore
+from kubesched.client.informer_store import ObjectStore
 from kubesched.util.clock import Clock
 from kubesched.util.randomness import derive
 

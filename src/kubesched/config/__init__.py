@@ -34,7 +34,7 @@ from kubesched.config.feature_gates import (
     parse_feature_gates,
 )
 from kubesched.config.field_errors import InvalidConfigurationError
-from kubesched.config.flags import apply_deprecated_flags, apply_leader_election_flags
+from kubesched.config.flag_overrides import apply_deprecated_flags, apply_leader_election_flags
 from kubesched.config.load import (
     configuration_from_builtins,
     load_configuration,

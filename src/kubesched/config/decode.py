@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect
 
 from kubesched.config.base import SCALAR
-from kubesched.config.document import JsonNumber, json_kind, members, plain
+from kubesched.config.config_text import JsonNumber, json_kind, members, plain
 from kubesched.config.removed import field_note
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import parse_duration, quote

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.flags import apply_deprecated_flags, apply_leader_election_flags
+from kubesched.config.flag_overrides import apply_deprecated_flags, apply_leader_election_flags
 from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kubesched.config import removed
 from kubesched.config.args import IN_TREE_ARGS
+from kubesched.config.config_text import Document, json_kind, members, plain, read_document
 from kubesched.config.decode import TYPE_META, Decoded, decode_members
 from kubesched.config.defaults import (
     build_args,
@@ -25,10 +26,9 @@ from kubesched.config.defaults import (
     with_default_plugin_config,
     with_leader_election_defaults,
 )
-from kubesched.config.document import Document, json_kind, members, plain, read_document
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.field_errors import raise_all, required
-from kubesched.config.flags import apply_leader_election_flags
+from kubesched.config.flag_overrides import apply_leader_election_flags
 from kubesched.config.merge import merge_plugins
 from kubesched.config.plugin_names import DEFAULT_SCHEDULER_NAME
 from kubesched.config.types import (

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Final, TypeVar
 
 from kubesched.framework import Plugin
-from kubesched.runtime.registry import PluginRegistry, check_plugin_type
+from kubesched.runtime.plugin_registry import PluginRegistry, check_plugin_type
 from kubesched.util.errors import ConfigError
 
 __all__ = ["GROUP", "installed_plugins", "load_plugin", "out_of_tree_plugins"]

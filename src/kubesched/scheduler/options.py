@@ -27,8 +27,8 @@ from kubesched.config.types import (
 from kubesched.config.validation import validate_configuration
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.runtime.plugin_set import Registry
-from kubesched.runtime.registry import PluginRegistry
 from kubesched.scheduler.extenders.building import TransportOf
 
 __all__ = ["DEFAULT_OPTIONS", "SchedulerOptions", "scheduler_configuration"]

@@ -28,7 +28,7 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, Moment, PodInfo, PodsMatter, QueuedPodInfo
 from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.registry import PluginRegistry
+from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.asking import AskingWorld

@@ -10,7 +10,7 @@ import pytest
 from kubesched.server.access.authentication import AuthenticationError
 from kubesched.server.access.bearer_tokens import bearer_token
 from kubesched.server.access.user import ANONYMOUS, User
-from kubesched.server.endpoints.exchange import Request
+from kubesched.server.endpoints.http_messages import Request
 from kubesched.util.clock import SECOND, ManualClock
 from tests.server.serving_world import METRICS_READER, NOBODY, World, refused, request
 

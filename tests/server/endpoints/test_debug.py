@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from kubesched.server.secure_server import build_routes
+from kubesched.server.serving.secure_server import build_routes
 from kubesched.util.clock import ManualClock
 from kubesched.util.randomness import derive
 from tests.server.serving_world import ADMIN, World, request

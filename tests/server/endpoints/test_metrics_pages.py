@@ -7,7 +7,7 @@ import gzip
 
 import pytest
 
-from kubesched.server.endpoints.exchange import Response
+from kubesched.server.endpoints.http_messages import Response
 from kubesched.util.clock import ManualClock
 from tests.server.serving_world import ADMIN, World
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesched.server.endpoints.exchange import Handler, Request, Response
+from kubesched.server.endpoints.http_messages import Handler, Request, Response
 from kubesched.server.endpoints.routes import Routes
 
 

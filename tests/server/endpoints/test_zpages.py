@@ -16,7 +16,7 @@ from kubesched.config.completion import completed_configuration
 from kubesched.config.defaults import default_configuration
 from kubesched.config.write import versioned
 from kubesched.server.endpoints.configz import configz_handler
-from kubesched.server.endpoints.exchange import Handler
+from kubesched.server.endpoints.http_messages import Handler
 from kubesched.server.endpoints.zpages import Versions, flagz_handler, statusz_handler
 from kubesched.util.clock import SECOND, ManualClock
 from tests.server.serving_world import ADMIN, World, request

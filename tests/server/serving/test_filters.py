@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kubesched.server.access.client_certificates import Bundle
-from kubesched.server.endpoints.exchange import Request, Response
+from kubesched.server.endpoints.http_messages import Request, Response
 from kubesched.util.clock import ManualClock
 from tests.server.serving_world import ADMIN, METRICS_READER, NOBODY, Authority, World, refused
 

@@ -12,12 +12,12 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubesched.server.options.tls_names import CIPHER_SUITES, INSECURE_CIPHER_SUITES
 from kubesched.server.serving.self_signed import self_signed_certificate
 from kubesched.server.serving.tls_contexts import TlsContexts, openssl_ciphers
-from kubesched.server.tls_names import CIPHER_SUITES, INSECURE_CIPHER_SUITES
-from kubesched.server.watched_file import WatchedFile
 from kubesched.util.clock import MINUTE, SECOND, ManualClock
 from kubesched.util.errors import ConfigError
+from kubesched.util.watched_file import WatchedFile
 from tests.server.serving_world import Authority, options
 
 NOW_NS = 1_800_000_000 * SECOND

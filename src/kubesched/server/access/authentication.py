@@ -18,7 +18,7 @@ from kubesched.server.access.user import (
     UNAUTHENTICATED,
     User,
 )
-from kubesched.server.endpoints.exchange import Request
+from kubesched.server.endpoints.http_messages import Request
 from kubesched.util.errors import KubeschedError
 
 __all__ = ["AuthenticationError", "Authenticator", "AuthenticatorChain"]

@@ -13,7 +13,7 @@ from kubesched.server.access.authentication import AuthenticationError
 from kubesched.server.access.expiring_cache import ExpiringCache
 from kubesched.server.access.reviews import Reviewer, ReviewError
 from kubesched.server.access.user import User
-from kubesched.server.endpoints.exchange import Request
+from kubesched.server.endpoints.http_messages import Request
 from kubesched.util.clock import Clock
 
 __all__ = ["BearerTokens", "bearer_token"]

@@ -16,12 +16,12 @@ from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.core import ConfigMap
 from kubesched.client.informer import Informer
 from kubesched.server.access.client_certificates import Bundle, RequestHeaderNames
-from kubesched.server.options import AuthenticationOptions
-from kubesched.server.watched_file import POLL_PERIOD_NS, WatchedFile
+from kubesched.server.options.command_line import AuthenticationOptions
 from kubesched.util.clock import Clock
 from kubesched.util.components import running
 from kubesched.util.errors import ConfigError
 from kubesched.util.logging import get_logger
+from kubesched.util.watched_file import POLL_PERIOD_NS, WatchedFile
 
 __all__ = ["ClientAuthorities"]
 

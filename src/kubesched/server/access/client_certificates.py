@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from kubesched.metrics.server_metrics import ServerMetrics
 from kubesched.server.access.authentication import AuthenticationError
 from kubesched.server.access.user import User
-from kubesched.server.endpoints.exchange import Request
+from kubesched.server.endpoints.http_messages import Request
 from kubesched.util.clock import SECOND, Clock
 
 __all__ = ["Bundle", "ClientCertificates", "FrontProxy", "RequestHeaderNames"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubesched.server.endpoints.exchange import Handler, Request, Response
+from kubesched.server.endpoints.http_messages import Handler, Request, Response
 from kubesched.server.endpoints.status_answers import encode_json
 
 __all__ = ["COMPONENT_CONFIG", "configz_handler"]

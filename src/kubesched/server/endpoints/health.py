@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from kubesched.server.endpoints.exchange import Handler, Request, Response, text_error
+from kubesched.server.endpoints.http_messages import Handler, Request, Response, text_error
 from kubesched.server.endpoints.routes import Routes
 from kubesched.util.go_format import quote
 from kubesched.util.logging import get_logger

@@ -10,7 +10,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from kubesched.metrics.exposition import render
 from kubesched.metrics.instruments import FamilyGroup
-from kubesched.server.endpoints.exchange import Handler, Request, Response
+from kubesched.server.endpoints.http_messages import Handler, Request, Response
 
 __all__ = ["exposed", "metrics_handler"]
 

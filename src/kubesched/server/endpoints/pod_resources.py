@@ -13,7 +13,7 @@ from kubesched.api import Pod, Quantity, ResourceRequirements, pod_requests, qua
 from kubesched.api.pod import Container
 from kubesched.api.pod_requests import FIT_REQUESTS
 from kubesched.metrics.exposition import format_number
-from kubesched.server.endpoints.exchange import Handler, Request, Response
+from kubesched.server.endpoints.http_messages import Handler, Request, Response
 from kubesched.server.endpoints.metrics_pages import exposed
 
 __all__ = ["pod_limits", "pod_resources_handler", "pod_series"]

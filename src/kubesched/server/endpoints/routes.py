@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.server.endpoints.exchange import Handler, Request, Response, text_error
+from kubesched.server.endpoints.http_messages import Handler, Request, Response, text_error
 
 __all__ = ["Routes"]
 

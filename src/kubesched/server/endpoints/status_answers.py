@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from kubesched.server.endpoints.exchange import Request, Response
+from kubesched.server.endpoints.http_messages import Request, Response
 
 __all__ = ["encode_json", "forbidden", "not_acceptable", "status_answer", "unauthorized"]
 

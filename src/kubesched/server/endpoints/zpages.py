@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from kubesched.server.endpoints.exchange import Handler, Request, Response
+from kubesched.server.endpoints.http_messages import Handler, Request, Response
 from kubesched.server.endpoints.status_answers import encode_json, not_acceptable
 from kubesched.util.clock import SECOND, Clock
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from kubesched.server.endpoints.exchange import (
+from kubesched.server.endpoints.http_messages import (
     BadRequest,
     Headers,
     Request,

@@ -11,7 +11,7 @@ from kubesched.server.access.authentication import AuthenticationError, Authenti
 from kubesched.server.access.authorization import Authorizer, Verdict
 from kubesched.server.access.reviews import ReviewError
 from kubesched.server.access.user import User
-from kubesched.server.endpoints.exchange import BadRequest, Request, Response, text_error
+from kubesched.server.endpoints.http_messages import BadRequest, Request, Response, text_error
 from kubesched.server.endpoints.routes import Routes
 from kubesched.server.endpoints.status_answers import forbidden, unauthorized
 from kubesched.util.clock import Clock

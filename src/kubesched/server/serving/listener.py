@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from kubesched.server.options import SecureServingOptions
+from kubesched.server.options.command_line import SecureServingOptions
 from kubesched.util.errors import KubeschedError
 
 __all__ = ["ServingError", "listen", "shown_address"]

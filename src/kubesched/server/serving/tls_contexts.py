@@ -15,13 +15,13 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from kubesched.server.flag_kinds import NamedCertKey
-from kubesched.server.options import SecureServingOptions
+from kubesched.server.options.command_line import SecureServingOptions
+from kubesched.server.options.flag_kinds import NamedCertKey
 from kubesched.server.serving.self_signed import CertificatePair, self_signed_certificate
-from kubesched.server.watched_file import WatchedFile
 from kubesched.util.clock import Clock
 from kubesched.util.errors import ConfigError
 from kubesched.util.logging import get_logger
+from kubesched.util.watched_file import WatchedFile
 
 __all__ = ["TlsContexts", "openssl_ciphers", "verified_chain"]
 

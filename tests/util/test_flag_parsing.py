@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.util.flag_parsing import Flag, FlagError, FlagGroup, parse, usage
 from kubesched.util.flag_values import BOOL, INT, STRING, STRING_LIST
-from kubesched.util.flags import Flag, FlagError, FlagGroup, parse, usage
 
 GROUPS = (
     FlagGroup(

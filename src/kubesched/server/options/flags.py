@@ -12,11 +12,11 @@ from kubesched.config.defaults import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
 from kubesched.config.feature_gates import FEATURES
 from kubesched.config.types import ClientConnectionConfiguration, LeaderElectionConfiguration
 from kubesched.config.versions import BINARY_VERSION
-from kubesched.server.flag_kinds import FEATURE_GATES, NOT_ASKED, PLUGINS, VERSION
-from kubesched.server.observability_flags import LOGS, METRICS
-from kubesched.server.serving_flags import AUTHENTICATION, AUTHORIZATION, SECURE_SERVING
+from kubesched.server.options.flag_kinds import FEATURE_GATES, NOT_ASKED, PLUGINS, VERSION
+from kubesched.server.options.observability_flags import LOGS, METRICS
+from kubesched.server.options.serving_flags import AUTHENTICATION, AUTHORIZATION, SECURE_SERVING
+from kubesched.util.flag_parsing import Flag, FlagGroup
 from kubesched.util.flag_values import BOOL, DURATION, FLOAT32, INT32, STRING, STRING_LIST
-from kubesched.util.flags import Flag, FlagGroup
 
 __all__ = ["GROUPS", "REMOVED_FLAGS"]
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.registry import CollectorRegistry
 
 from kubesched.metrics import SchedulerMetrics, render
-from kubesched.server.secure_server import ServingMetrics
+from kubesched.server.serving.secure_server import ServingMetrics
 from kubesched.util.errors import ConfigError
 from tests.server.serving_world import options
 

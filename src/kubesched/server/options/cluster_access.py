@@ -9,7 +9,7 @@ import msgspec
 
 from kubesched.config.types import ClientConnectionConfiguration
 from kubesched.config.yaml_text import read_yaml
-from kubesched.server.options_validation import ReadFile, open_error
+from kubesched.server.options.option_validation import ReadFile, open_error
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import quote
 from kubesched.util.logging import get_logger

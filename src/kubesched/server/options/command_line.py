@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kubesched.api.quantity import Quantity
-from kubesched.server.flag_kinds import NamedCertKey
-from kubesched.server.flags import GROUPS, REMOVED_FLAGS
-from kubesched.util.flags import FlagError, ParsedFlags, UnknownFlagError, parse
+from kubesched.server.options.flag_kinds import NamedCertKey
+from kubesched.server.options.flags import GROUPS, REMOVED_FLAGS
+from kubesched.util.flag_parsing import FlagError, ParsedFlags, UnknownFlagError, parse
 from kubesched.util.go_format import format_slice, quote
 
 __all__ = [

@@ -12,7 +12,7 @@ import pytest
 
 from kubesched.framework import SUCCESS, Plugin, Status
 from kubesched.runtime.plugin_loading import installed_plugins, load_plugin, out_of_tree_plugins
-from kubesched.runtime.registry import PluginRegistry, check_plugin_type
+from kubesched.runtime.plugin_registry import PluginRegistry, check_plugin_type
 from kubesched.util.errors import ConfigError
 
 

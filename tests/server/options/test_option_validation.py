@@ -8,16 +8,16 @@ import os
 import pytest
 
 from kubesched.config import DEFAULT_FEATURE_GATES, parse_feature_gates
-from kubesched.server.config import (
+from kubesched.server.options.command_line import Options, options_from_flags, parse_command_line
+from kubesched.server.options.logging_options import log_settings, validate_logging
+from kubesched.server.options.option_validation import validate_options
+from kubesched.server.options.process_config import (
     Config,
     build_config,
     check_leader_elector,
     complete,
     feature_gates_of,
 )
-from kubesched.server.logging_options import log_settings, validate_logging
-from kubesched.server.options import Options, options_from_flags, parse_command_line
-from kubesched.server.options_validation import validate_options
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
 from kubesched.util.log_output import LogSettings

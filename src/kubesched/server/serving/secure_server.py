@@ -35,12 +35,12 @@ from kubesched.server.access.reviews import Reviewer
 from kubesched.server.endpoints.configz import configz_handler
 from kubesched.server.endpoints.debug import add_debug_routes
 from kubesched.server.endpoints.health import HealthCheck, add_health_routes
+from kubesched.server.endpoints.metric_limits import limit_metrics
 from kubesched.server.endpoints.metrics_pages import metrics_handler
 from kubesched.server.endpoints.pod_resources import pod_resources_handler
 from kubesched.server.endpoints.routes import Routes
 from kubesched.server.endpoints.zpages import Versions, flagz_handler, statusz_handler
-from kubesched.server.metrics_limits import limit_metrics
-from kubesched.server.options import (
+from kubesched.server.options.command_line import (
     AuthenticationOptions,
     AuthorizationOptions,
     MetricsOptions,
@@ -50,11 +50,11 @@ from kubesched.server.serving.connections import HttpServer
 from kubesched.server.serving.filters import Endpoints
 from kubesched.server.serving.listener import listen, shown_address
 from kubesched.server.serving.tls_contexts import TlsContexts
-from kubesched.server.watched_file import POLL_PERIOD_NS
 from kubesched.util.clock import Clock
 from kubesched.util.components import running
 from kubesched.util.logging import get_logger, set_verbosity
 from kubesched.util.randomness import derive
+from kubesched.util.watched_file import POLL_PERIOD_NS
 
 __all__ = ["AccessControl", "Pages", "SchedulerServer", "ServingMetrics", "build_access_control"]
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.server.flag_kinds import NamedCertKey
-from kubesched.server.flags import GROUPS, REMOVED_FLAGS
-from kubesched.server.options import (
+from kubesched.server.options.command_line import (
     Options,
     UnwantedArgumentsError,
     check_arguments,
     options_from_flags,
     parse_command_line,
 )
+from kubesched.server.options.flag_kinds import NamedCertKey
+from kubesched.server.options.flags import GROUPS, REMOVED_FLAGS
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
-from kubesched.util.flags import FlagError
+from kubesched.util.flag_parsing import FlagError
 
 NAMES = [flag.name for group in GROUPS for flag in group.flags]
 

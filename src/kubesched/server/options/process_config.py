@@ -22,10 +22,10 @@ from kubesched.config import (
     parse_feature_gates,
 )
 from kubesched.config.versions import EffectiveVersion, effective_version
-from kubesched.server.cluster_access import ClusterAccess, find_cluster
-from kubesched.server.options import Options
-from kubesched.server.options_validation import ReadFile, open_error
-from kubesched.server.serving_parameters import check_serving
+from kubesched.server.options.cluster_access import ClusterAccess, find_cluster
+from kubesched.server.options.command_line import Options
+from kubesched.server.options.option_validation import ReadFile, open_error
+from kubesched.server.options.serving_checks import check_serving
 from kubesched.util.errors import ConfigError
 
 __all__ = [

@@ -15,7 +15,7 @@ from kubesched.config.feature_gates import FeatureGates
 from kubesched.config.field_errors import FieldError, InvalidConfigurationError, invalid
 from kubesched.config.versions import BINARY_VERSION, EffectiveVersion
 from kubesched.config.yaml_text import read_yaml
-from kubesched.server.options import (
+from kubesched.server.options.command_line import (
     AuthenticationOptions,
     MetricsOptions,
     Options,

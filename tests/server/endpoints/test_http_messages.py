@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.server.endpoints.exchange import BadRequest, Headers, parse_target
+from kubesched.server.endpoints.http_messages import BadRequest, Headers, parse_target
 
 GOOD = {
     "a plain path": ("/metrics", "/metrics", ()),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubesched.server.flag_kinds import CERTIFICATES
-from kubesched.server.tls_names import CIPHER_SUITES, INSECURE_CIPHER_SUITES, TLS_VERSIONS
+from kubesched.server.options.flag_kinds import CERTIFICATES
+from kubesched.server.options.tls_names import CIPHER_SUITES, INSECURE_CIPHER_SUITES, TLS_VERSIONS
 from kubesched.util.clock import SECOND
+from kubesched.util.flag_parsing import Flag, FlagGroup
 from kubesched.util.flag_values import (
     BOOL,
     DURATION,
@@ -16,7 +17,6 @@ from kubesched.util.flag_values import (
     STRING,
     STRING_LIST,
 )
-from kubesched.util.flags import Flag, FlagGroup
 
 __all__ = ["AUTHENTICATION", "AUTHORIZATION", "DEFAULT_PORT", "SECURE_SERVING"]
 

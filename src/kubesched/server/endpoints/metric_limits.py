@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from kubesched.metrics.instruments import FamilyGroup
-from kubesched.server.options import MetricsOptions
+from kubesched.server.options.command_line import MetricsOptions
 from kubesched.util.errors import ConfigError
 
 __all__ = ["limit_metrics"]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubesched.server.options import AuthorizationOptions, SecureServingOptions
-from kubesched.server.options_validation import ReadFile, open_error
-from kubesched.server.tls_names import (
+from kubesched.server.options.command_line import AuthorizationOptions, SecureServingOptions
+from kubesched.server.options.option_validation import ReadFile, open_error
+from kubesched.server.options.tls_names import (
     CIPHER_SUITES,
     CURVES,
     INSECURE_CIPHER_SUITES,

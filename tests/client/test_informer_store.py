@@ -9,7 +9,7 @@ from kubesched.api.access import EventType, WatchEvent
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
-from kubesched.client.store import Change, ObjectStore
+from kubesched.client.informer_store import Change, ObjectStore
 
 
 def pod(name: str, version: int = 1, namespace: str = "default") -> Pod:

@@ -13,8 +13,8 @@ from kubesched.config.field_errors import (
     invalid_duration,
     raise_all,
 )
-from kubesched.server.observability_flags import DEFAULT_LOG_FORMAT
-from kubesched.server.options import LoggingOptions
+from kubesched.server.options.command_line import LoggingOptions
+from kubesched.server.options.observability_flags import DEFAULT_LOG_FORMAT
 from kubesched.util.log_output import LogSettings
 
 __all__ = ["log_settings", "validate_logging"]

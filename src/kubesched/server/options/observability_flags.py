@@ -6,10 +6,10 @@ from typing import Final
 
 from kubesched.api.quantity import ZERO
 from kubesched.config.versions import BINARY_VERSION
-from kubesched.server.flag_kinds import LEVEL, MODULE_LEVELS, QUANTITY
+from kubesched.server.options.flag_kinds import LEVEL, MODULE_LEVELS, QUANTITY
 from kubesched.util.clock import SECOND
+from kubesched.util.flag_parsing import Flag, FlagGroup
 from kubesched.util.flag_values import BOOL, DURATION, STRING, STRING_LIST, STRING_MAP
-from kubesched.util.flags import Flag, FlagGroup
 
 __all__ = ["DEFAULT_LOG_FORMAT", "LOGS", "METRICS"]
 

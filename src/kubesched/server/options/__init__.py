@@ -1,0 +1,1 @@
+"""From a command line to what a scheduler process is built from."""
