@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 GOLDENS ?=
-WORKLOADS := $(or $(KUBESCHED_SHARED),../shared)/scheduler_perf
+WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
 .PHONY: help run test lint types format bench million conformance clean
@@ -38,7 +38,7 @@ format: $(READY)  ## Bring the code into shape
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes
+bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes [WORKLOADS=DIR]
 	@$(BIN)/python -m benchmarks.engine --nodes 1000,5000,50000 --kind all
 	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.preemption
@@ -46,13 +46,13 @@ bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes
 	@$(BIN)/python -m benchmarks.memory
 	@$(BIN)/python -m benchmarks.drain
 	@$(BIN)/python -m benchmarks.apiserver
-	@$(if $(wildcard $(WORKLOADS)),$(BIN)/python -m benchmarks.scheduler_perf --labels $(QUICK),echo "no workloads at $(WORKLOADS): left out" >&2)
+	@$(if $(WORKLOADS),$(BIN)/python -m benchmarks.scheduler_perf --workloads $(WORKLOADS) --labels $(QUICK),echo "scheduler_perf left out: WORKLOADS=DIR names kubernetes' test/integration/scheduler_perf" >&2)
 
 million: $(READY)  ## A million pods on a million nodes: minutes, and 4 GiB
 	@$(BIN)/python -m benchmarks.million
 
-conformance: $(READY)  ## Compare with what the reference decided [GOLDENS=DIR]
-	@$(BIN)/python -m tests.conformance $(if $(GOLDENS),--goldens $(GOLDENS))
+conformance: $(READY)  ## Compare with the reference, write docs/conformance.md [GOLDENS=DIR]
+	@$(BIN)/python -m tests.conformance $(if $(GOLDENS),--goldens $(GOLDENS),--write)
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

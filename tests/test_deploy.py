@@ -14,7 +14,8 @@ from kubesched.config.load import load_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import ManualClock
 
-DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "deploy"
 
 
 def documents() -> list[dict[str, Any]]:
@@ -81,9 +82,9 @@ def test_what_the_scheduler_writes_is_allowed(right: tuple[str, str, str]) -> No
     assert right in allowed()
 
 
-def test_the_role_is_that_of_the_chapter(shared: Path) -> None:
+def test_the_role_is_that_of_the_chapter() -> None:
     """Every group and resource that the reference's roles name, and no other."""
-    chapter = (shared / "spec" / "02-server.md").read_text()
+    chapter = (ROOT / "docs" / "reference" / "02-server.md").read_text()
     table = chapter.partition("ClusterRole `system:kube-scheduler`:")[2].partition("For scraping")[
         0
     ]

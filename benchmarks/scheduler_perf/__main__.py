@@ -1,17 +1,17 @@
 """The reference's own benchmark workloads, on this scheduler.
 
-    python -m benchmarks.scheduler_perf [--family misc] [--name Basic] [--labels performance,short]
+    python -m benchmarks.scheduler_perf --workloads DIR [--family misc] [--name Basic]
 
-Runs the workload files of kubernetes' scheduler_perf unmodified, in process, on the embedded
-store. Prints one JSON line per workload: pods/s over all and percentiles of 1-second samples,
-how long pods waited for a node and how long attempts took, and the file's threshold (pods/s
-that the reference must reach on its own test machines) with our ratio to it. A workload that
-needs what is not there is reported as skipped, with what is missing.
+The files are not ours and not in this repository: DIR is test/integration/scheduler_perf of a
+checkout of kubernetes v1.36. Runs them unmodified, in process, on the embedded store. Prints one
+JSON line per workload: pods/s over all and percentiles of 1-second samples, how long pods waited
+for a node and how long attempts took, and the file's threshold (pods/s that the reference must
+reach on its own test machines) with our ratio to it. A workload that needs what is not there is
+reported as skipped, with what is missing.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,15 @@ from benchmarks.scheduler_perf.files import (
 )
 from benchmarks.scheduler_perf.runner import run_workload
 
-_BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[3] / "shared"
-
 
 @click.command(help=__doc__)
+@click.option(
+    "--workloads",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    required=True,
+    envvar="KUBESCHED_WORKLOADS",
+    help="Folder with the workload files, or KUBESCHED_WORKLOADS.",
+)
 @click.option("--family", default="", help="Folder with workload files, such as affinity.")
 @click.option("--name", default="", help="Only family/workload names that match (a regex).")
 @click.option(
@@ -44,6 +49,7 @@ _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[3] / "shared"
 @click.option("--list", "only_list", is_flag=True, help="Name the workloads, run none.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Chart (SVG).")
 def main(
+    workloads: Path,
     family: str,
     name: str,
     labels: str,
@@ -52,12 +58,11 @@ def main(
     only_list: bool,
     plot: Path | None,
 ) -> None:
-    root = Path(os.environ.get("KUBESCHED_SHARED", _BESIDE_THE_REPOSITORY)) / "scheduler_perf"
     lines: list[dict[str, Any]] = []
     try:
         chosen = [
             workload
-            for file in find_files(root, family)
+            for file in find_files(workloads, family)
             for workload in read_workloads(file, scale)
             if wanted(workload, labels, name)
         ]

@@ -39,17 +39,17 @@ from kubesched.api.codec import (
 UNUSED = {"metadata.managedFields"}
 
 
-def recorded_objects(shared: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted((shared / "goldens/decisions").glob("*.jsonl.gz")):
+def recorded_objects(goldens: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted((goldens / "decisions").glob("*.jsonl.gz")):
         with gzip.open(path) as lines:
             for line in lines:
                 scenario = json.loads(line)
                 yield from scenario["objects"]
                 yield from scenario["pending"]
     for name in ("pods", "events", "lease", "extender-pods", "extender-events"):
-        document = json.loads((shared / f"goldens/api/{name}.json").read_text())
+        document = json.loads((goldens / f"api/{name}.json").read_text())
         yield from _items(document)
-    for line in (shared / "goldens/wire.jsonl").read_text().splitlines():
+    for line in (goldens / "wire.jsonl").read_text().splitlines():
         answer = json.loads(line)["response"]
         events = answer.get("events") or []
         bodies = [answer.get("body")] + [
@@ -97,10 +97,10 @@ def missing_paths(want: Any, got: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {want!r} became {got!r}"
 
 
-def test_recorded_objects_survive_a_round_trip(shared: Path) -> None:
+def test_recorded_objects_survive_a_round_trip(goldens: Path) -> None:
     lost: set[str] = set()
     count = 0
-    for document in recorded_objects(shared):
+    for document in recorded_objects(goldens):
         kind = by_api_version_kind(document.get("apiVersion", ""), document.get("kind", ""))
         if kind is None:
             continue

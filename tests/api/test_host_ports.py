@@ -1,4 +1,4 @@
-"""Host ports of pods, and when they clash (spec 05 §4.5)."""
+"""Host ports of pods, and when they clash (docs/reference/05 §4.5)."""
 
 from __future__ import annotations
 

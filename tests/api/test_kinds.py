@@ -12,9 +12,9 @@ from kubesched.api import KINDS, ApiObject, Kind, Pod, by_api_version_kind, by_p
 from kubesched.api.kinds import REVIEWS
 
 
-def test_discovery_describes_the_kinds_alike(shared: Path) -> None:
+def test_discovery_describes_the_kinds_alike(goldens: Path) -> None:
     served = {}
-    for line in (shared / "goldens/wire.jsonl").read_text().splitlines():
+    for line in (goldens / "wire.jsonl").read_text().splitlines():
         body = json.loads(line)["response"].get("body")
         if isinstance(body, dict) and body.get("kind") == "APIResourceList":
             for resource in body["resources"]:
@@ -55,9 +55,9 @@ def test_reviews_have_a_url_but_no_manifest(review: Kind) -> None:
     assert by_api_version_kind(review.api_version, review.kind) is None
 
 
-def test_recorded_reviews_are_read(shared: Path) -> None:
+def test_recorded_reviews_are_read(goldens: Path) -> None:
     answers = {}
-    for line in (shared / "goldens/wire.jsonl").read_text().splitlines():
+    for line in (goldens / "wire.jsonl").read_text().splitlines():
         exchange = json.loads(line)
         if exchange["name"] in ("token review", "token review bad", "access review"):
             kind = api.TokenReview if "token" in exchange["name"] else api.SubjectAccessReview

@@ -1,4 +1,4 @@
-"""What pods ask for: every recorded pod, and the table of spec 05 §11.2."""
+"""What pods ask for: every recorded pod, and the table of docs/reference/05 §11.2."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def pod(
     )
 
 
-def recorded(shared: Path) -> list[dict[str, Any]]:
-    with gzip.open(shared / "goldens/pod_requests.jsonl.gz") as lines:
+def recorded(goldens: Path) -> list[dict[str, Any]]:
+    with gzip.open(goldens / "pod_requests.jsonl.gz") as lines:
         return [json.loads(line) for line in lines]
 
 
-def test_recorded_pods(shared: Path) -> None:
-    cases = recorded(shared)
+def test_recorded_pods(goldens: Path) -> None:
+    cases = recorded(goldens)
     assert len(cases) == 600
     for case in cases:
         subject = from_builtins(case["pod"], Pod)
@@ -101,10 +101,10 @@ def test_recorded_pods(shared: Path) -> None:
         assert {"cpu": nonzero_cpu, "memory": nonzero_memory} == case["nonZero"], subject
 
 
-def test_the_short_cut_for_one_container_agrees_with_the_long_way(shared: Path) -> None:
+def test_the_short_cut_for_one_container_agrees_with_the_long_way(goldens: Path) -> None:
     # A second container that asks for nothing keeps the pod off the short cut.
     bare = container({"cpu": "0", "memory": "0"}, "bare")
-    for case in recorded(shared):
+    for case in recorded(goldens):
         spec = from_builtins(case["pod"], Pod).spec
         short = pod(spec.containers[0])
         long = pod(spec.containers[0], bare)

@@ -1,4 +1,4 @@
-"""Quantities: every recorded one, the table of spec 05 §11.1, and laws of arithmetic."""
+"""Quantities: every recorded one, the table of docs/reference/05 §11.1, and laws of arithmetic."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ WRONG_SUFFIX = "unable to parse quantity's suffix"
 WRONG_NUMBER = "unable to parse numeric part of quantity"
 
 
-def test_recorded_quantities(shared: Path) -> None:
-    with gzip.open(shared / "goldens/quantities.jsonl.gz") as lines:
+def test_recorded_quantities(goldens: Path) -> None:
+    with gzip.open(goldens / "quantities.jsonl.gz") as lines:
         recorded = [json.loads(line) for line in lines]
     assert len(recorded) == 820
     for want in recorded:

@@ -1,4 +1,4 @@
-"""Resource names and vectors of amounts (spec 05 §3.1)."""
+"""Resource names and vectors of amounts (docs/reference/05 §3.1)."""
 
 from __future__ import annotations
 

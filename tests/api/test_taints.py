@@ -1,4 +1,4 @@
-"""Tolerations against taints (spec 05 §4.2, §9.1, §11.5)."""
+"""Tolerations against taints (docs/reference/05 §4.2, §9.1, §11.5)."""
 
 from __future__ import annotations
 

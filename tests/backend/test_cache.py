@@ -1,4 +1,4 @@
-"""Transitions of the cache (spec 04 §4) and its snapshot (§6)."""
+"""Transitions of the cache and its snapshot (docs/reference/04 §4, §6)."""
 
 from __future__ import annotations
 

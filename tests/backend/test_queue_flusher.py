@@ -1,4 +1,4 @@
-"""When the queue is flushed (spec 03 §3.4, §5.11)."""
+"""When the queue is flushed (docs/reference/03 §3.4, §5.11)."""
 
 from __future__ import annotations
 

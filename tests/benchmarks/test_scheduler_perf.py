@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -107,21 +108,30 @@ def test_an_unknown_function_names_its_file(tmp_path: Path) -> None:
         Template(file).document(0, 1)
 
 
-def all_workloads(shared: Path) -> list[Workload]:
-    files = find_files(shared / "scheduler_perf")
+@pytest.fixture
+def workloads() -> Path:
+    """The reference's own files, which are not in this repository."""
+    folder = os.environ.get("KUBESCHED_WORKLOADS")
+    if not folder:
+        pytest.skip("needs kubernetes' scheduler_perf files; name their folder KUBESCHED_WORKLOADS")
+    return Path(folder)
+
+
+def all_workloads(workloads: Path) -> list[Workload]:
+    files = find_files(workloads)
     return [workload for file in files for workload in read_workloads(file)]
 
 
-def test_every_step_of_every_file_is_known(shared: Path) -> None:
-    workloads = all_workloads(shared)
-    assert len(workloads) > 200
-    assert len({workload.family for workload in workloads}) == 49
-    used = {step["opcode"] for workload in workloads for step in workload.steps}
+def test_every_step_of_every_file_is_known(workloads: Path) -> None:
+    found = all_workloads(workloads)
+    assert len(found) > 200
+    assert len({workload.family for workload in found}) == 49
+    used = {step["opcode"] for workload in found for step in workload.steps}
     assert used <= OPCODES.keys()
 
 
-def test_a_workload_is_skipped_for_the_plugins_it_is_about(shared: Path) -> None:
-    by_name = {workload.full_name: workload for workload in all_workloads(shared)}
+def test_a_workload_is_skipped_for_the_plugins_it_is_about(workloads: Path) -> None:
+    by_name = {workload.full_name: workload for workload in all_workloads(workloads)}
     needs: Mapping[str, list[str]] = {
         "SchedulingBasic/5Nodes": [],
         "SchedulingSecrets/5Nodes": [],
@@ -163,38 +173,38 @@ RUNS = [
 ]
 
 
-def run(name: str, shared: Path, *options: str) -> list[dict[str, Any]]:
+def run(name: str, workloads: Path, *options: str) -> list[dict[str, Any]]:
     result = CliRunner().invoke(
         main,
         ["--name", name, "--labels", "integration-test", "--timeout", "30", *options],
         catch_exceptions=False,
-        env={"KUBESCHED_SHARED": str(shared)},
+        env={"KUBESCHED_WORKLOADS": str(workloads)},
     )
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_small_workload_schedules_all_that_it_measures(name: str, shared: Path) -> None:
-    (line,) = run(name, shared)
+def test_a_small_workload_schedules_all_that_it_measures(name: str, workloads: Path) -> None:
+    (line,) = run(name, workloads)
     assert line["status"] == "ok", line
     assert line["measured_pods"] >= 4
     assert line["attempts"] >= line["measured_pods"]
     assert line["pods_per_s"] > 0
 
 
-def test_a_gate_that_nobody_may_set_is_reported(shared: Path) -> None:
-    (line,) = run("SchedulingBasic/5Nodes$", shared)
+def test_a_gate_that_nobody_may_set_is_reported(workloads: Path) -> None:
+    (line,) = run("SchedulingBasic/5Nodes$", workloads)
     assert line["ignored_gates"] == {"SchedulerQueueingHints": False}
-    (line,) = run("SchedulingBasic/5Nodes_QueueingHintsEnabled$", shared)
+    (line,) = run("SchedulingBasic/5Nodes_QueueingHintsEnabled$", workloads)
     assert "ignored_gates" not in line
 
 
 def test_what_cannot_run_is_reported_and_not_dropped(
-    shared: Path, monkeypatch: pytest.MonkeyPatch
+    workloads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "IN_TREE_PLUGINS", {"PrioritySort": None})
-    (line,) = run("PreemptionBasic/5Nodes$", shared)
+    (line,) = run("PreemptionBasic/5Nodes$", workloads)
     assert (line["status"], line["missing"]) == ("skipped", ["DefaultPreemption"])
 
 

@@ -1,6 +1,6 @@
 """`kubesched run`: from a command line to a configuration, or to what is wrong with it.
 
-Spec 01 §11, §12, §13, §14 and rows 71-81 of §17; 02 §1.1.
+docs/reference/01 §11, §12, §13, §14 and rows 71-81 of §17; 02 §1.1.
 """
 
 from __future__ import annotations

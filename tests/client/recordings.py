@@ -14,9 +14,9 @@ import msgspec
 from kubesched.client.transport import Answer, Request, Streamed, TransportError, limited
 
 
-def load(shared: Path) -> dict[str, dict[str, Any]]:
+def load(goldens: Path) -> dict[str, dict[str, Any]]:
     """The recorded exchanges by name."""
-    with (shared / "goldens" / "wire.jsonl").open() as lines:
+    with (goldens / "wire.jsonl").open() as lines:
         return {exchange["name"]: exchange for exchange in map(json.loads, lines)}
 
 

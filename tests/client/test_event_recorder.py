@@ -97,8 +97,8 @@ def failed(recorder: EventRecorder, pod: Pod | None = None, note: str = "no node
     recorder.event(pod or make_pod(), "Warning", "FailedScheduling", "Scheduling", note)
 
 
-def test_an_event_looks_like_the_references(shared: Path) -> None:
-    recorded = json.loads((shared / "goldens" / "api" / "events.json").read_text())["items"][0]
+def test_an_event_looks_like_the_references(goldens: Path) -> None:
+    recorded = json.loads((goldens / "api" / "events.json").read_text())["items"][0]
 
     async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
         regarding = recorded["regarding"]

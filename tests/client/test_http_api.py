@@ -36,8 +36,8 @@ _FREE = {"qps": -1.0}
 
 
 @pytest.fixture(scope="module")
-def wire(shared: Path) -> dict[str, dict[str, Any]]:
-    return load(shared)
+def wire(goldens: Path) -> dict[str, dict[str, Any]]:
+    return load(goldens)
 
 
 def api_over(

@@ -1,4 +1,4 @@
-"""Rules for plugin arguments (spec 01 §8.3, §8.4; §17 rows 53-64)."""
+"""Rules for plugin arguments (docs/reference/01 §8.3, §8.4; §17 rows 53-64)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that a file leaves out (spec 01 §3, §4.1, §8.2, §16.3)."""
+"""Values that a file leaves out (docs/reference/01 §3, §4.1, §8.2, §16.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feature gates (spec 01 §16)."""
+"""Feature gates (docs/reference/01 §16)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kubesched.config.feature_gates import FEATURES
 from kubesched.util.errors import ConfigError
 
 
-def test_gates_are_those_of_the_reference_with_their_stages(shared: Path) -> None:
-    metrics = (shared / "goldens" / "api" / "metrics.txt").read_text()
+def test_gates_are_those_of_the_reference_with_their_stages(goldens: Path) -> None:
+    metrics = (goldens / "api" / "metrics.txt").read_text()
     pattern = r'^kubernetes_feature_enabled\{name="(\w+)",stage="(\w*)"\} (\d)$'
     want = {name: (stage, on == "1") for name, stage, on in re.findall(pattern, metrics, re.M)}
     got = {f.name: (f.stage.value, on) for f, on in DEFAULT_FEATURE_GATES.items()}
     assert got == want
 
 
-# Spec 01 §16.2: what the scheduler itself asks for.
+# docs/reference/01 §16.2: what the scheduler itself asks for.
 LOCKED = (
     "DynamicResourceAllocation",
     "DRAAdminAccess",

@@ -1,4 +1,4 @@
-"""Flags over files (spec 01 §12; §17 rows 71-74)."""
+"""Flags over files (docs/reference/01 §12; §17 rows 71-74)."""
 
 from __future__ import annotations
 

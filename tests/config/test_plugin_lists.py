@@ -1,4 +1,7 @@
-"""Plugin lists: merged with the defaults, then expanded (spec 01 §6, §7; §17 rows 25-47)."""
+"""Plugin lists: merged with the defaults, then expanded.
+
+docs/reference/01 §6, §7; §17 rows 25-47.
+"""
 
 from __future__ import annotations
 

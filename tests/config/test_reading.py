@@ -1,4 +1,7 @@
-"""From text to a configuration: formats, versions, strictness (spec 01 §2, §17 rows 1-9)."""
+"""From text to a configuration: formats, versions, strictness.
+
+docs/reference/01 §2, §17 rows 1-9.
+"""
 
 from __future__ import annotations
 

@@ -57,16 +57,16 @@ def recorded(case: dict[str, Any]) -> tuple[int, str]:
     return 1, json.loads(line.removeprefix('"command failed" err='))
 
 
-def test_every_recorded_configuration_is_taken_or_refused_with_the_same_text(shared: Path) -> None:
-    lines = (shared / "goldens" / "config.jsonl").read_text().splitlines()
+def test_every_recorded_configuration_is_taken_or_refused_with_the_same_text(goldens: Path) -> None:
+    lines = (goldens / "config.jsonl").read_text().splitlines()
     cases = [case for case in map(json.loads, lines) if case["name"] not in NOT_ABOUT_CONFIGURATION]
     assert len(cases) == 82
     different = {c["name"]: (outcome(c), recorded(c)) for c in cases if outcome(c) != recorded(c)}
     assert different == {}
 
 
-def test_configz_serves_the_same_bytes(shared: Path) -> None:
-    want = (shared / "goldens" / "api" / "configz.json").read_text().strip()
+def test_configz_serves_the_same_bytes(goldens: Path) -> None:
+    want = (goldens / "api" / "configz.json").read_text().strip()
     served = {"componentconfig": versioned(with_kubeconfig(default_configuration()))}
     assert json.dumps(served, separators=(",", ":")) == want
 

@@ -1,4 +1,4 @@
-"""Rules over a whole configuration (spec 01 §3.2, §4.2, §9.1, §10.2)."""
+"""Rules over a whole configuration (docs/reference/01 §3.2, §4.2, §9.1, §10.2)."""
 
 from __future__ import annotations
 

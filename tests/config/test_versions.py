@@ -1,4 +1,7 @@
-"""Emulated versions, and the gates that come with them (spec 01 §11.2, §16; §17 row 77)."""
+"""Emulated versions, and the gates that come with them.
+
+docs/reference/01 §11.2, §16; §17 row 77.
+"""
 
 from __future__ import annotations
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["default_directory", "read_lines"]
+__all__ = ["GOLDENS", "read_lines"]
 
-_BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[3] / "shared"
-
-
-def default_directory() -> Path:
-    """`goldens/` in KUBESCHED_SHARED, or in the folder `shared` beside the repository."""
-    return Path(os.environ.get("KUBESCHED_SHARED", _BESIDE_THE_REPOSITORY)) / "goldens"
+GOLDENS = Path(__file__).resolve().parents[1] / "goldens"
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.conformance.comparison import ABSENT, Difference, FamilyCount, Step
 
-__all__ = ["as_json", "render_steps", "render_table", "summary"]
+__all__ = ["as_json", "notes", "render_steps", "render_table", "summary"]
 
 
 def summary(counts: Iterable[FamilyCount]) -> str:
@@ -33,11 +33,11 @@ def render_table(counts: Iterable[FamilyCount]) -> str:
         )
         for family in counts
     ]
-    notes = [_notes(family) for family in counts]
+    remarks = [notes(family) for family in counts]
     widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
     lines = []
     for row, note in zip(
-        (head, *rows), ("fields that differ / not built yet", *notes), strict=True
+        (head, *rows), ("fields that differ / not built yet", *remarks), strict=True
     ):
         cells = [
             cell.ljust(width) if place == 0 else cell.rjust(width)
@@ -47,7 +47,8 @@ def render_table(counts: Iterable[FamilyCount]) -> str:
     return "\n".join(lines)
 
 
-def _notes(family: FamilyCount) -> str:
+def notes(family: FamilyCount) -> str:
+    """In which fields the family differs, and what it waits for; empty if in none, for nothing."""
     parts = []
     if family.fields:
         parts.append("differ: " + _numbers(family.fields))
@@ -57,7 +58,8 @@ def _notes(family: FamilyCount) -> str:
 
 
 def _numbers(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in counts.items())
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return ", ".join(f"{name} {number}" for name, number in ordered)
 
 
 def as_json(counts: Iterable[FamilyCount]) -> str:

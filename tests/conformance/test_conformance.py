@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.comparison import Step
+from tests.conformance.comparison import Step, count
+from tests.conformance.document import PAGE, README_SUM, claimed
 from tests.conformance.families import FAMILY_NAMES, run_families
 from tests.conformance.requirements import Requirement
 
@@ -37,22 +38,37 @@ def steps_of(directory: Path, family: str) -> list[Step]:
 
 
 @pytest.mark.parametrize("family", EVERY_STEP)
-def test_every_step_is_identical(shared: Path, family: str) -> None:
-    steps = steps_of(shared / "goldens", family)
+def test_every_step_is_identical(goldens: Path, family: str) -> None:
+    steps = steps_of(goldens, family)
     assert len(steps) == EVERY_STEP[family]
     assert list(Requirement(family).failures(steps)) == []
 
 
 @pytest.mark.parametrize("family", ["hints", "hints-wide", "volumes", "dra"])
-def test_nothing_differs_that_is_built(shared: Path, family: str) -> None:
-    steps = steps_of(shared / "goldens", family)
+def test_nothing_differs_that_is_built(goldens: Path, family: str) -> None:
+    steps = steps_of(goldens, family)
     assert steps
     assert [step for step in steps if step.differences] == []
 
 
-def test_every_recorded_family_is_known(shared: Path) -> None:
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_the_page_does_not_claim_more_than_there_is(goldens: Path, family: str) -> None:
+    steps, identical = claimed(PAGE.read_text())[family]
+    (counted,) = count(steps_of(goldens, family))
+    assert (steps, identical) <= (counted.steps, counted.identical)
+
+
+def test_the_readme_shows_the_sum_of_the_page() -> None:
+    page = PAGE.read_text()
+    families = claimed(page)
+    steps, identical = (sum(numbers) for numbers in zip(*families.values(), strict=True))
+    total = f"**{identical} of {steps} identical**"
+    assert page.endswith(f"\n{total}\n")
+    assert README_SUM.findall((PAGE.parents[1] / "README.md").read_text()) == [total]
+
+
+def test_every_recorded_family_is_known(goldens: Path) -> None:
     recorded = {
-        path.name.removesuffix(".jsonl.gz")
-        for path in (shared / "goldens" / "decisions").glob("*.jsonl.gz")
+        path.name.removesuffix(".jsonl.gz") for path in (goldens / "decisions").glob("*.jsonl.gz")
     }
     assert recorded <= set(FAMILY_NAMES)

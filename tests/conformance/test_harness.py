@@ -149,7 +149,7 @@ def test_a_requirement_that_is_not_met_fails_the_run(tmp_path: Path) -> None:
 def test_an_unknown_scenario_or_directory_is_said_so(tmp_path: Path) -> None:
     write_goldens(tmp_path, [FITS, FITS])
     assert "no scenario named" in run(tmp_path, "--show", "small-99999")[1]
-    assert "no goldens at" in run(tmp_path / "nowhere")[1]
+    assert "no recordings at" in run(tmp_path / "nowhere")[1]
 
 
 def test_fields_are_compared_whether_missing_or_unexpected() -> None:

@@ -1,4 +1,4 @@
-"""What updates amount to (spec 03 §8.2, §8.3), by table and as the reference answered."""
+"""What updates amount to (docs/reference/03 §8.2, §8.3), by table and as the reference answered."""
 
 from __future__ import annotations
 
@@ -267,9 +267,9 @@ def test_declared_features_are_a_feature() -> None:
     assert not node_update_events(with_features(), with_features("f"), declared_features=False)
 
 
-def test_updates_amount_to_what_the_reference_says(shared: Path) -> None:
+def test_updates_amount_to_what_the_reference_says(goldens: Path) -> None:
     judged = 0
-    with gzip.open(shared / "goldens/hints.jsonl.gz", "rt") as lines:
+    with gzip.open(goldens / "hints.jsonl.gz", "rt") as lines:
         for line in lines:
             for change in json.loads(line)["events"]:
                 if change["action"] == "update" and change["resource"] in ("Pod", "Node"):

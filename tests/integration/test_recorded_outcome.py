@@ -20,10 +20,8 @@ NODES = 5000
 NEEDS = {"nopvc": "VolumeBinding"}
 
 
-def recorded(shared: Path, name: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = json.loads((shared / "goldens" / "api" / name).read_text())[
-        "items"
-    ]
+def recorded(goldens: Path, name: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = json.loads((goldens / "api" / name).read_text())["items"]
     return items
 
 
@@ -55,15 +53,15 @@ def told(event: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_conditions_and_events_are_the_references(shared: Path, tmp_path: Path) -> None:
+def test_conditions_and_events_are_the_references(goldens: Path, tmp_path: Path) -> None:
     wanted = [
         pod
-        for pod in recorded(shared, "pods.json")
+        for pod in recorded(goldens, "pods.json")
         if NEEDS.get(pod["metadata"]["name"], "DefaultBinder") in IN_TREE_PLUGINS
     ]
     names = {pod["metadata"]["name"] for pod in wanted}
     events = [
-        event for event in recorded(shared, "events.json") if event["regarding"]["name"] in names
+        event for event in recorded(goldens, "events.json") if event["regarding"]["name"] in names
     ]
 
     async def story(cluster: Cluster) -> None:

@@ -31,8 +31,8 @@ STANDARD = (
 
 
 @pytest.fixture(scope="module")
-def wire(shared: Path) -> dict[str, dict[str, Any]]:
-    return load(shared)
+def wire(goldens: Path) -> dict[str, dict[str, Any]]:
+    return load(goldens)
 
 
 class Sent(NamedTuple):

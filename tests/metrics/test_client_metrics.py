@@ -26,6 +26,10 @@ def labels_of(family: Metric) -> set[str]:
     return {name for sample in family.samples for name in sample.labels}
 
 
+def level_of(family: Metric) -> str:
+    return family.documentation.partition("]")[0]
+
+
 def buckets_of(family: Metric) -> set[str]:
     return {sample.labels["le"] for sample in family.samples if "le" in sample.labels}
 
@@ -48,13 +52,14 @@ def ours() -> dict[str, Metric]:
     return families(render(registry))
 
 
-def test_every_metric_of_the_reference_is_there_as_it_is(shared: Path) -> None:
-    recorded = families((shared / "goldens" / "api" / "metrics.txt").read_text())
+def test_every_metric_of_the_reference_is_there_as_it_is(goldens: Path) -> None:
+    recorded = families((goldens / "api" / "metrics.txt").read_text())
     exposed = ours()
     assert len(recorded) >= 11
     for name, family in recorded.items():
         assert exposed[name].type == family.type, name
-        assert exposed[name].documentation == family.documentation, name
+        # Of help texts, recordings have the level of stability only.
+        assert level_of(exposed[name]) == level_of(family), name
         assert labels_of(exposed[name]) == labels_of(family), name
         assert buckets_of(exposed[name]) == buckets_of(family), name
 

@@ -1,4 +1,4 @@
-"""Metrics of the process and the build carry the recorded names and help texts."""
+"""Metrics of the process and the build carry the recorded names, types and levels of stability."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def build(registry: CollectorRegistry) -> BuildMetrics:
 
 
 def heads(page: str, pattern: str) -> dict[str, str]:
-    """Name to help text and type of the families that match."""
-    found = re.findall(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\w+)$", page, re.MULTILINE)
-    return {name: f"{kind} {text}" for name, text, kind in found if re.match(pattern, name)}
+    """Name to type and level of stability of the families that match."""
+    found = re.findall(r"^# HELP (\S+) ?(\[\w+\])?.*\n# TYPE \S+ (\w+)$", page, re.MULTILINE)
+    return {name: f"{kind} {level}" for name, level, kind in found if re.match(pattern, name)}
 
 
 def label_names(page: str, family: str) -> set[str]:
@@ -50,10 +50,10 @@ def label_names(page: str, family: str) -> set[str]:
     }
 
 
-def test_process_metrics_are_the_recorded_ones(shared: Path) -> None:
+def test_process_metrics_are_the_recorded_ones(goldens: Path) -> None:
     registry = CollectorRegistry()
     ProcessMetrics(registry)
-    recorded = (shared / "goldens/api/metrics.txt").read_text()
+    recorded = (goldens / "api/metrics.txt").read_text()
     assert heads(render(registry), "process_") == heads(recorded, "process_")
 
 
@@ -64,11 +64,11 @@ def test_other_systems_have_fewer_process_metrics(tmp_path: Path) -> None:
     assert "process_network" not in render(registry)
 
 
-def test_build_metrics_are_the_recorded_ones(shared: Path) -> None:
+def test_build_metrics_are_the_recorded_ones(goldens: Path) -> None:
     registry = CollectorRegistry()
     metrics = build(registry)
     metrics.count_registered([SchedulerMetrics(registry)], disabled=2)
-    recorded = (shared / "goldens/api/metrics.txt").read_text()
+    recorded = (goldens / "api/metrics.txt").read_text()
     pattern = "kubernetes_|version_info|registered_|hidden_|disabled_"
     page = render(registry)
     assert heads(page, pattern) == heads(recorded, pattern)
@@ -81,7 +81,7 @@ def test_build_metrics_are_the_recorded_ones(shared: Path) -> None:
     assert re.search(r'registered_metrics_total\{.*stability_level="STABLE"\} 8\n', page)
 
 
-def test_access_metrics_are_the_recorded_ones(shared: Path) -> None:
+def test_access_metrics_are_the_recorded_ones(goldens: Path) -> None:
     registry = CollectorRegistry()
     metrics = ServerMetrics(registry)
     metrics.observe_authentication("success", 1)
@@ -94,7 +94,7 @@ def test_access_metrics_are_the_recorded_ones(shared: Path) -> None:
         family.labels("201").inc()
     metrics.delegated_authn_request_duration_seconds.labels("201").observe(0.1)
     metrics.delegated_authz_request_duration_seconds.labels("201").observe(0.1)
-    recorded = (shared / "goldens/api/metrics.txt").read_text()
+    recorded = (goldens / "api/metrics.txt").read_text()
     pattern = "authenti|authoriz|apiserver_delegated|apiserver_client"
     page = render(registry)
     assert heads(page, pattern) == heads(recorded, pattern)

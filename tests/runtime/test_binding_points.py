@@ -1,4 +1,4 @@
-"""Reserve to PostBind: spec 04 §8.3, §8.5, §8.6 on the virtual clock."""
+"""Reserve to PostBind: docs/reference/04 §8.3, §8.5, §8.6 on the virtual clock."""
 
 from __future__ import annotations
 

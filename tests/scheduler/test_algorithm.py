@@ -1,4 +1,4 @@
-"""Choosing a node: spec 04 §8.3, §11, §12 with plugins made for the purpose."""
+"""Choosing a node: docs/reference/04 §8.3, §11, §12 with plugins made for the purpose."""
 
 from __future__ import annotations
 

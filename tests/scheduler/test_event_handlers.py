@@ -1,4 +1,4 @@
-"""From informer events to cache and queue: spec 04 §7, 03 §8.1, with the real cache and queue."""
+"""From informer events to the real cache and queue (docs/reference/04 §7, 03 §8.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Extenders have a say in whom to preempt, and nobody is evicted for nothing (spec 04 §18.6)."""
+"""Extenders have a say in whom to preempt, and nobody is evicted for nothing.
+
+docs/reference/04 §18.6.
+"""
 
 from __future__ import annotations
 
@@ -356,7 +359,10 @@ def test_a_node_that_extenders_refused_is_not_taken_for_room(judged_by: str) -> 
 
 
 def test_pods_on_a_node_that_only_an_extender_refuses_are_left_alone() -> None:
-    """There is room for both, so evicting would not change the extender's mind (spec 06 §3.6)."""
+    """There is room for both, so evicting would not change the extender's mind.
+
+    docs/reference/06 §3.6.
+    """
 
     async def scenario() -> None:
         def refuse(arguments: Json) -> Json:

@@ -40,13 +40,13 @@ FOO = "example.com/foo"
 
 
 @pytest.fixture(scope="module")
-def calls(shared: Path) -> list[Json]:
-    lines = (shared / "goldens/api/extender-calls.jsonl").read_text().splitlines()
+def calls(goldens: Path) -> list[Json]:
+    lines = (goldens / "api/extender-calls.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
-def recorded_list(shared: Path, name: str) -> list[Json]:
-    listed = json.loads((shared / "goldens/api" / name).read_text())
+def recorded_list(goldens: Path, name: str) -> list[Json]:
+    listed = json.loads((goldens / "api" / name).read_text())
     items: list[Json] = listed["items"]
     return items
 
@@ -213,7 +213,7 @@ def test_the_same_calls_are_made(calls: list[Json]) -> None:
             assert got == want, f"{path} for {pod}"
 
 
-def test_the_pods_end_as_they_did(calls: list[Json], shared: Path) -> None:
+def test_the_pods_end_as_they_did(calls: list[Json], goldens: Path) -> None:
     async def scenario() -> list[Json]:
         _, api = await replay(calls)
         listed = await api.list(Pod, "default")
@@ -224,12 +224,12 @@ def test_the_pods_end_as_they_did(calls: list[Json], shared: Path) -> None:
     got = {pod["metadata"]["name"]: without(pod, ignored) for pod in virtual_loop.run(scenario)}
     want = {
         pod["metadata"]["name"]: without(pod, ignored)
-        for pod in recorded_list(shared, "extender-pods.json")
+        for pod in recorded_list(goldens, "extender-pods.json")
     }
     assert got == want
 
 
-def test_the_same_events_are_recorded(calls: list[Json], shared: Path) -> None:
+def test_the_same_events_are_recorded(calls: list[Json], goldens: Path) -> None:
     async def scenario() -> list[tuple[Any, ...]]:
         _, api = await replay(calls)
         listed = await api.list(EventsEvent, "default")
@@ -258,7 +258,7 @@ def test_the_same_events_are_recorded(calls: list[Json], shared: Path) -> None:
             each["reportingController"],
             each["reportingInstance"],
         )
-        for each in recorded_list(shared, "extender-events.json")
+        for each in recorded_list(goldens, "extender-events.json")
     )
     assert virtual_loop.run(scenario) == want
 

@@ -1,4 +1,4 @@
-"""What extenders are asked, and what their answers do to pods (spec 04 §18, §21)."""
+"""What extenders are asked, and what their answers do to pods (docs/reference/04 §18, §21)."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def test_plugins_and_extenders_are_added_up(score: int, winner: str) -> None:
 
 
 def test_nodes_that_an_extender_returned_are_scored_as_returned() -> None:
-    """Without the pods on them, and with the labels that they came back with (§18.3)."""
+    """Without the pods on them, with the labels that came back (docs/reference/04 §18.3)."""
 
     async def scenario() -> None:
         seen: list[tuple[str, int, dict[str, str]]] = []

@@ -1,4 +1,4 @@
-"""What a run leaves in the metrics (spec 02 §11.2, 03 §14, 04 §19), on virtual time."""
+"""What a run leaves in the metrics (docs/reference/02 §11.2, 03 §14, 04 §19), on virtual time."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ def bounds(page: str) -> dict[str, list[str]]:
     return found
 
 
-def test_a_run_shows_the_series_that_the_reference_recorded(shared: Path) -> None:
+def test_a_run_shows_the_series_that_the_reference_recorded(goldens: Path) -> None:
     page = run(recorded_story).page()
-    recorded = (shared / "goldens/api/metrics.txt").read_text()
+    recorded = (goldens / "api/metrics.txt").read_text()
     ours, theirs = families(page), families(recorded)
     assert theirs.keys() - ours.keys() == ABSENT
     # A run with hints to ask shows what one without has no series of.

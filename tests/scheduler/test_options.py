@@ -1,4 +1,4 @@
-"""Building a scheduler in Python (spec 01 §15)."""
+"""Building a scheduler in Python (docs/reference/01 §15)."""
 
 from __future__ import annotations
 

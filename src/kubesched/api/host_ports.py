@@ -1,4 +1,4 @@
-"""Ports of the host that pods occupy, and when two of them clash (spec 05 §4.5)."""
+"""Ports of the host that pods occupy, and when two of them clash (docs/reference/05 §4.5)."""
 
 from __future__ import annotations
 

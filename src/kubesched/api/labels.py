@@ -1,4 +1,4 @@
-"""Label selectors, compiled: parsed once, matched often (spec 05 §4.3, 06 §0.3).
+"""Label selectors, compiled: parsed once, matched often (docs/reference/05 §4.3, 06 §0.3).
 
 A selector is a conjunction of requirements. Two are special: `NOTHING` (no selector given)
 matches no labels and stays so whatever is added; `EVERYTHING` (an empty one) matches all.

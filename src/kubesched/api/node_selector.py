@@ -1,8 +1,8 @@
-"""Node selectors, compiled: which nodes a pod must have, and which it prefers (spec 05 §4.4).
+"""Node selectors, compiled: which nodes a pod must have, and which it prefers.
 
-Terms are alternatives; inside a term everything must hold. A term that cannot be parsed
-matches no node, and the others still count. Its errors are kept: where the reference reports
-them, `check` raises; where it swallows them, use `matches`.
+docs/reference/05 §4.4. Terms are alternatives; inside a term everything must hold. A term that
+cannot be parsed matches no node, and the others still count. Its errors are kept: where the
+reference reports them, `check` raises; where it swallows them, use `matches`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def is_terminating(pod: Pod) -> bool:
 
 
 def start_time_ns(pod: Pod, now_ns: int) -> int:
-    """When the pod started; one that has not counts as starting now (spec 05 §4.6)."""
+    """When the pod started; one that has not counts as starting now (docs/reference/05 §4.6)."""
     started = pod.status.start_time
     return now_ns if started is None else parse_time(started)
 

@@ -1,6 +1,6 @@
 """What a pod asks for: sums over containers, init containers, sidecars and overhead.
 
-The rules are those of spec 05 §3.2 to §3.5. Sums are exact and rounded once, at the end.
+The rules are those of docs/reference/05 §3.2 to §3.5. Sums are exact and rounded once, at the end.
 Which parts of a pod count depends on who asks, so callers pass options; the ones that the
 scheduler needs are defined here.
 """

@@ -1,4 +1,4 @@
-"""Resource quantities: exact decimal numbers with a remembered notation (spec 05 §2).
+"""Resource quantities: exact decimal numbers with a remembered notation (docs/reference/05 §2).
 
 A quantity is `mantissa × 10^exponent`; nothing here touches a float. Quantities of different
 notation compare and add by value. Conversion to an integer rounds away from zero and, where

@@ -1,7 +1,7 @@
 """Amounts of resources as a scheduler counts them: integers, one slot per resource.
 
 Cpu is in thousandths, memory and ephemeral storage in bytes, everything else in whole units
-(spec 05 §3.1). Names that are none of these are dropped.
+(docs/reference/05 §3.1). Names that are none of these are dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a resource's name says about it (spec 05 §3.1)."""
+"""What a resource's name says about it (docs/reference/05 §3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taints of nodes, and the tolerations that pods have for them (spec 05 §4.2, §9.1)."""
+"""Taints of nodes, and the tolerations that pods have for them (docs/reference/05 §4.2, §9.1)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The scheduler's picture of the cluster: nodes, the pods on them, and assumed pods.
 
-Spec 04 §3 to §6. A plain class: informer events and assumptions in, state out. Changes are
-noted in a log that `update_snapshot` works off when an attempt begins, so an attempt costs
-what changed since the last one, not the size of the cluster.
+docs/reference/04 §3 to §6. A plain class: informer events and assumptions in, state out. Changes
+are noted in a log that `update_snapshot` works off when an attempt begins, so an attempt costs what
+changed since the last one, not the size of the cluster.
 
 An assumed pod has been given a node by this scheduler and is not yet seen bound. It stays
 until the informer confirms it, it is forgotten, or it is removed: there is no expiry.

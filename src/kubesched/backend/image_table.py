@@ -1,4 +1,4 @@
-"""Which images are on which nodes (spec 04 §4.3)."""
+"""Which images are on which nodes (docs/reference/04 §4.3)."""
 
 from __future__ import annotations
 

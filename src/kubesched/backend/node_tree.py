@@ -1,4 +1,4 @@
-"""The order in which nodes are listed: round-robin over zones (spec 04 §5)."""
+"""The order in which nodes are listed: round-robin over zones (docs/reference/04 §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives the queue's flushes: time's part in who is tried next (spec 03 §3.4, §5.11)."""
+"""Drives the queue's flushes: time's part in who is tried next (docs/reference/03 §3.4, §5.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes as one scheduling attempt sees them (spec 04 §6).
+"""The nodes as one scheduling attempt sees them (docs/reference/04 §6).
 
 The reference copies changed nodes under a lock. Here a scheduling cycle never awaits, so
 nothing changes under it: the snapshot is the node table brought up to date when the attempt

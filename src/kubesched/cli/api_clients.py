@@ -1,4 +1,7 @@
-"""The API clients of a scheduler process (spec 02 §9.1): one connection, several limits."""
+"""The API clients of a scheduler process: one connection, several limits.
+
+docs/reference/02 §9.1.
+"""
 
 from __future__ import annotations
 

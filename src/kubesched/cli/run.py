@@ -133,7 +133,7 @@ def run_command_line(
     load_plugins: Callable[[Sequence[str]], PluginRegistry] = out_of_tree_plugins,
     columns: int = 0,
 ) -> Outcome:
-    """Go from a command line to a checked configuration, step by step (spec 01 §13)."""
+    """Go from a command line to a checked configuration, step by step (docs/reference/01 §13)."""
     try:
         flags = parse_command_line(argv)
         if flags["help"]:

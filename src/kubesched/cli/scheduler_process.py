@@ -1,6 +1,6 @@
-"""A scheduler as a process of a control plane: set up, then run (spec 02 §1.2, §1.3, §1.5).
+"""A scheduler as a process of a control plane: set up, then run.
 
-    caches sync -> ready -> lease -> placing pods
+    docs/reference/02 §1.2, §1.3, §1.5. caches sync -> ready -> lease -> placing pods
 
 `SchedulerProcess` is built from a checked configuration and runs until it is told to stop or
 loses its lease. What it may do to the cluster while it leads ends by itself: every write passes

@@ -1,4 +1,4 @@
-"""What an answer that is not a success means, and whether to ask again (spec 02 §9.3)."""
+"""What an answer that is not a success means, and whether to ask again (docs/reference/02 §9.3)."""
 
 from __future__ import annotations
 

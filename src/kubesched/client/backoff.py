@@ -1,4 +1,4 @@
-"""How long an informer waits before it tries again (spec 02 §10.4)."""
+"""How long an informer waits before it tries again (docs/reference/02 §10.4)."""
 
 from __future__ import annotations
 

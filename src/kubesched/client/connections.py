@@ -1,4 +1,7 @@
-"""How to reach the API server: from a kubeconfig, from inside a cluster (spec 02 §9.1)."""
+"""How to reach the API server: from a kubeconfig, from inside a cluster.
+
+docs/reference/02 §9.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records core/v1 events: about leadership, and all events of old servers (spec 02 §8.5).
+"""Records core/v1 events: about leadership, and all events of old servers (docs/reference/02 §8.5).
 
 Recording never waits. The broadcaster, a component, sends one event after the other.
 """

@@ -1,4 +1,4 @@
-"""Which core events are sent, and as what (spec 02 §8.5).
+"""Which core events are sent, and as what (docs/reference/02 §8.5).
 
 Events that repeat are counted in one object; many that differ only in their message are combined;
 a flood about one object is cut off. A plain class: it takes an event with its time, and answers

@@ -1,4 +1,4 @@
-"""What events are called, and how they name what they are about (spec 02 §8.2)."""
+"""What events are called, and how they name what they are about (docs/reference/02 §8.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records events.k8s.io/v1 events, and sends them in the background (spec 02 §8).
+"""Records events.k8s.io/v1 events, and sends them in the background (docs/reference/02 §8).
 
 Recording never waits: it counts, or puts the event in a queue. The broadcaster, a component,
 sends what is queued, several at a time and behind more important requests; it tries again when

@@ -1,8 +1,9 @@
-"""Which events were recorded lately, and what has to be sent about them (spec 02 §8.2, §8.3).
+"""Which events were recorded lately, and what has to be sent about them.
 
-Events that differ only in time and note are one series: the first is created, the second turns
-it into a series of two, and later ones only count until the series is refreshed or finished. A
-plain class: it takes events with their time, and returns what the shell must send.
+docs/reference/02 §8.2, §8.3. Events that differ only in time and note are one series: the first is
+created, the second turns it into a series of two, and later ones only count until the series is
+refreshed or finished. A plain class: it takes events with their time, and returns what the shell
+must send.
 """
 
 from __future__ import annotations

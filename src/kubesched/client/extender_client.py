@@ -1,7 +1,8 @@
 """One HTTP extender: sends a verb with its arguments, and returns the JSON that comes back.
 
 Knows nothing of scheduling. Whatever goes wrong comes out as an `ExtenderError` whose text is the
-reference's, as far as it can be: users see it in events (spec 04 §18.2). Nothing is sent twice.
+reference's, as far as it can be: users see it in events (docs/reference/04 §18.2). Nothing is sent
+twice.
 """
 
 from __future__ import annotations

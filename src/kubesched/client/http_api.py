@@ -1,4 +1,4 @@
-"""`ApiAccess` over HTTP: any Kubernetes API server (spec 02 §9).
+"""`ApiAccess` over HTTP: any Kubernetes API server (docs/reference/02 §9).
 
 Objects travel as JSON and are decoded once, into the fields that their types declare. Requests
 wait for the client's rate limit; what the server asks to be sent again later is sent again, and

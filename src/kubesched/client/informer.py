@@ -1,4 +1,4 @@
-"""Keeps a copy of one kind of objects and announces its changes (spec 02 §10.2–10.5).
+"""Keeps a copy of one kind of objects and announces its changes (docs/reference/02 §10.2–10.5).
 
 An informer lists, then watches from the version of the list; where it is told to, it has the
 list sent as the beginning of the watch, if the server can. A watch that ends is resumed from

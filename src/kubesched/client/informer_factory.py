@@ -33,7 +33,7 @@ class InformerOptions(msgspec.Struct, frozen=True):
 NON_TERMINAL_PODS = InformerOptions(
     field_selector="status.phase!=Succeeded,status.phase!=Failed",
 )
-"""Pods that may still run: one that ends arrives as a deletion (spec 02 §10.1)."""
+"""Pods that may still run: one that ends arrives as a deletion (docs/reference/02 §10.1)."""
 
 
 class InformerFactory:

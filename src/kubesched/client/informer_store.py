@@ -1,4 +1,4 @@
-"""The objects of one kind as an informer last saw them, and what changed (spec 02 §10.3).
+"""The objects of one kind as an informer last saw them, and what changed (docs/reference/02 §10.3).
 
 A plain class: it takes watch events and whole lists, and returns the changes to announce. It
 is also the lister that plugins read. Collections it returns are live views: cheap, valid until

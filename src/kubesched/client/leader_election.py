@@ -1,4 +1,4 @@
-"""Which of several replicas works: a Lease that one of them holds (spec 02 §7).
+"""Which of several replicas works: a Lease that one of them holds (docs/reference/02 §7).
 
 A leader renews the lease, and gives up well before anyone may take it over. What a leader does
 to the cluster goes through the elector's `fence`, which closes by itself when the lease could be

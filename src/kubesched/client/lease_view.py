@@ -1,4 +1,4 @@
-"""What a contender knows of a lease, and since when (spec 02 §7.3).
+"""What a contender knows of a lease, and since when (docs/reference/02 §7.3).
 
 A plain class: it is told what was read or written and at which time, and answers whether the
 lease still holds. The times written in a lease are never compared with a clock of ours; what

@@ -1,4 +1,4 @@
-"""How often a client may ask: a token bucket (spec 02 §9.2).
+"""How often a client may ask: a token bucket (docs/reference/02 §9.2).
 
 `TokenBucket` is a plain class: it is told the time and answers how long to wait. Callers are
 served in the order in which they ask, because each takes its token at once, even from the

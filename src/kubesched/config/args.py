@@ -1,4 +1,4 @@
-"""The arguments that in-tree plugins take (spec 01 §8.3).
+"""The arguments that in-tree plugins take (docs/reference/01 §8.3).
 
 A value built without arguments carries the defaults. Where a default depends on a feature
 gate, the class shows the one for the gates as they come; `defaults.py` knows the others.

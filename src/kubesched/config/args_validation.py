@@ -1,4 +1,4 @@
-"""Rules for plugin arguments (spec 01 §8.3, §8.4).
+"""Rules for plugin arguments (docs/reference/01 §8.3, §8.4).
 
 The same rules run twice in a scheduler's life: over the configuration, with the whole path,
 and when a plugin is built, with paths relative to its arguments. NodeResourcesFit is checked

@@ -1,8 +1,8 @@
 """What building a scheduler does to its configuration, and whether it can be built at all.
 
-Extenders get their default timeout and take resources away from NodeResourcesFit (§10.3);
-profiles keep only the arguments of plugins that exist in them (§14). `check_profiles` finds
-the mistakes that the reference reports only when it constructs its profiles (§7.4, §9.2).
+Extenders get their default timeout and take resources away from NodeResourcesFit;
+profiles keep only the arguments of plugins that exist in them. `check_profiles` finds
+the mistakes that the reference reports only when it constructs its profiles.
 """
 
 from __future__ import annotations

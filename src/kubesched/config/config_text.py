@@ -1,7 +1,7 @@
-"""From the text of a configuration to plain values, as the reference reads it (spec 01 §2.1).
+"""From the text of a configuration to plain values, as the reference reads it.
 
-Text whose first character is `{` is JSON, anything else YAML. Neither stops at a repeated
-key: that is a strictness problem, reported together with unknown fields.
+docs/reference/01 §2.1. Text whose first character is `{` is JSON, anything else YAML. Neither stops
+at a repeated key: that is a strictness problem, reported together with unknown fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Strict decoding of plain values into configuration types (spec 01 §2.3).
+"""Strict decoding of plain values into configuration types (docs/reference/01 §2.3).
 
 Unknown and repeated fields do not stop the decoder: it collects them all, each with its path.
 A value of the wrong type is worse: the first one is the error, and the strictness problems

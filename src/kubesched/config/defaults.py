@@ -1,4 +1,4 @@
-"""The values that a configuration gets where the file is silent (spec 01 §3, §5.1, §8.2).
+"""The values that a configuration gets where the file is silent (docs/reference/01 §3, §5.1, §8.2).
 
 Most defaults stand in the types themselves. Here are those that depend on feature gates or on
 other fields, and those that also replace an explicit zero.

@@ -1,4 +1,7 @@
-"""The configuration that a command line amounts to, with or without a file (spec 01 §12)."""
+"""The configuration that a command line amounts to, with or without a file.
+
+docs/reference/01 §12.
+"""
 
 from __future__ import annotations
 

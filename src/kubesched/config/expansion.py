@@ -1,7 +1,7 @@
 """Stage two of plugin lists: what runs at each extension point, and with which weight.
 
 Given the merged lists of a profile and the points that each plugin implements, this says
-which plugins run where, in which order, or why the profile cannot be built (spec 01 §7).
+which plugins run where, in which order, or why the profile cannot be built (docs/reference/01 §7).
 It knows names only; building the plugins is the runtime's work.
 """
 

@@ -1,7 +1,7 @@
-"""Feature gates: which exist, which are on, and how `--feature-gates` sets them (spec 01 §16).
+"""Feature gates: which exist, which are on, and how `--feature-gates` sets them.
 
-A `FeatureGates` is a value: setting gates gives a new one. Names are checked, because a gate
-that does not exist would otherwise silently read as off.
+docs/reference/01 §16. A `FeatureGates` is a value: setting gates gives a new one. Names are
+checked, because a gate that does not exist would otherwise silently read as off.
 """
 
 from __future__ import annotations

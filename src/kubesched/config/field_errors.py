@@ -1,4 +1,4 @@
-"""Complaints about fields, worded as the reference words them (spec 01 §3.1)."""
+"""Complaints about fields, worded as the reference words them (docs/reference/01 §3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What command line flags do to a configuration (spec 01 §12).
+"""What command line flags do to a configuration (docs/reference/01 §12).
 
 Flags come by name without dashes, with the text the user gave. Names that mean nothing here
 are skipped, so the caller may pass all that were set.

@@ -1,6 +1,6 @@
 """Reading a configuration: text to values, values to types, defaults, validation.
 
-All of spec 01 §2 to §10 that concerns the file. Every error is a `ConfigError` with the
+All of docs/reference/01 §2 to §10 that concerns the file. Every error is a `ConfigError` with the
 reference's text; where a setting of an earlier release is at fault, a note names its successor.
 """
 

@@ -1,4 +1,4 @@
-"""Stage one of plugin lists: a profile's sets laid over the built-in ones (spec 01 §6).
+"""Stage one of plugin lists: a profile's sets laid over the built-in ones (docs/reference/01 §6).
 
 The result is what `--write-config-to` prints. Which plugins run at which point is decided
 later, by `expansion.py`.

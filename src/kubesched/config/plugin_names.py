@@ -1,4 +1,4 @@
-"""Names of the in-tree plugins and of the extension points (spec 01 §5).
+"""Names of the in-tree plugins and of the extension points (docs/reference/01 §5).
 
 The order of `EXTENSION_POINTS` is the one in which a framework is built: it decides which of
 several mistakes in a profile is reported.

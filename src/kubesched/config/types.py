@@ -1,4 +1,4 @@
-"""The scheduler's configuration with every default filled in (spec 01 §3, §4, §10).
+"""The scheduler's configuration with every default filled in (docs/reference/01 §3, §4, §10).
 
 These are the values the rest of the program reads: immutable, complete, and named as in the
 configuration file. Reading, defaulting, checking and writing them is left to the sibling

@@ -1,4 +1,4 @@
-"""Rules for the configuration as a whole (spec 01 §3.2, §4.2, §9.1, §10.2).
+"""Rules for the configuration as a whole (docs/reference/01 §3.2, §4.2, §9.1, §10.2).
 
 Every rule is evaluated and every violation reported, in the reference's order.
 """

@@ -1,8 +1,8 @@
-"""The version this program answers for, and the earlier ones it can behave like (spec 01 §11.2).
+"""The version this program answers for, and the earlier ones it can behave like.
 
-`--emulated-version` and `--min-compatibility-version` name a minor release, perhaps with the
-component in front (`kube=1.35`). Which values are allowed is checked apart from reading them,
-so that all problems can be reported at once.
+docs/reference/01 §11.2. `--emulated-version` and `--min-compatibility-version` name a minor
+release, perhaps with the component in front (`kube=1.35`). Which values are allowed is checked
+apart from reading them, so that all problems can be reported at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The configuration as a file again, as `--write-config-to` prints it (spec 01 §14)."""
+"""The configuration as a file again, as `--write-config-to` prints it (docs/reference/01 §14)."""
 
 from __future__ import annotations
 

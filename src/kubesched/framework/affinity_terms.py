@@ -1,6 +1,6 @@
 """Inter-pod affinity terms in the form that plugins and the engine match with.
 
-Spec 04 §3.1 and 06 §2.2.
+docs/reference/04 §3.1 and 06 §2.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What plugins remember about one pod during one scheduling attempt (spec 04 §9)."""
+"""What plugins remember about one pod during one scheduling attempt (docs/reference/04 §9)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Why a pod fits nowhere: per-node verdicts kept compactly, words made when asked for.
 
-Spec 04 §11 and §12.
+docs/reference/04 §11 and §12.
 """
 
 from __future__ import annotations

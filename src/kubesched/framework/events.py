@@ -1,4 +1,4 @@
-"""Cluster events, and which of them a plugin wants to hear about (spec 03 §6, §7).
+"""Cluster events, and which of them a plugin wants to hear about (docs/reference/03 §6, §7).
 
 A plugin that rejects pods registers the events that could change its mind, each with an
 optional hint: a function that looks at the change and says whether the pod is worth

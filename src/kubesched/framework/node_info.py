@@ -1,4 +1,4 @@
-"""One node and the pods on it, with running totals (spec 04 §3.3).
+"""One node and the pods on it, with running totals (docs/reference/04 §3.3).
 
 The cache owns the real ones; a dry run works on clones. A NodeInfo whose `node` is None is
 a ghost: pods that name a node nobody has announced, or whose node is gone.

@@ -1,4 +1,4 @@
-"""What an update of a pod or a node amounts to, as cluster events (spec 03 §8.2, §8.3).
+"""What an update of a pod or a node amounts to, as cluster events (docs/reference/03 §8.2, §8.3).
 
 One update may be several events: each tells of one kind of change, so that only the plugins
 that care about that kind are asked. They come in a fixed order.

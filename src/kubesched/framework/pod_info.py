@@ -1,4 +1,4 @@
-"""A pod, and what scheduling needs to know about it again and again (spec 04 §3.1)."""
+"""A pod, and what scheduling needs to know about it again and again (docs/reference/04 §3.1)."""
 
 from __future__ import annotations
 
@@ -134,7 +134,10 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
 
 class QueuedPodInfo:
-    """A waiting pod and its history in the queue (spec 03 §2). Times are wall-clock ns."""
+    """A waiting pod and its history in the queue (docs/reference/03 §2).
+
+    Times are wall-clock nanoseconds.
+    """
 
     __slots__ = (
         "attempts",

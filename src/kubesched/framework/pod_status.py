@@ -1,4 +1,4 @@
-"""What the scheduler and its plugins write into a pod's status (spec 04 §16)."""
+"""What the scheduler and its plugins write into a pod's status (docs/reference/04 §16)."""
 
 from __future__ import annotations
 

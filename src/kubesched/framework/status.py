@@ -1,4 +1,4 @@
-"""A plugin's answer: a code, and the reasons a person will read (spec 04 §2)."""
+"""A plugin's answer: a code, and the reasons a person will read (docs/reference/04 §2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a PostFilter plugin shows to others before it has pods preempted, and what they answer.
 
-Extenders may have a say in whom to preempt (spec 04 §18.6). Asking them takes time, in which the
-cluster changes, so what they answer has to be looked at again before anybody is evicted.
+Extenders may have a say in whom to preempt (docs/reference/04 §18.6). Asking them takes time, in
+which the cluster changes, so what they answer has to be looked at again before anybody is evicted.
 """
 
 from __future__ import annotations

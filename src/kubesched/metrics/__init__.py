@@ -1,4 +1,4 @@
-"""Every metric, its labels and buckets, in one place (spec chapter 02 §11)."""
+"""Every metric, its labels and buckets, in one place (docs/reference/02 §11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `rest_client_*` and `leader_election_*` metrics (spec chapter 02 §11.4).
+"""The `rest_client_*` and `leader_election_*` metrics (docs/reference/02 §11.4).
 
 `ClientMetrics` belongs to a process: all its API clients share one. Every client has a pool of
 connections of its own; what the reference says about its cache of transports is said of these.

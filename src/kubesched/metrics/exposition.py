@@ -1,4 +1,4 @@
-"""The text form of metrics, as the reference writes it (spec chapter 02 §11.1).
+"""The text form of metrics, as the reference writes it (docs/reference/02 §11.1).
 
 Families are sorted by name, series by their label values, labels by name with `le` or
 `quantile` last. Numbers have the fewest digits that read back as the same value.

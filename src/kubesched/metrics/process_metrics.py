@@ -1,4 +1,7 @@
-"""Metrics of the process and its build: memory, files, versions, feature gates (spec 02 §11.4)."""
+"""Metrics of the process and its build: memory, files, versions, feature gates.
+
+docs/reference/02 §11.4.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every `scheduler_*` metric (spec chapters 02 §11.2, 03 §14, 04 §19).
+"""Every `scheduler_*` metric (docs/reference/02 §11.2, 03 §14, 04 §19).
 
 Attributes carry the metric's name without its prefix. A metric with labels is a `Family`:
 `metrics.goroutines.labels("binding").inc()`. Keep a child where it is used often. A metric

@@ -1,4 +1,7 @@
-"""Metrics of the endpoints themselves: who asked, and how that was decided (spec 02 §11.4)."""
+"""Metrics of the endpoints themselves: who asked, and how that was decided.
+
+docs/reference/02 §11.4.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The in-tree plugins, one folder each; `registry.py` lists them (spec 05 to 08)."""
+"""The in-tree plugins, one folder each; `registry.py` lists them (docs/reference/05 to 08)."""

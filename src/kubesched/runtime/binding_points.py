@@ -1,4 +1,4 @@
-"""The extension points after a node was chosen: Reserve to PostBind (spec 04 §8.3)."""
+"""The extension points after a node was chosen: Reserve to PostBind (docs/reference/04 §8.3)."""
 
 from __future__ import annotations
 

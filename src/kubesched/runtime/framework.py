@@ -1,4 +1,4 @@
-"""One profile at work: runs the plugins of each extension point (spec 04 §8).
+"""One profile at work: runs the plugins of each extension point (docs/reference/04 §8).
 
 Methods that look for a node return values for an expected "no" and raise PluginError when a
 plugin failed or broke its contract: the attempt then ends in an error for that pod alone.

@@ -1,8 +1,8 @@
 """Scores of nodes as an extender returned them: without the pods that run there.
 
-The reference goes on with the nodes that an extender sent back, and those carry no pods (spec 04
-§18.3). Plugins are asked with their one-node form, about such nodes in place of the real ones;
-what they noted in PreScore is about the cluster as it is.
+The reference goes on with the nodes that an extender sent back, and those carry no pods
+(docs/reference/04 §18.3). Plugins are asked with their one-node form, about such nodes in place of
+the real ones; what they noted in PreScore is about the cluster as it is.
 """
 
 from __future__ import annotations

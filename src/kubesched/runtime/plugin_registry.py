@@ -1,4 +1,4 @@
-"""The plugins that exist, by name (spec 01 §5, §13).
+"""The plugins that exist, by name (docs/reference/01 §5, §13).
 
 The in-tree plugins come as a fixed mapping; plugins from elsewhere are registered here and
 merged with it. A registry is a mapping, so it can be used wherever one is expected.

@@ -1,4 +1,4 @@
-"""Builds the plugins of one profile and says which run where (spec 01 §7, 04 §8.1)."""
+"""Builds the plugins of one profile and says which run where (docs/reference/01 §7, 04 §8.1)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How long extension points and plugins take, and how often plugins are asked (spec 04 §19).
+"""How long extension points and plugins take, and how often plugins are asked.
 
-An attempt has about 100 µs, so children are kept where they are used, and only one attempt in
-ten times its plugins one by one.
+docs/reference/04 §19. An attempt has about 100 µs, so children are kept where they are used, and
+only one attempt in ten times its plugins one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PostFilter: the plugins of a profile are asked in turn to make room (spec 04 §8.3)."""
+"""PostFilter: the plugins of a profile are asked in turn to make room (docs/reference/04 §8.3)."""
 
 from __future__ import annotations
 

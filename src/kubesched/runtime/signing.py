@@ -1,4 +1,4 @@
-"""Pod signatures: equal for pods that every plugin treats alike (spec 04 §17.1)."""
+"""Pod signatures: equal for pods that every plugin treats alike (docs/reference/04 §17.1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pods that Permit plugins asked to wait, and pods that PreBind is working on.
 
-Spec 04 §8.5 and §8.6. Timers belong to the running event loop, so virtual time applies.
+docs/reference/04 §8.5 and §8.6. Timers belong to the running event loop, so virtual time applies.
 """
 
 from __future__ import annotations

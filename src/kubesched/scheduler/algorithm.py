@@ -1,4 +1,4 @@
-"""Which node a pod should run on (spec 04 §11). Pure computation: nothing is awaited."""
+"""Which node a pod should run on (docs/reference/04 §11). Pure computation: nothing is awaited."""
 
 from __future__ import annotations
 
@@ -508,7 +508,7 @@ class SchedulingAlgorithm:
 
 
 def nodes_to_find(count: int, percentage: int | None) -> int:
-    """How many fitting nodes are enough, of `count` (spec 04 §11.3)."""
+    """How many fitting nodes are enough, of `count` (docs/reference/04 §11.3)."""
     if count < _MIN_NODES_TO_FIND or not percentage:
         return count
     return max(count * percentage // 100, _MIN_NODES_TO_FIND)

@@ -1,4 +1,4 @@
-"""An attempt at a pod that extenders have a say in: it waits for them (spec 04 §11, §18).
+"""An attempt at a pod that extenders have a say in: it waits for them (docs/reference/04 §11, §18).
 
 Between two waits nothing else runs, so each step sees one state of the cluster. After a wait the
 cluster may be another one. What was found before is then worked out anew for the nodes that are

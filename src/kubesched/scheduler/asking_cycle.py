@@ -1,4 +1,4 @@
-"""The first half of a placement for pods that extenders have a say in (spec 04 §18).
+"""The first half of a placement for pods that extenders have a say in (docs/reference/04 §18).
 
 As `SchedulingCycle`, but it waits: for extenders to filter and rank nodes, and to review victims.
 Whatever is done to the cluster's state is done after the last wait, in one step with the check

@@ -1,4 +1,7 @@
-"""The second half of a placement: everything that talks to the API server (spec 04 §14)."""
+"""The second half of a placement: everything that talks to the API server.
+
+docs/reference/04 §14.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scheduler believes, for a person who doubts it (spec 02 §1.4).
+"""What a scheduler believes, for a person who doubts it (docs/reference/02 §1.4).
 
 On SIGUSR2 the cache is compared with what the informers have, and cache and queue are written to
 the log. Plain functions: they look and answer, and change nothing.

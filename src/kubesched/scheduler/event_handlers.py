@@ -1,4 +1,4 @@
-"""From watch events to the cache and the queue (spec 04 §7, 03 §8.1).
+"""From watch events to the cache and the queue (docs/reference/04 §7, 03 §8.1).
 
 Errors of the cache are logged, never raised: the event is still announced to waiting pods.
 Only a cache that contradicts the API server about a pod's node ends the process.
@@ -165,7 +165,7 @@ class EventHandlers:
         self._observe(_WAITING_POD_DELETE, started_ns)
 
     def _delete_assumed(self, pod: Pod) -> None:
-        """A pod is deleted between being placed and being bound (spec 04 §7.4)."""
+        """A pod is deleted between being placed and being bound (docs/reference/04 §7.4)."""
         try:
             assumed = self._cache.get_pod(pod)
         except CacheError:

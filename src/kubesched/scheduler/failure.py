@@ -1,4 +1,4 @@
-"""What happens to a pod whose attempt failed (spec 04 §15)."""
+"""What happens to a pod whose attempt failed (docs/reference/04 §15)."""
 
 from __future__ import annotations
 

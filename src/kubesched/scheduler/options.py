@@ -1,4 +1,4 @@
-"""The options that a scheduler is built with in Python (spec 01 §15).
+"""The options that a scheduler is built with in Python (docs/reference/01 §15).
 
 What the configuration file can say, a caller can say with keyword arguments: profiles and
 extenders as values, or in the file's own form as plain dicts.

@@ -1,4 +1,4 @@
-"""The profiles of a scheduler: one framework per scheduler name (spec 04 §8, 01 §9.2)."""
+"""The profiles of a scheduler: one framework per scheduler name (docs/reference/04 §8, 01 §9.2)."""
 
 from __future__ import annotations
 

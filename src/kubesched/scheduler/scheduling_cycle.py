@@ -1,4 +1,4 @@
-"""The first half of a placement: from a popped pod to an assumed one (spec 04 §10, §13).
+"""The first half of a placement: from a popped pod to an assumed one (docs/reference/04 §10, §13).
 
 Never awaits: what the plugins see cannot change while they decide.
 """

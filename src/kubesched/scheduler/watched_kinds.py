@@ -1,4 +1,7 @@
-"""Which objects must be watched because a plugin wants to hear of them (spec 02 §10.1)."""
+"""Which objects must be watched because a plugin wants to hear of them.
+
+docs/reference/02 §10.1.
+"""
 
 from __future__ import annotations
 

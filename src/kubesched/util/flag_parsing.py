@@ -1,8 +1,8 @@
-"""Flags in named groups, parsed and listed as Go programs with GNU-style flags do (spec 01 §11.1).
+"""Flags in named groups, parsed and listed as Go programs with GNU-style flags do.
 
-`--name=value` or `--name value`; a flag with a bare meaning takes a value only with `=`;
-`-v4`, `-v 4` and `-v=4` are the same; `_` in a name is `-`; flags and other arguments may mix,
-and `--` ends the flags.
+docs/reference/01 §11.1. `--name=value` or `--name value`; a flag with a bare meaning takes a value
+only with `=`; `-v4`, `-v 4` and `-v=4` are the same; `_` in a name is `-`; flags and other
+arguments may mix, and `--` ends the flags.
 """
 
 from __future__ import annotations

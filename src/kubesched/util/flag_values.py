@@ -1,8 +1,8 @@
-"""Kinds of values that command line flags take, read and shown as Go programs do (spec 01 §11.1).
+"""Kinds of values that command line flags take, read and shown as Go programs do.
 
-A kind turns the text of one use of a flag into a value, given the value so far: numbers and
-texts are replaced, lists and maps grow after their first use has replaced the default. Errors
-are `ValueError` with the text that Go's `strconv`, `time` and `csv` packages give.
+docs/reference/01 §11.1. A kind turns the text of one use of a flag into a value, given the value so
+far: numbers and texts are replaced, lists and maps grow after their first use has replaced the
+default. Errors are `ValueError` with the text that Go's `strconv`, `time` and `csv` packages give.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ ELSEWHERE = {
 
 
 @pytest.fixture(scope="module")
-def recordings(shared: Path) -> dict[str, dict[str, Any]]:
-    lines = (shared / "goldens" / "wire.jsonl").read_text().splitlines()
+def recordings(goldens: Path) -> dict[str, dict[str, Any]]:
+    lines = (goldens / "wire.jsonl").read_text().splitlines()
     return {each["name"]: each for each in map(json.loads, lines)}
 
 

@@ -1,4 +1,4 @@
-"""Penalties and their whole-second windows (spec 03 §3.1 to §3.3)."""
+"""Penalties and their whole-second windows (docs/reference/03 §3.1 to §3.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PreEnqueue gating (spec 03 §4)."""
+"""PreEnqueue gating (docs/reference/03 §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nominated pods (spec 03 §13)."""
+"""Nominated pods (docs/reference/03 §13)."""
 
 from __future__ import annotations
 

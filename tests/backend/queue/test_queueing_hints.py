@@ -1,4 +1,4 @@
-"""Registration of interest and the judgement of events (spec 03 §7, §9, §10)."""
+"""Registration of interest and the judgement of events (docs/reference/03 §7, §9, §10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue's operations, one situation each (spec 03 §5 and §17)."""
+"""The queue's operations, one situation each (docs/reference/03 §5 and §17)."""
 
 from __future__ import annotations
 

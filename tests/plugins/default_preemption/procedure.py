@@ -1,4 +1,4 @@
-"""The procedure of spec 06 §3.3 to §3.8, written down as plainly as the chapter has it.
+"""The procedure of docs/reference/06 §3.3 to §3.8, written down as plainly as the chapter has it.
 
 Node by node, pod by pod, with lists and dictionaries; it shares nothing with the plugin but the
 filters of the profile. Property tests compare the plugin with this.
@@ -95,7 +95,7 @@ class Procedure:
                     break
         return False
 
-    # -- §3.5 --------------------------------------------------------------------------
+    # docs/reference/06 §3.5
 
     def dry_run(self, nodes: list[NodeInfo]) -> tuple[dict[str, Victims], list[str], list[str]]:
         count = len(nodes)
@@ -134,7 +134,7 @@ class Procedure:
 
     told_nodes = 0
 
-    # -- §3.6 --------------------------------------------------------------------------
+    # docs/reference/06 §3.6
 
     def select_victims(self, original: NodeInfo) -> Victims | Status:
         self.told_nodes += 1
@@ -207,7 +207,7 @@ class Procedure:
             (violating if is_violating else others).append(pod_info)
         return violating, others
 
-    # -- §3.8 --------------------------------------------------------------------------
+    # docs/reference/06 §3.8
 
     def choose(self, found: dict[str, Victims]) -> str:
         names = list(found)

@@ -1,4 +1,7 @@
-"""Required affinity and anti-affinity, one node at a time and all at once (spec 06 §5.3)."""
+"""Required affinity and anti-affinity, one node at a time and all at once.
+
+docs/reference/06 §5.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which events InterPodAffinity thinks worth another try (spec 06 §2.8 and §5.4)."""
+"""Which events InterPodAffinity thinks worth another try (docs/reference/06 §2.8 and §5.4)."""
 
 from __future__ import annotations
 

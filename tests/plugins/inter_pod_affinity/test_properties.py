@@ -40,7 +40,7 @@ def test_the_plugin_keeps_the_contract() -> None:
 
 
 class Naive:
-    """The rules of spec 06 §2.2 to §2.6 read word by word, pod by pod."""
+    """The rules of docs/reference/06 §2.2 to §2.6 read word by word, pod by pod."""
 
     def __init__(self, pod: Pod, namespaces: list[Namespace]) -> None:
         self.info = PodInfo(pod)

@@ -1,4 +1,4 @@
-"""Preferred affinity and anti-affinity (spec 06 §5.3), and the pod signature."""
+"""Preferred affinity and anti-affinity (docs/reference/06 §5.3), and the pod signature."""
 
 from __future__ import annotations
 

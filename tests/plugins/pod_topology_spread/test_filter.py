@@ -1,4 +1,4 @@
-"""Hard constraints, one node at a time and all at once (spec 06 §5.1)."""
+"""Hard constraints, one node at a time and all at once (docs/reference/06 §5.1)."""
 
 from __future__ import annotations
 

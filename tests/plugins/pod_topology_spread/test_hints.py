@@ -1,4 +1,4 @@
-"""Which events PodTopologySpread thinks worth another try (spec 06 §1.9 and §5.4)."""
+"""Which events PodTopologySpread thinks worth another try (docs/reference/06 §1.9 and §5.4)."""
 
 from __future__ import annotations
 

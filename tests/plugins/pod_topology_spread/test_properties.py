@@ -45,7 +45,7 @@ def test_the_plugin_keeps_the_contract() -> None:
 
 
 class Naive:
-    """The rules of spec 06 §1.4 to §1.7 read word by word, pod by pod."""
+    """The rules of docs/reference/06 §1.4 to §1.7 read word by word, pod by pod."""
 
     def __init__(self, pod: Pod, given: list[TopologySpreadConstraint], all_keys: bool) -> None:
         self.pod = pod

@@ -1,4 +1,4 @@
-"""Soft constraints and default constraints (spec 06 §5.2)."""
+"""Soft constraints and default constraints (docs/reference/06 §5.2)."""
 
 from __future__ import annotations
 

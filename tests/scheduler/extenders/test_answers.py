@@ -1,4 +1,4 @@
-"""How answers of extenders are read (spec 04 §18.2)."""
+"""How answers of extenders are read (docs/reference/04 §18.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask for what (spec 02 §4, cases 23 to 29)."""
+"""Who may ask for what (docs/reference/02 §4, cases 23 to 29)."""
 
 from __future__ import annotations
 

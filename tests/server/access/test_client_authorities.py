@@ -1,4 +1,7 @@
-"""Where trusted authorities come from, and how they change (spec 02 §3.2, cases 30 and 31)."""
+"""Where trusted authorities come from, and how they change.
+
+docs/reference/02 §3.2, cases 30 and 31.
+"""
 
 from __future__ import annotations
 

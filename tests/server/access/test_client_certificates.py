@@ -1,4 +1,4 @@
-"""Users by certificate (spec 02 §3.3, cases 26 and 27)."""
+"""Users by certificate (docs/reference/02 §3.3, cases 26 and 27)."""
 
 from __future__ import annotations
 

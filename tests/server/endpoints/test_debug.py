@@ -1,4 +1,4 @@
-"""`/debug` (spec 02 §6.5, case 45)."""
+"""`/debug` (docs/reference/02 §6.5, case 45)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health roots and single checks (spec 02 §6.1, cases 32 to 38)."""
+"""Health roots and single checks (docs/reference/02 §6.1, cases 32 to 38)."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_health(case: Case) -> None:
 
 
 @pytest.mark.parametrize("root", ["healthz", "livez", "readyz"])
-def test_verbose_bodies_are_the_recorded_ones(root: str, shared: Path) -> None:
+def test_verbose_bodies_are_the_recorded_ones(root: str, goldens: Path) -> None:
     answer = asyncio.run(World(ManualClock()).ask(f"/{root}?verbose"))
-    assert answer.body == (shared / f"goldens/api/{root}.txt").read_bytes()
+    assert answer.body == (goldens / f"api/{root}.txt").read_bytes()
 
 
 def test_a_root_without_checks_pings() -> None:

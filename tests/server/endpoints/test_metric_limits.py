@@ -1,4 +1,4 @@
-"""Metrics that are left out, and label values that are not told apart (spec 02 §11.1)."""
+"""Metrics that are left out, and label values that are not told apart (docs/reference/02 §11.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/metrics` and its reset (spec 02 §6.2, case 40)."""
+"""`/metrics` and its reset (docs/reference/02 §6.2, case 40)."""
 
 from __future__ import annotations
 

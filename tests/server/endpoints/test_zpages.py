@@ -1,4 +1,4 @@
-"""`/statusz`, `/flagz` and `/configz` (spec 02 §6.3, §6.4, cases 41 to 44)."""
+"""`/statusz`, `/flagz` and `/configz` (docs/reference/02 §6.3, §6.4, cases 41 to 44)."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ def ask(handler: Handler, accept: str = "") -> tuple[int, bytes, str, dict[str, 
     return answer.status, answer.body, answer.content_type, dict(answer.headers)
 
 
-def test_the_text_is_the_recorded_one(shared: Path) -> None:
+def test_the_text_is_the_recorded_one(goldens: Path) -> None:
     clock = ManualClock(STARTED_NS)
     handler = statusz(clock)
     clock.advance(32 * SECOND + 1)
-    assert ask(handler)[1] == (shared / "goldens/api/statusz.txt").read_bytes()
+    assert ask(handler)[1] == (goldens / "api/statusz.txt").read_bytes()
 
 
-def test_flags_are_listed_as_recorded(shared: Path) -> None:
-    recorded = (shared / "goldens/api/flagz.txt").read_bytes()
+def test_flags_are_listed_as_recorded(goldens: Path) -> None:
+    recorded = (goldens / "api/flagz.txt").read_bytes()
     lines = recorded.decode().split("\n")[3:-1]
     flags = dict(line.split(": ", 1) for line in lines)
     assert ask(flagz_handler(flags, Colon()))[1] == recorded
 
 
-def test_the_configuration_is_the_recorded_one(shared: Path) -> None:
+def test_the_configuration_is_the_recorded_one(goldens: Path) -> None:
     configuration = default_configuration(DEFAULT_FEATURE_GATES)
     connection = replace(
         configuration.client_connection, kubeconfig="/etc/kubernetes/scheduler.conf"
     )
     page = versioned(completed_configuration(replace(configuration, client_connection=connection)))
     answer = asyncio.run(configz_handler(lambda: page)(request("/configz")))
-    assert answer.body == (shared / "goldens/api/configz.json").read_bytes()
+    assert answer.body == (goldens / "api/configz.json").read_bytes()
     assert answer.content_type == "application/json"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 

@@ -1,4 +1,7 @@
-"""Flags of the scheduler: defaults, kinds of values, refusals (spec 01 §11; §17 rows 79, 80)."""
+"""Flags of the scheduler: defaults, kinds of values, refusals.
+
+docs/reference/01 §11; §17 rows 79, 80.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ def options(*argv: str) -> Options:
     return options_from_flags(parse_command_line(argv))
 
 
-def test_flags_and_defaults_are_those_that_flagz_shows(shared: Path) -> None:
-    lines = (shared / "goldens" / "api" / "flagz.txt").read_text().splitlines()[3:]
+def test_flags_and_defaults_are_those_that_flagz_shows(goldens: Path) -> None:
+    lines = (goldens / "api" / "flagz.txt").read_text().splitlines()[3:]
     recorded = dict(line.split(": ", 1) if ": " in line else (line[:-1], "") for line in lines)
     given = {  # on the command line of the recording
         "authentication-kubeconfig",

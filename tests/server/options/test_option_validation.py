@@ -1,4 +1,7 @@
-"""Options that make no sense, and settings that cannot be put to use (spec 01 §11.2, §12)."""
+"""Options that make no sense, and settings that cannot be put to use.
+
+docs/reference/01 §11.2, §12.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request meets before its handler (spec 02 §2.4, §4.1, cases 15 to 25)."""
+"""What a request meets before its handler (docs/reference/02 §2.4, §4.1, cases 15 to 25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates and TLS settings (spec 02 §2)."""
+"""Certificates and TLS settings (docs/reference/02 §2)."""
 
 from __future__ import annotations
 

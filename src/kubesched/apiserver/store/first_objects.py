@@ -24,13 +24,12 @@ FIRST_OBJECTS: Final = (
     _priority_class(
         "system-node-critical",
         2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
+        "For pods without which their node does not work.",
     ),
     _priority_class(
         "system-cluster-critical",
         2_000_000_000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another "
-        "node if necessary.",
+        "For pods without which the cluster does not work, on whichever node.",
     ),
 )
 """Version, kind and body, in order of creation."""

@@ -1,4 +1,4 @@
-"""The scheduling queue: who waits for what, and who is tried next (spec 03)."""
+"""The scheduling queue: who waits for what, and who is tried next (docs/reference/03)."""
 
 from kubesched.backend.queue.journal import Transition
 from kubesched.backend.queue.nominator import Nominator, PodLister

@@ -1,4 +1,4 @@
-"""How long a pod waits after a failure, and whether it still does (spec 03 §3.1, §3.2).
+"""How long a pod waits after a failure, and whether it still does (docs/reference/03 §3.1, §3.2).
 
 Expiry is cut down to a whole second and a pod is free only in a later second than that, so a
 penalty of d seconds is served in more than d and at most d + 1 seconds.

@@ -1,8 +1,8 @@
-"""Pods that were popped and are not done, and the events that happened meanwhile (spec 03 §11).
+"""Pods that were popped and are not done, and the events that happened meanwhile.
 
-An event that arrives while a pod is being tried cannot find it among the waiting. It is kept
-here, and replayed if the attempt fails. Events are kept for as long as a pod is in flight that
-was popped before them.
+docs/reference/03 §11. An event that arrives while a pod is being tried cannot find it among the
+waiting. It is kept here, and replayed if the attempt fails. Events are kept for as long as a pod is
+in flight that was popped before them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether events give a rejected pod a chance (spec 03 §10, §11)."""
+"""Whether events give a rejected pod a chance (docs/reference/03 §10, §11)."""
 
 from __future__ import annotations
 

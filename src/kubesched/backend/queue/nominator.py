@@ -1,4 +1,4 @@
-"""Pods that are believed to occupy a node soon (spec 03 §13).
+"""Pods that are believed to occupy a node soon (docs/reference/03 §13).
 
 Kept by uid and resolved by name: what a plugin sees of a nominated pod is the pod as it waits in
 the queue. A pod that waits nowhere, because it is being scheduled right now, appears as a stub

@@ -1,4 +1,4 @@
-"""PreEnqueue: which pods may enter the queue at all (spec 03 §4)."""
+"""PreEnqueue: which pods may enter the queue at all (docs/reference/03 §4)."""
 
 from __future__ import annotations
 

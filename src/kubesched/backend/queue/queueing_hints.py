@@ -1,6 +1,6 @@
 """Which plugins want to hear of which events, and whether an event is worth a retry.
 
-Spec 03 §7, §9 and §10.
+docs/reference/03 §7, §9 and §10.
 """
 
 from __future__ import annotations

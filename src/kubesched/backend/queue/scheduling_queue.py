@@ -1,4 +1,4 @@
-"""The pods that wait to be scheduled, and who of them is tried next (spec 03).
+"""The pods that wait to be scheduled, and who of them is tried next (docs/reference/03).
 
 A plain class: it takes events and the time, changes, and answers. It reads no clock, starts no
 task, and calls out only to plugins (QueueSort, PreEnqueue, queueing hints), which must not call

@@ -1,4 +1,4 @@
-"""DefaultBinder: bind a pod by asking the API server to (spec 05 §7.11)."""
+"""DefaultBinder: bind a pod by asking the API server to (docs/reference/05 §7.11)."""
 
 from __future__ import annotations
 

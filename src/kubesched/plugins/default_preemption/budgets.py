@@ -1,4 +1,4 @@
-"""Disruption budgets: which evictions would break a promise (spec 06 §3.6).
+"""Disruption budgets: which evictions would break a promise (docs/reference/06 §3.6).
 
 Budgets never forbid a preemption. They decide who is spared first and which node is chosen.
 """

@@ -1,4 +1,7 @@
-"""Nodes on which evicting some pods would make room, and which of them is best (spec 06 §3.8)."""
+"""Nodes on which evicting some pods would make room, and which of them is best.
+
+docs/reference/06 §3.8.
+"""
 
 from __future__ import annotations
 

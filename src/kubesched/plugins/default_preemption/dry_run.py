@@ -1,8 +1,8 @@
 """The search for nodes where evicting pods helps: which are looked at, and when it is enough.
 
-Spec 06 §3.5. Nodes are looked at in the order given, many at a time. Only where a filter looks
-at single pods, and cares about one that would go, are the plugins asked node by node; and then
-filters that see totals have ruled out all nodes that are too small even when emptied.
+docs/reference/06 §3.5. Nodes are looked at in the order given, many at a time. Only where a filter
+looks at single pods, and cares about one that would go, are the plugins asked node by node; and
+then filters that see totals have ruled out all nodes that are too small even when emptied.
 """
 
 from __future__ import annotations

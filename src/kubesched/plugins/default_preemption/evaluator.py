@@ -1,7 +1,7 @@
 """The steps of a preemption attempt, from the pod that fits nowhere to a nomination.
 
-Spec 06 §3.3, §3.4. Evictions are handed to `Evictions`, which waits for nobody here. Only where
-extenders have to be asked about victims does an attempt wait, and look again afterwards.
+docs/reference/06 §3.3, §3.4. Evictions are handed to `Evictions`, which waits for nobody here. Only
+where extenders have to be asked about victims does an attempt wait, and look again afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evicting victims, beside the scheduling loop (spec 06 §3.9).
+"""Evicting victims, beside the scheduling loop (docs/reference/06 §3.9).
 
 The scheduling loop does not wait for evictions. Until the last victim is on its way out, the
 preemptor is kept out of the queue. Before a pod is deleted the need for it is looked at again:

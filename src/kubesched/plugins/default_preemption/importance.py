@@ -1,4 +1,4 @@
-"""Which of two pods is the more important one (spec 06 §0.5)."""
+"""Which of two pods is the more important one (docs/reference/06 §0.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom to evict from one node, asked of the plugins pod by pod (spec 06 §3.6)."""
+"""Whom to evict from one node, asked of the plugins pod by pod (docs/reference/06 §3.6)."""
 
 from __future__ import annotations
 

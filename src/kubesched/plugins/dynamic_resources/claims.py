@@ -1,4 +1,4 @@
-"""From a pod to the resource claims it uses (spec 08 §4)."""
+"""From a pod to the resource claims it uses (docs/reference/08 §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a pod that waits for devices is worth another try (spec 08 §5.2)."""
+"""When a pod that waits for devices is worth another try (docs/reference/08 §5.2)."""
 
 from __future__ import annotations
 

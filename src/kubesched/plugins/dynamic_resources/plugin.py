@@ -1,4 +1,4 @@
-"""DynamicResources: pods that use resource claims (spec 08).
+"""DynamicResources: pods that use resource claims (docs/reference/08).
 
 Devices are not allocated. A pod that needs some is told so and stays pending; for all others
 the plugin says what the reference says.

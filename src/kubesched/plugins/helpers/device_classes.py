@@ -1,4 +1,4 @@
-"""Which DeviceClass serves an extended resource (spec 05 §7.8.4)."""
+"""Which DeviceClass serves an extended resource (docs/reference/05 §7.8.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node selectors over columns: which nodes of a view match (spec 05 §4.3, §4.4).
+"""Node selectors over columns: which nodes of a view match (docs/reference/05 §4.3, §4.4).
 
 What a selector means is defined in `api.node_selector`; this is the same for many nodes. Only
 columns of labels that a selector names are read, and a comparison that a column of numbers

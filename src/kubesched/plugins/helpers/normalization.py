@@ -1,4 +1,4 @@
-"""Scores brought into 0..100 (spec 05 §5)."""
+"""Scores brought into 0..100 (docs/reference/05 §5)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a node has of the resources that scoring looks at, and what is taken (spec 05 §6.1).
+"""What a node has of the resources that scoring looks at, and what is taken.
 
-Shared by NodeResourcesFit and NodeResourcesBalancedAllocation, which differ in whether cpu and
-memory count as requested or with defaults for containers that request none.
+docs/reference/05 §6.1. Shared by NodeResourcesFit and NodeResourcesBalancedAllocation, which differ
+in whether cpu and memory count as requested or with defaults for containers that request none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The signature fragment of the plugins that look at requests (spec 05 §8)."""
+"""The signature fragment of the plugins that look at requests (docs/reference/05 §8)."""
 
 from __future__ import annotations
 

@@ -13,6 +13,6 @@ COMPARISON_OPERATORS = "TaintTolerationComparisonOperators"
 
 
 def signed_tolerations(pod: Pod) -> Mapping[str, Sequence[Toleration]]:
-    """The signature fragment; only key and value decide the order (spec 05 §8)."""
+    """The signature fragment; only key and value decide the order (docs/reference/05 §8)."""
     ordered = sorted(pod.spec.tolerations, key=lambda each: (each.key, each.value))
     return {"v1.Pod.Spec.Tolerations": ordered}

@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that have the pod's images (spec 05 §7.10).
+"""ImageLocality: prefer nodes that have the pod's images (docs/reference/05 §7.10).
 
 An image counts the more, the larger it is and the more nodes have it: a popular image is
 worth having, while one that sits on a single node must not draw every pod there.

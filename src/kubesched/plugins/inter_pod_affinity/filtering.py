@@ -1,4 +1,4 @@
-"""Required affinity and anti-affinity, both ways (spec 06 §2.3 and §2.4)."""
+"""Required affinity and anti-affinity, both ways (docs/reference/06 §2.3 and §2.4)."""
 
 from __future__ import annotations
 

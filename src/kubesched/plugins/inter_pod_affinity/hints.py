@@ -1,4 +1,4 @@
-"""Which changes could let a pod that InterPodAffinity rejected fit (spec 06 §2.8).
+"""Which changes could let a pod that InterPodAffinity rejected fit (docs/reference/06 §2.8).
 
 Terms are taken as written here: a namespace selector is held against no labels at all, so
 it reaches other namespaces only if it is satisfied by that.

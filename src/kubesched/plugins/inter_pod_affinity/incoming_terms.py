@@ -1,7 +1,7 @@
 """The terms of the pod that is being scheduled, with their namespaces spelled out.
 
-Spec 06 §2.2. Namespace labels are looked up once, here: afterwards a term is a condition on
-namespace and labels that the pod index can count.
+docs/reference/06 §2.2. Namespace labels are looked up once, here: afterwards a term is a condition
+on namespace and labels that the pod index can count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""InterPodAffinity: pods that want to be near other pods, or away from them (spec 06 §2)."""
+"""InterPodAffinity: pods that want to be near other pods, or away from them.
+
+docs/reference/06 §2.
+"""
 
 from __future__ import annotations
 

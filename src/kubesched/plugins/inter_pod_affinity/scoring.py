@@ -1,4 +1,4 @@
-"""Preferred affinity and anti-affinity, both ways (spec 06 §2.5 and §2.6)."""
+"""Preferred affinity and anti-affinity, both ways (docs/reference/06 §2.5 and §2.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""NodeAffinity: node selectors and node affinity, required and preferred (spec 05 §7.6)."""
+"""NodeAffinity: node selectors and node affinity, required and preferred.
+
+docs/reference/05 §7.6.
+"""
 
 from __future__ import annotations
 

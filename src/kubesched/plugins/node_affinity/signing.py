@@ -1,4 +1,4 @@
-"""Node affinity in a form that does not depend on the order of its parts (spec 05 §8)."""
+"""Node affinity in a form that does not depend on the order of its parts (docs/reference/05 §8)."""
 
 from __future__ import annotations
 

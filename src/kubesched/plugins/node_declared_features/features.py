@@ -1,4 +1,4 @@
-"""Features that nodes declare, and which of them a pod needs (spec 05 §7.12).
+"""Features that nodes declare, and which of them a pod needs (docs/reference/05 §7.12).
 
 A set of features is a number: bit i stands for the i-th registered name.
 """

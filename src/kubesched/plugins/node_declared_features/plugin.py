@@ -1,4 +1,7 @@
-"""NodeDeclaredFeatures: a node must have the features that a pod needs (spec 05 §7.12)."""
+"""NodeDeclaredFeatures: a node must have the features that a pod needs.
+
+docs/reference/05 §7.12.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names a node fits no other (spec 05 §7.4)."""
+"""NodeName: a pod that names a node fits no other (docs/reference/05 §7.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be taken once per node (spec 05 §7.7)."""
+"""NodePorts: a host port can be taken once per node (docs/reference/05 §7.7)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose resources stay in proportion.
 
 The score says whether the pod makes the shares in use of the tracked resources more alike
-(up to 100) or less alike (down to 50) than they are; 75 means no change (spec 05 §6.3, §7.9).
+(up to 100) or less alike (down to 50) than they are; 75 means no change (docs/reference/05 §6.3,
+§7.9).
 """
 
 from __future__ import annotations

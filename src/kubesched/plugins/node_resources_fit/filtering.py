@@ -1,4 +1,4 @@
-"""Whether a node has room for a pod, and what it lacks if not (spec 05 §7.8.3).
+"""Whether a node has room for a pod, and what it lacks if not (docs/reference/05 §7.8.3).
 
 Over columns, what a node lacks is a number: one bit per complaint. There are few different
 numbers however many nodes there are, and each becomes a Status once.

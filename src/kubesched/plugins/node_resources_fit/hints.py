@@ -1,4 +1,4 @@
-"""When a pod that found no room is worth another try (spec 05 §7.8.6)."""
+"""When a pod that found no room is worth another try (docs/reference/05 §7.8.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""NodeResourcesFit: a node must have room; the strategy ranks those that do (spec 05 §7.8)."""
+"""NodeResourcesFit: a node must have room; the strategy ranks those that do.
+
+docs/reference/05 §7.8.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How full a node may be to score well: the three strategies of NodeResourcesFit (spec 05 §6.2).
+"""How full a node may be to score well: the three strategies of NodeResourcesFit.
 
-A strategy sees, for each configured resource, what the node can give and what would be
-requested of it with the pod; a resource the node cannot give (0) does not count. Each strategy
-has a form for one node and one for columns.
+docs/reference/05 §6.2. A strategy sees, for each configured resource, what the node can give and
+what would be requested of it with the pod; a resource the node cannot give (0) does not count. Each
+strategy has a form for one node and one for columns.
 """
 
 from __future__ import annotations

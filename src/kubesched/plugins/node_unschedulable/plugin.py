@@ -1,4 +1,4 @@
-"""NodeUnschedulable: a cordoned node takes only pods that tolerate it (spec 05 §7.3).
+"""NodeUnschedulable: a cordoned node takes only pods that tolerate it (docs/reference/05 §7.3).
 
 A cordon counts as a taint of its own, whatever taints the node has.
 """

@@ -1,4 +1,4 @@
-"""Spread constraints in the form that filtering and scoring use (spec 06 §1.2).
+"""Spread constraints in the form that filtering and scoring use (docs/reference/06 §1.2).
 
 Pods of one workload bring the same constraints again and again, so what was made of them is
 remembered by content.

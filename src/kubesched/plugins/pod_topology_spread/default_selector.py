@@ -1,4 +1,4 @@
-"""Which pods belong with a pod, as its services and its controller say (spec 06 §1.3)."""
+"""Which pods belong with a pod, as its services and its controller say (docs/reference/06 §1.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hard constraints: no domain may be too far ahead of the emptiest (spec 06 §1.4 and §1.5)."""
+"""Hard constraints: no domain may be too far ahead of the emptiest.
+
+docs/reference/06 §1.4 and §1.5.
+"""
 
 from __future__ import annotations
 

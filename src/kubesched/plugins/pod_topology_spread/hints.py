@@ -1,4 +1,4 @@
-"""Which changes could let a pod that PodTopologySpread rejected fit (spec 06 §1.9)."""
+"""Which changes could let a pod that PodTopologySpread rejected fit (docs/reference/06 §1.9)."""
 
 from __future__ import annotations
 

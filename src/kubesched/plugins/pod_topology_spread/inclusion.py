@@ -1,4 +1,4 @@
-"""Which nodes count for a constraint (spec 06 §1.4, inclusion policies)."""
+"""Which nodes count for a constraint (docs/reference/06 §1.4, inclusion policies)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PodTopologySpread: pods of a kind spread over zones, nodes or other domains (spec 06 §1)."""
+"""PodTopologySpread: pods of a kind spread over zones, nodes or other domains.
+
+docs/reference/06 §1.
+"""
 
 from __future__ import annotations
 

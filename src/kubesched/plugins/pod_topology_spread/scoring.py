@@ -1,4 +1,4 @@
-"""Soft constraints: the emptier a node's domains, the better (spec 06 §1.6 and §1.7)."""
+"""Soft constraints: the emptier a node's domains, the better (docs/reference/06 §1.6 and §1.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PrioritySort: pods of higher priority first, then those that wait longest (spec 05 §7.1)."""
+"""PrioritySort: pods of higher priority first, then those that wait longest.
+
+docs/reference/05 §7.1.
+"""
 
 from __future__ import annotations
 

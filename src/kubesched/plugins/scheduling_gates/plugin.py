@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod that still has gates stays out of the queue (spec 05 §7.2)."""
+"""SchedulingGates: a pod that still has gates stays out of the queue (docs/reference/05 §7.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TaintToleration: tainted nodes are for pods that tolerate the taints (spec 05 §7.5).
+"""TaintToleration: tainted nodes are for pods that tolerate the taints (docs/reference/05 §7.5).
 
 Many nodes share few lists of taints. The form for many nodes judges each list once and
 looks the verdicts up.

@@ -1,1 +1,4 @@
-"""HTTP extenders: services outside this process that take part in decisions (spec 04 §18)."""
+"""HTTP extenders: services outside this process that take part in decisions.
+
+docs/reference/04 §18.
+"""

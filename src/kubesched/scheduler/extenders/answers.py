@@ -1,4 +1,4 @@
-"""What extenders answer, read as leniently as the reference reads it (spec 04 §18.2).
+"""What extenders answer, read as leniently as the reference reads it (docs/reference/04 §18.2).
 
 Keys count whatever their case, null counts as absent, and what is not known is ignored. A value
 of another type than expected is an error that says so in the reference's words. Nodes are left

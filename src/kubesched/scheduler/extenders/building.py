@@ -1,4 +1,4 @@
-"""From the configuration to extenders that can be asked (spec 04 §18.1, 01 §10.3)."""
+"""From the configuration to extenders that can be asked (docs/reference/04 §18.1, 01 §10.3)."""
 
 from __future__ import annotations
 

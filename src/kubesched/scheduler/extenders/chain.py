@@ -1,7 +1,7 @@
 """All extenders together: who is asked about a pod, and what their answers amount to.
 
-Filtering goes from one to the next, scoring asks all at once, and one of them may bind (spec 04
-§18.3 to §18.6). An extender that may be ignored is left out when it fails.
+Filtering goes from one to the next, scoring asks all at once, and one of them may bind
+(docs/reference/04 §18.3 to §18.6). An extender that may be ignored is left out when it fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One extender: whom it is interested in, and its verbs (spec 04 §18)."""
+"""One extender: whom it is interested in, and its verbs (docs/reference/04 §18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks (spec 02 §3.3).
+"""Who asks (docs/reference/02 §3.3).
 
 Several authenticators look at a request. Each knows the user, has no opinion, or finds the
 credentials wrong. The first that knows wins; wrong credentials are refused even where nobody

@@ -1,4 +1,4 @@
-"""Whether a user may ask for a path (spec 02 §4).
+"""Whether a user may ask for a path (docs/reference/02 §4).
 
 The first definite answer wins: masters may do everything, some paths are open to all, and for
 the rest the cluster's API server is asked. Without one, the rest is closed.

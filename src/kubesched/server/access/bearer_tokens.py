@@ -1,4 +1,4 @@
-"""Bearer tokens, which the cluster's API server knows the owners of (spec 02 §3.3)."""
+"""Bearer tokens, which the cluster's API server knows the owners of (docs/reference/02 §3.3)."""
 
 from __future__ import annotations
 

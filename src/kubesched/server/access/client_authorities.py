@@ -1,7 +1,8 @@
-"""Whose certificates identify clients: from files, or as the cluster publishes it (spec 02 §3.2).
+"""Whose certificates identify clients: from files, or as the cluster publishes it.
 
-What no flag gives is looked up in the ConfigMap `kube-system/extension-apiserver-authentication`
-and followed while the process runs. A broken or missing value leaves the last good one in force.
+docs/reference/02 §3.2. What no flag gives is looked up in the ConfigMap
+`kube-system/extension-apiserver-authentication` and followed while the process runs. A broken or
+missing value leaves the last good one in force.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Users by the certificate of their connection, their own or that of a proxy (spec 02 §3.3).
+"""Users by the certificate of their connection, their own or that of a proxy.
 
-The TLS layer has verified the chain against all authorities that are trusted for anything. Here
-it is told apart what a certificate is trusted for: its chain must lead to an authority of the
-right bundle, as that bundle is now.
+docs/reference/02 §3.3. The TLS layer has verified the chain against all authorities that are
+trusted for anything. Here it is told apart what a certificate is trusted for: its chain must lead
+to an authority of the right bundle, as that bundle is now.
 """
 
 from __future__ import annotations

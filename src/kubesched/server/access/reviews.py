@@ -1,4 +1,7 @@
-"""Questions to the API server about users, asked again when asking failed (spec 02 §3.3, §4)."""
+"""Questions to the API server about users, asked again when asking failed.
+
+docs/reference/02 §3.3, §4.
+"""
 
 from __future__ import annotations
 

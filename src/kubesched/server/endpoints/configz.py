@@ -1,4 +1,4 @@
-"""`/configz`: the configuration in force, as the file would say it (spec 02 §6.3)."""
+"""`/configz`: the configuration in force, as the file would say it (docs/reference/02 §6.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/debug`: log verbosity at run time, and what the process is doing (spec 02 §6.5).
+"""`/debug`: log verbosity at run time, and what the process is doing (docs/reference/02 §6.5).
 
 The profiles of the reference are those of the Go runtime. Here `goroutine` lists the tasks of the
 event loop and the threads with their stacks; the other profiles do not exist.

@@ -1,4 +1,4 @@
-"""Health checks and the endpoints that run them (spec 02 §6.1).
+"""Health checks and the endpoints that run them (docs/reference/02 §6.1).
 
 A check is a name and a question: None means fine, a text says what is wrong. Only the path of a
 single check shows that text; the roots keep it for the log.

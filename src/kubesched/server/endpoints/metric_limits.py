@@ -1,4 +1,7 @@
-"""Which metrics are shown, and with which label values, as the options ask (spec 02 §11.1)."""
+"""Which metrics are shown, and with which label values, as the options ask.
+
+docs/reference/02 §11.1.
+"""
 
 from __future__ import annotations
 

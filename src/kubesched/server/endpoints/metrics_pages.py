@@ -1,4 +1,4 @@
-"""`/metrics`, `/metrics/slis` and their reset (spec 02 §6.2)."""
+"""`/metrics`, `/metrics/slis` and their reset (docs/reference/02 §6.2)."""
 
 from __future__ import annotations
 

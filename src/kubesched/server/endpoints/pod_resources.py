@@ -1,4 +1,4 @@
-"""`/metrics/resources`: what every pod asks for and is limited to (spec 02 §11.3)."""
+"""`/metrics/resources`: what every pod asks for and is limited to (docs/reference/02 §11.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which handler answers which path: an exact match, else the longest prefix (spec 02 §5)."""
+"""Which handler answers which path: an exact match, else the longest prefix.
+
+docs/reference/02 §5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Refusals that programs read: `Status` objects, in the form the client prefers (spec 02 §4.1)."""
+"""Refusals that programs read: `Status` objects, in the form the client prefers.
+
+docs/reference/02 §4.1.
+"""
 
 from __future__ import annotations
 

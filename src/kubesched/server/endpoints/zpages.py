@@ -1,4 +1,4 @@
-"""`/statusz` and `/flagz`: a page for people, or an object for programs (spec 02 §6.4).
+"""`/statusz` and `/flagz`: a page for people, or an object for programs (docs/reference/02 §6.4).
 
 The text is deliberately unstable: its delimiter is drawn at random, so that nobody parses it.
 """

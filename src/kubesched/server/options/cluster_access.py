@@ -1,4 +1,7 @@
-"""Which API server to talk to, and by which credentials: found, not yet used (spec 02 §9.1)."""
+"""Which API server to talk to, and by which credentials: found, not yet used.
+
+docs/reference/02 §9.1.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a command line asks of the scheduler process, as values (spec 01 §11, 02 §2.1, §3.1).
+"""What a command line asks of the scheduler process, as values.
 
-The first of the steps command line → `Options` → `Config` → completed → scheduler. Options are
-read, not yet judged: `server.options_validation` does that.
+docs/reference/01 §11, 02 §2.1, §3.1. The first of the steps command line → `Options` → `Config` →
+completed → scheduler. Options are read, not yet judged: `server.options_validation` does that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every flag of the scheduler, grouped and with defaults as in the reference (spec 01 §11.2).
+"""Every flag of the scheduler, grouped and with defaults as in the reference.
 
-Two are additions: `--plugin` names a plugin to load that is not part of the package, and
-`--verify-engine` checks what is kept between attempts.
+docs/reference/01 §11.2. Two are additions: `--plugin` names a plugin to load that is not part of
+the package, and `--verify-engine` checks what is kept between attempts.
 """
 
 from __future__ import annotations

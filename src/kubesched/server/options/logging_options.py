@@ -1,4 +1,4 @@
-"""Judging the logging options, and what to log accordingly (spec 01 §11.2)."""
+"""Judging the logging options, and what to log accordingly (docs/reference/01 §11.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags about metrics and logs (spec 01 §11.2)."""
+"""Flags about metrics and logs (docs/reference/01 §11.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether options make sense, before anything is done about them (spec 01 §13 step 5.2).
+"""Whether options make sense, before anything is done about them (docs/reference/01 §13 step 5.2).
 
 Everything that is wrong is reported at once. The configuration file is not looked at here, and
 neither are TLS settings: those are judged when they are put to use.

@@ -1,7 +1,7 @@
-"""From options to the configuration of a process that is ready to be built (spec 01 §12, §13).
+"""From options to the configuration of a process that is ready to be built.
 
-    options --feature_gates_of--> gates --validate_options--> build_config --> Config
-            --complete--> CompletedConfig --> the scheduler
+    docs/reference/01 §12, §13. options --feature_gates_of--> gates --validate_options-->
+    build_config --> Config --complete--> CompletedConfig --> the scheduler
 
 Nothing here opens a port, writes a file or talks to a server: a mistake leaves nothing behind.
 """

@@ -1,4 +1,4 @@
-"""Whether the endpoint could be served as the options ask (spec 02 §2, §4).
+"""Whether the endpoint could be served as the options ask (docs/reference/02 §2, §4).
 
 These are the checks that need no socket. They matter only if there is a port to serve on.
 """

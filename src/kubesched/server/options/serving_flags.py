@@ -1,4 +1,7 @@
-"""Flags of the scheduler's own HTTPS endpoint: serving, who may ask, and what (spec 02 §2.1)."""
+"""Flags of the scheduler's own HTTPS endpoint: serving, who may ask, and what.
+
+docs/reference/02 §2.1.
+"""
 
 from __future__ import annotations
 

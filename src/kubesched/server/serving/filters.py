@@ -1,7 +1,7 @@
 """What every request passes before its handler: who asks, may they, and a line in the log.
 
-Spec 02 §2.4. The order matters: a caller without permission learns nothing, not even which paths
-exist.
+docs/reference/02 §2.4. The order matters: a caller without permission learns nothing, not even
+which paths exist.
 """
 
 from __future__ import annotations

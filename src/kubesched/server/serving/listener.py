@@ -1,4 +1,4 @@
-"""The socket that the endpoints are served on (spec 02 §2.1)."""
+"""The socket that the endpoints are served on (docs/reference/02 §2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's own endpoints, served over HTTPS (spec 02 §2–6).
+"""The scheduler's own endpoints, served over HTTPS (docs/reference/02 §2–6).
 
 `SchedulerServer` is what the process wiring builds: everything it needs is handed in, and it
 runs like any other component.
@@ -172,7 +172,7 @@ def build_access_control(
 
 
 def build_routes(pages: Pages, metrics: ServingMetrics, clock: Clock, rng: random.Random) -> Routes:
-    """All paths of spec 02 §5."""
+    """All paths of docs/reference/02 §5."""
     routes = Routes()
     add_health_routes(routes, "healthz", pages.healthz, metrics.health.observe)
     add_health_routes(routes, "livez", (), metrics.health.observe)

@@ -1,4 +1,4 @@
-"""A certificate made on the spot, for when none was given (spec 02 §2.2).
+"""A certificate made on the spot, for when none was given (docs/reference/02 §2.2).
 
 It proves nothing to a client that does not know it; it only lets the endpoint speak TLS.
 """

@@ -1,7 +1,8 @@
-"""TLS as the options ask for it, renewed when certificates or authorities change (spec 02 §2).
+"""TLS as the options ask for it, renewed when certificates or authorities change.
 
-A listener holds one context for its whole life. That one only receives connections; each is
-handed, before its certificate is chosen, to the context that is current for the name it asks for.
+docs/reference/02 §2. A listener holds one context for its whole life. That one only receives
+connections; each is handed, before its certificate is chosen, to the context that is current for
+the name it asks for.
 """
 
 from __future__ import annotations

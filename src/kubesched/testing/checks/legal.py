@@ -1,4 +1,4 @@
-"""Which answers each extension point allows (spec 04 §8.3)."""
+"""Which answers each extension point allows (docs/reference/04 §8.3)."""
 
 from __future__ import annotations
 

@@ -206,7 +206,10 @@ _DEFAULT_TOLERATIONS = {
 
 
 def _with_merged_label_keys(spec: Json, labels: dict[str, str]) -> Json:
-    """Write the pod's own labels into selectors that ask for them by key (spec 06 §0.2)."""
+    """Write the pod's own labels into selectors that ask for them by key.
+
+    docs/reference/06 §0.2.
+    """
     merged = spec
     if constraints := spec.get("topologySpreadConstraints"):
         merged = {
