@@ -1,0 +1,222 @@
+"""A cluster held in memory with the real scheduler's parts over it: cache, plugins, search.
+
+Everything that explains asks this model. It never talks to an API server: plugins read the
+objects it was given, and what they would have done beside an attempt (evictions) is noted and
+never carried out. Changes made inside `changed` are undone when the block ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kubesched.api import Node, Pod
+from kubesched.api.base import ApiObject
+from kubesched.backend.cache import Cache
+from kubesched.backend.queue import Nominator
+from kubesched.config.defaults import default_configuration
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.explain.objects import ClusterObjects
+from kubesched.explain.read_only_api import ReadOnlyApi, SilentRecorder
+from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.plugin_set import Registry
+from kubesched.runtime.services import Services
+from kubesched.scheduler.algorithm import NoNodesError, ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.profiles import build_profiles
+from kubesched.util.clock import Clock
+from kubesched.util.errors import KubeschedError, PluginError
+
+__all__ = ["Change", "ClusterModel", "ExplainError", "Removal", "SearchOutcome"]
+
+
+class ExplainError(KubeschedError):
+    """A question that cannot be answered, with the reason."""
+
+
+class Removal(NamedTuple):
+    """An object that is to be gone."""
+
+    kind: type[Any]
+    name: str
+    namespace: str = ""
+
+
+# A change to the cluster: an object as it is to be, or one that is to be gone.
+Change = ApiObject | Removal
+
+
+class SearchOutcome(NamedTuple):
+    """What the scheduler's own search said: a node, or why there is none."""
+
+    state: CycleState
+    result: ScheduleResult | None
+    diagnosis: Diagnosis | None  # None also if the search ended in an error
+    message: str  # the reference's text if there is no node
+
+    @property
+    def node_name(self) -> str:
+        return "" if self.result is None else self.result.node_name
+
+
+class ClusterModel:
+    """Objects, and a scheduler's parts over them. `clock` says what time it is there."""
+
+    def __init__(
+        self,
+        objects: Iterable[ApiObject],
+        clock: Clock,
+        *,
+        configuration: KubeSchedulerConfiguration | None = None,
+        plugins: Registry = IN_TREE_PLUGINS,
+        gates: FeatureGates = DEFAULT_FEATURE_GATES,
+        seed: int = 0,
+    ) -> None:
+        self.objects = ClusterObjects(objects)
+        self.cache = Cache()
+        for node in self.objects.list(Node):
+            self.cache.add_node(node)
+        for pod in self.objects.list(Pod):
+            if _occupies_node(pod):
+                self.cache.add_pod(pod)
+        self.nominator = Nominator(self.objects.lister(Pod), self._waiting_pod)
+        self.clock = clock
+        self._undone: list[str] = []
+        self._services = Services(
+            snapshot=self.cache.snapshot,
+            api=ReadOnlyApi(self.objects),
+            recorder_of=lambda _: SilentRecorder(),
+            clock=clock,
+            random=random.Random(seed),
+            lister=self.objects.lister,
+            feature_enabled=gates.enabled,
+        )
+        self._services.nominator = self.nominator
+        self._services.activate = lambda _: None
+        self._services.spawn = self._leave_undone
+        self._services.has_room = lambda *_: False
+        self.configuration = configuration or default_configuration(gates)
+        self.frameworks = build_profiles(self.configuration.profiles, plugins, self._services)
+        self._search = SchedulingAlgorithm(
+            self.cache.snapshot,
+            random.Random(seed),
+            self.configuration.percentage_of_nodes_to_score,
+        )
+        for pod in self.objects.list(Pod):
+            if not pod.spec.node_name and pod.status.nominated_node_name:
+                self.nominator.add_nominated_pod(PodInfo(pod), None)
+        self.objects.listeners.append(self._follow)
+        self.cache.update_snapshot()
+
+    @property
+    def snapshot(self) -> Any:
+        return self.cache.update_snapshot()
+
+    def framework_of(self, pod: Pod) -> Framework:
+        """The profile that places the pod.
+
+        Raises:
+            ExplainError: no profile has the pod's scheduler name.
+        """
+        name = pod.spec.scheduler_name or "default-scheduler"
+        framework = self.frameworks.get(name)
+        if framework is None:
+            known = ", ".join(sorted(self.frameworks))
+            error = ExplainError(f"no profile for schedulerName {name!r}; there is {known}")
+            error.add_note("--config FILE gives the configuration with that profile")
+            raise error
+        return framework
+
+    def find_pod(self, namespace: str, name: str) -> Pod:
+        """Raises ExplainError with names that are near if there is no such pod."""
+        pod = self.objects.get(Pod, name, namespace)
+        if pod is not None:
+            return pod
+        error = ExplainError(f"no pod {namespace}/{name} among {len(self.objects.list(Pod))} pods")
+        near = [
+            f"{each.metadata.namespace}/{each.metadata.name}"
+            for each in self.objects.list(Pod)
+            if each.metadata.name == name or name in each.metadata.name
+        ]
+        if near:
+            error.add_note(f"did you mean {', '.join(sorted(near)[:3])}?")
+        raise error
+
+    def search(self, pod: Pod) -> SearchOutcome:
+        """Run the scheduler's search for the pod; nothing is assumed or noted."""
+        framework = self.framework_of(pod)
+        self.cache.update_snapshot()
+        state = CycleState()
+        try:
+            result = self._search.schedule_pod(framework, state, PodInfo(pod))
+        except FitError as error:
+            return SearchOutcome(state, None, error.diagnosis, str(error))
+        except (NoNodesError, PluginError) as error:
+            return SearchOutcome(state, None, None, str(error))
+        return SearchOutcome(state, result, None, "")
+
+    @contextlib.contextmanager
+    def changed(self, changes: Iterable[Change]) -> Iterator[None]:
+        """The cluster with some objects changed, while the block runs."""
+        undo: list[Callable[[], Any]] = []
+        try:
+            for change in changes:
+                undo.append(self._apply(change))
+            yield
+        finally:
+            for step in reversed(undo):
+                step()
+            self.cache.update_snapshot()
+
+    @contextlib.contextmanager
+    def without(self, pod: Pod) -> Iterator[None]:
+        """The cluster as if a placed pod were not in it yet."""
+        metadata = pod.metadata
+        with self.changed([Removal(Pod, metadata.name, metadata.namespace)]):
+            yield
+
+    def _apply(self, change: Change) -> Callable[[], Any]:
+        if isinstance(change, Removal):
+            old = self.objects.remove(change.kind, change.name, change.namespace)
+            return lambda: None if old is None else self.objects.put(old)
+        old = self.objects.put(change)
+        if old is not None:
+            return lambda: self.objects.put(old)
+        metadata = change.metadata  # type: ignore[attr-defined]  # every API object has it
+        kind = type(change)
+        return lambda: self.objects.remove(kind, metadata.name, metadata.namespace)
+
+    def _follow(self, old: Any, new: Any) -> None:
+        """Bring the cache in line with a change to the objects."""
+        either = old if new is None else new
+        if isinstance(either, Node):
+            if new is None:
+                self.cache.remove_node(old)
+            else:
+                self.cache.update_node(new)
+        elif isinstance(either, Pod):
+            if old is not None and _occupies_node(old):
+                self.cache.remove_pod(old)
+            if new is not None and _occupies_node(new):
+                self.cache.add_pod(new)
+            self.nominator.touch(either.metadata.uid)
+        else:
+            self._services.epoch += 1
+
+    def _waiting_pod(self, key: str) -> PodInfo | None:
+        namespace, _, name = key.partition("/")
+        pod = self.objects.get(Pod, name, namespace)
+        return None if pod is None or pod.spec.node_name else PodInfo(pod)
+
+    def _leave_undone(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """What a plugin wants to do to the cluster is not done: this is a question."""
+        work.close()
+        self._undone.append(name)
+
+
+def _occupies_node(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")

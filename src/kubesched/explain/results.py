@@ -1,0 +1,127 @@
+"""What an explanation consists of: values, documented as JSON in docs/explain.md.
+
+Field names here are the names in `-o json`; fields are only ever added.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Explanation",
+    "NodeGroup",
+    "NodeScore",
+    "Preemption",
+    "Rejection",
+    "Suggestion",
+    "Versus",
+    "VersusPoint",
+]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that can be printed, shown in a notebook, and turned into plain data."""
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+class Rejection(Result, frozen=True, kw_only=True):
+    """One rule that rejects the nodes of a group."""
+
+    plugin: str
+    reason: str  # the reference's words
+    asked: str = ""
+    available: str = ""  # the most there is on any node of the group, and where
+    detail: str = ""  # a sentence with names: which taint, which port held by whom
+    preemptable: bool = False  # evicting pods might change this verdict
+
+
+class NodeGroup(Result, frozen=True, kw_only=True):
+    """Nodes that the same rules reject; no rejections: they fit."""
+
+    count: int
+    example: str
+    rejections: tuple[Rejection, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+class Suggestion(Result, frozen=True, kw_only=True):
+    """A change with which the pod fits; it was made on a copy and the scheduler was run."""
+
+    change: str
+    verified: bool
+    node: str  # where the pod would go then
+    kind: str  # pod, cluster, or preemption
+    parts: tuple[str, ...] = ()  # the single changes, where several are needed together
+    command: str = ""  # what to type, where one line does it
+
+
+class PluginScore(Result, frozen=True, kw_only=True):
+    """What one plugin adds to a node's total."""
+
+    plugin: str
+    score: int  # 0 to 100
+    weight: int
+    points: int  # score times weight
+
+
+class NodeScore(Result, frozen=True, kw_only=True):
+    node: str
+    total: int
+    plugins: tuple[PluginScore, ...] = ()
+
+
+class Preemption(Result, frozen=True, kw_only=True):
+    """What PostFilter says: who would go, or why nobody may."""
+
+    possible: bool
+    node: str = ""
+    victims: tuple[str, ...] = ()  # namespace/name
+    message: str = ""
+    priority_needed: int | None = None  # the lowest with which room could be made
+
+
+class VersusPoint(Result, frozen=True, kw_only=True):
+    plugin: str
+    chosen: int
+    other: int
+    difference: int
+
+
+class Versus(Result, frozen=True, kw_only=True):
+    """Why this node and not that one."""
+
+    node: str
+    other: str
+    summary: str
+    points: tuple[VersusPoint, ...] = ()
+    rejections: tuple[Rejection, ...] = ()  # of the other node, if it does not fit
+
+
+class Explanation(Result, frozen=True, kw_only=True):
+    """Why a pod is pending, or where it goes and why there."""
+
+    pod: str  # namespace/name
+    verdict: str  # fits or pending
+    summary: str  # the sentence that matters
+    node: str = ""  # where it would go; where it is, if it is placed
+    current_node: str = ""  # of a pod that is placed
+    nodes: int = 0  # how many were looked at
+    feasible: int = 0
+    message: str = ""  # the reference's own text
+    groups: tuple[NodeGroup, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+    preemption: Preemption | None = None
+    scores: tuple[NodeScore, ...] = ()  # the best nodes, best first
+    ties: int = 0  # nodes that share the best total
+    margin: int = 0  # points between the best and the next
+    versus: Versus | None = None
+    queue: dict[str, Any] | None = None  # of a running scheduler
+    unknown: tuple[str, ...] = ()  # kinds that could not be read
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.pod}: {self.verdict}. {self.summary}>"

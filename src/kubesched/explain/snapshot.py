@@ -1,0 +1,69 @@
+"""A cluster to ask questions about: the face of this package in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiAccess
+from kubesched.api.base import ApiObject
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.explain.explaining import explain_pod
+from kubesched.explain.model import ClusterModel
+from kubesched.explain.results import Explanation
+from kubesched.explain.sources import load_files, read_cluster
+from kubesched.util.clock import Clock, RealClock
+
+__all__ = ["Snapshot"]
+
+
+class Snapshot:
+    """The objects of a cluster at one moment, and the scheduler's parts over them.
+
+    Nothing that is asked changes it, or any cluster.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[ApiObject],
+        *,
+        configuration: KubeSchedulerConfiguration | None = None,
+        unknown: Sequence[str] = (),
+        clock: Clock | None = None,
+        **options: Any,
+    ) -> None:
+        self.unknown = tuple(unknown)
+        self.model = ClusterModel(
+            objects, clock or RealClock(), configuration=configuration, **options
+        )
+
+    @classmethod
+    def from_files(cls, *paths: str | Path, **options: Any) -> Snapshot:
+        """Objects from manifests or dumps, YAML or JSON."""
+        loaded = load_files(paths)
+        return cls(loaded.objects, unknown=loaded.unknown, **options)
+
+    @classmethod
+    async def from_cluster(cls, api: ApiAccess, **options: Any) -> Snapshot:
+        """What an API server has, as far as it may be read."""
+        loaded = await read_cluster(api)
+        return cls(loaded.objects, unknown=loaded.unknown, **options)
+
+    def pod(self, name: str, namespace: str = "default") -> Pod:
+        """A pod by name, or by `namespace/name`."""
+        if "/" in name:
+            namespace, _, name = name.partition("/")
+        return self.model.find_pod(namespace, name)
+
+    def explain(self, pod: Pod | str, *, versus: str = "", suggest: bool = True) -> Explanation:
+        """Why the pod waits, or where it goes and why there."""
+        found = self.pod(pod) if isinstance(pod, str) else pod
+        return explain_pod(
+            self.model, found, versus=versus, suggest=suggest, unknown=self.unknown
+        )
+
+    def __repr__(self) -> str:
+        pods = len(self.model.objects.list(Pod))
+        return f"<Snapshot of {len(self.model.snapshot)} nodes and {pods} pods>"

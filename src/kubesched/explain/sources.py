@@ -1,0 +1,168 @@
+"""Where the objects of a cluster come from: files and dumps, a live cluster, a capture.
+
+Only reading, and only kinds that scheduling depends on. What cannot be read is named.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kubesched.api import ApiError
+from kubesched.api.access import ApiAccess
+from kubesched.api.base import ApiObject
+from kubesched.api.codec import from_builtins
+from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
+from kubesched.apiserver.yaml_documents import YamlProblem, read_documents
+from kubesched.explain.model import ExplainError
+
+__all__ = ["SCHEDULING_KINDS", "Loaded", "load_files", "read_cluster"]
+
+# Kinds that decide where pods go; the rest of a dump is passed over.
+_UNRELATED = frozenset(["ConfigMap", "Secret", "Lease", "Event", "Binding"])
+SCHEDULING_KINDS: Final[tuple[Kind, ...]] = tuple(
+    kind for kind in KINDS if kind.kind not in _UNRELATED
+)
+_STDIN = "-"
+_PAGE = 5000
+_REFUSED = (401, 403)
+_UNSERVED = 404
+
+
+class Loaded(NamedTuple):
+    """Objects, and what could not be had."""
+
+    objects: list[ApiObject]
+    unknown: tuple[str, ...] = ()  # kinds that may not be read
+    skipped: int = 0  # objects of kinds that scheduling does not look at
+
+
+def load_files(paths: Sequence[str | Path], stdin: str = "") -> Loaded:
+    """Read manifests or dumps, YAML or JSON, plain or gzipped; `-` is standard input.
+
+    Raises:
+        ExplainError: `FILE:LINE: what is wrong`, one line for each thing that is.
+    """
+    objects: list[ApiObject] = []
+    problems: list[str] = []
+    skipped = 0
+    for path in paths:
+        for file, text in _texts(str(path), stdin):
+            for line, value in _documents(file, text, problems):
+                found, left_out = _objects(file, line, value, problems)
+                objects += found
+                skipped += left_out
+    if problems:
+        raise ExplainError("\n".join(problems))
+    return Loaded(objects, (), skipped)
+
+
+def _texts(path: str, stdin: str) -> Iterator[tuple[str, bytes]]:
+    if path == _STDIN:
+        yield "<stdin>", stdin.encode()
+        return
+    place = Path(path)
+    files = [place]
+    if place.is_dir():
+        files = sorted(each for each in place.iterdir() if each.suffix in (".yaml", ".yml", ".json"))
+    for file in files:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise ExplainError(f"{file}: cannot be read: {error.strerror}") from error
+        yield str(file), gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+
+
+def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[int, Any]]:
+    if text.lstrip()[:1] in (b"{", b"["):
+        try:
+            yield 1, msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            problems.append(f"{file}:1: not JSON: {error}")
+        return
+    try:
+        decoded = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(f"{file}:1: not UTF-8 text: {error.reason}")
+        return
+    for part in read_documents(decoded):
+        if isinstance(part, YamlProblem):
+            problems.append(f"{file}:{part.line}: {part.text}")
+        else:
+            yield part.line, part.value
+
+
+def _objects(
+    file: str, line: int, value: Any, problems: list[str]
+) -> tuple[list[ApiObject], int]:
+    """The objects of a document, itself or the items of a list, and how many were passed over."""
+    if value is None:
+        return [], 0
+    if not isinstance(value, dict):
+        problems.append(f"{file}:{line}: not an object")
+        return [], 0
+    kind = str(value.get("kind", ""))
+    items = value.get("items")
+    if kind.endswith("List") and isinstance(items, list):
+        head = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List")}
+        found: list[ApiObject] = []
+        skipped = 0
+        for item in items:
+            whole = item if kind == "List" or not isinstance(item, dict) else {**head, **item}
+            each, left_out = _objects(file, line, whole, problems)
+            found += each
+            skipped += left_out
+        return found, skipped
+    known = by_api_version_kind(str(value.get("apiVersion", "")), kind)
+    if known is None or known.kind in _UNRELATED:
+        return [], 1
+    try:
+        parsed = from_builtins(_with_namespace(value, known), known.type)
+    except msgspec.ValidationError as error:
+        problems.append(f"{file}:{line}: {kind}: {error}")
+        return [], 0
+    return [parsed], 0
+
+
+def _with_namespace(value: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    metadata = value.get("metadata")
+    if not kind.namespaced or not isinstance(metadata, dict) or metadata.get("namespace"):
+        return value
+    return {**value, "metadata": {**metadata, "namespace": "default"}}
+
+
+async def read_cluster(api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS) -> Loaded:
+    """List what scheduling depends on; kinds that may not be read are named, not fatal.
+
+    Raises:
+        ExplainError: nodes or pods cannot be read.
+        ApiError: the server cannot be reached.
+    """
+    objects: list[ApiObject] = []
+    unknown = []
+    for kind in kinds:
+        try:
+            objects += await _list_all(api, kind)
+        except ApiError as error:
+            if error.code in _REFUSED:
+                if kind.kind in ("Node", "Pod"):
+                    raise ExplainError(f"{kind.plural} cannot be read: {error}") from error
+                unknown.append(kind.kind)
+            elif error.code != _UNSERVED:
+                raise
+    return Loaded(objects, tuple(unknown))
+
+
+async def _list_all(api: ApiAccess, kind: Kind) -> list[Any]:
+    found: list[Any] = []
+    token = ""
+    while True:
+        page = await api.list(kind.type, limit=_PAGE, continue_token=token)
+        found += page.items
+        token = page.continue_token
+        if not token:
+            return found

@@ -1,0 +1,198 @@
+"""Taints, cordons, selectors, ports: tolerate, remove, relabel, relax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from kubesched.api import Node, NodeSelectorTerm, Pod, Taint, Toleration
+from kubesched.explain.details.node_choice import (
+    holders_of,
+    shown_requirement,
+    shown_taint,
+    untolerated,
+)
+from kubesched.explain.model import Removal
+from kubesched.explain.suggestions.candidate import CLUSTER, POD, Candidate, Question
+from kubesched.explain.suggestions.pod_edits import (
+    with_required_terms,
+    with_toleration,
+    without_host_port,
+    without_node_selector,
+)
+
+__all__ = ["free_ports", "relax_selection", "tolerate_taints", "uncordon"]
+
+# Taints that say something is wrong with the node: to tolerate them helps nobody.
+_OF_CONDITIONS = "node.kubernetes.io/"
+_CORDON = "node.kubernetes.io/unschedulable"
+_MOST = 6
+
+
+def tolerate_taints(question: Question) -> Iterator[Candidate]:
+    seen: set[tuple[Taint, ...]] = set()
+    for node in question.infos:
+        assert node.node is not None
+        taints = tuple(untolerated(question.pod, node.node))
+        if not 1 <= len(taints) <= 2 or taints in seen or len(seen) >= _MOST:
+            continue
+        seen.add(taints)
+        yield _without_taints(question, node.node, taints)
+        if not any(taint.key.startswith(_OF_CONDITIONS) for taint in taints):
+            yield _tolerating(question, taints)
+
+
+def _tolerating(question: Question, taints: tuple[Taint, ...]) -> Candidate:
+    pod = question.pod
+    for taint in taints:
+        operator = "Equal" if taint.value else "Exists"
+        pod = with_toleration(
+            pod,
+            Toleration(key=taint.key, operator=operator, value=taint.value, effect=taint.effect),
+        )
+    parts = tuple(f"tolerate {shown_taint(taint)}" for taint in taints)
+    return Candidate(
+        ", and ".join(parts), POD, float(len(taints)), pod, parts=parts if len(parts) > 1 else ()
+    )
+
+
+def _without_taints(question: Question, node: Node, taints: tuple[Taint, ...]) -> Candidate:
+    name = node.metadata.name
+    left = tuple(taint for taint in node.spec.taints if taint not in taints)
+    spec = replace(node.spec, taints=left)
+    if all(taint.key == _CORDON for taint in taints):
+        return _uncordoned(question, node)
+    parts = tuple(
+        f"{name} becomes healthy and loses its taint {shown_taint(taint)}"
+        if taint.key.startswith(_OF_CONDITIONS)
+        else f"remove taint {shown_taint(taint)} from {name}"
+        for taint in taints
+    )
+    shown = " ".join(f"{taint.key}:{taint.effect}-" for taint in taints)
+    is_health = any(taint.key.startswith(_OF_CONDITIONS) for taint in taints)
+    return Candidate(
+        ", and ".join(parts),
+        CLUSTER,
+        len(taints) + 0.1,
+        question.pod,
+        (replace(node, spec=spec),),
+        command="" if is_health else f"kubectl taint nodes {name} {shown}",
+        parts=parts if len(parts) > 1 else (),
+        node=name,
+    )
+
+
+def uncordon(question: Question) -> Iterator[Candidate]:
+    for node in question.infos[:_MOST]:
+        assert node.node is not None
+        yield _uncordoned(question, node.node)
+
+
+def _uncordoned(question: Question, node: Node) -> Candidate:
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _CORDON)
+    return Candidate(
+        f"uncordon {node.metadata.name}",
+        CLUSTER,
+        1.0,
+        question.pod,
+        (replace(node, spec=replace(node.spec, unschedulable=False, taints=taints)),),
+        command=f"kubectl uncordon {node.metadata.name}",
+        node=node.metadata.name,
+    )
+
+
+def relax_selection(question: Question) -> Iterator[Candidate]:
+    pod = question.pod
+    selector = pod.spec.node_selector or {}
+    for key in selector:
+        yield Candidate(
+            f"drop nodeSelector {key}={selector[key]}", POD, 1.0, without_node_selector(pod, key)
+        )
+    yield from _relax_affinity(question)
+    labelled = 0
+    for node in question.infos:
+        assert node.node is not None
+        missing = {k: v for k, v in selector.items() if node.labels.get(k) != v}
+        missing |= _labels_for_terms(question.pod, node.labels)
+        if not 1 <= len(missing) <= 2 or labelled >= _MOST:
+            continue
+        labelled += 1
+        labels = {**node.labels, **missing}
+        shown = " ".join(f"{key}={value}" for key, value in missing.items())
+        metadata = replace(node.node.metadata, labels=labels)
+        yield Candidate(
+            f"label {node.name} {shown}",
+            CLUSTER,
+            len(missing) + 0.1,
+            pod,
+            (replace(node.node, metadata=metadata),),
+            command=f"kubectl label node {node.name} --overwrite {shown}",
+            node=node.name,
+        )
+
+
+def _required_terms(pod: Pod) -> tuple[NodeSelectorTerm, ...]:
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    return required.node_selector_terms if required else ()
+
+
+def _relax_affinity(question: Question) -> Iterator[Candidate]:
+    pod = question.pod
+    terms = _required_terms(pod)
+    for place, term in enumerate(terms):
+        for number, requirement in enumerate(term.match_expressions):
+            left = (*term.match_expressions[:number], *term.match_expressions[number + 1 :])
+            others = (*terms[:place], *terms[place + 1 :])
+            relaxed = (replace(term, match_expressions=left),)
+            if not left and not term.match_fields:
+                if others:
+                    continue  # without it the others would still have to match
+                relaxed = ()
+            yield Candidate(
+                f"drop the required node affinity {shown_requirement(requirement)}",
+                POD,
+                1.0,
+                with_required_terms(pod, (*others, *relaxed)),
+            )
+
+
+def _labels_for_terms(pod: Pod, labels: dict[str, str]) -> dict[str, str]:
+    """Labels that make a node match the pod's only required term, if plain labels can."""
+    terms = _required_terms(pod)
+    if len(terms) != 1:
+        return {}
+    missing: dict[str, str] = {}
+    for requirement in terms[0].match_expressions:
+        value = labels.get(requirement.key)
+        if requirement.operator == "In" and value not in requirement.values:
+            missing[requirement.key] = requirement.values[0] if requirement.values else ""
+        elif requirement.operator == "Exists" and value is None:
+            missing[requirement.key] = "true"
+    return missing
+
+
+def free_ports(question: Question) -> Iterator[Candidate]:
+    pod = question.pod
+    ports = question.pod_info.host_ports
+    for port in dict.fromkeys((each.protocol, each.port) for each in ports):
+        yield Candidate(
+            f"give up host port {port[0]} {port[1]}", POD, 1.0, without_host_port(pod, *port)
+        )
+    for node in question.infos[:_MOST]:
+        holders = {
+            each.metadata.uid: each for port in ports for each in holders_of(node, port)
+        }
+        if len(holders) != 1:
+            continue
+        (holder,) = holders.values()
+        name = f"{holder.metadata.namespace}/{holder.metadata.name}"
+        yield Candidate(
+            f"free the port on {node.name} by moving {name}",
+            CLUSTER,
+            2.0,
+            pod,
+            (Removal(Pod, holder.metadata.name, holder.metadata.namespace),),
+            node=node.name,
+        )

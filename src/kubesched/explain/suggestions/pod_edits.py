@@ -1,0 +1,150 @@
+"""Copies of a pod with one thing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from kubesched.api import (
+    Affinity,
+    Container,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from kubesched.api.pod_requests import fit_requested
+from kubesched.explain.amounts import as_quantity
+
+__all__ = [
+    "with_constraint",
+    "with_request",
+    "with_required_terms",
+    "with_toleration",
+    "without_host_port",
+    "without_node_selector",
+    "without_pod_term",
+]
+
+T = TypeVar("T")
+
+
+def with_spec(pod: Pod, **changes: object) -> Pod:
+    return replace(pod, spec=replace(pod.spec, **changes))
+
+
+def with_request(pod: Pod, resource: str, amount: int) -> Pod | None:
+    """The pod asking for no more than an amount in sum; None if it cannot be brought there.
+
+    The container that asks for most gives up what is too much.
+    """
+    own = pod.spec.resources
+    if own is not None and resource in own.requests:
+        lowered = {**own.requests, resource: as_quantity(resource, amount)}
+        return with_spec(pod, resources=replace(own, requests=lowered))
+    for _ in range(len(pod.spec.containers) + len(pod.spec.init_containers)):
+        excess = fit_requested(pod).amount(resource) - amount
+        if excess <= 0:
+            return pod
+        lowered_pod = _lower_largest(pod, resource, excess)
+        if lowered_pod is None:
+            return None
+        pod = lowered_pod
+    return pod if fit_requested(pod).amount(resource) <= amount else None
+
+
+def _lower_largest(pod: Pod, resource: str, excess: int) -> Pod | None:
+    """Take the excess from one container; None if no single one holds that much."""
+    for field in ("containers", "init_containers"):
+        containers: tuple[Container, ...] = getattr(pod.spec, field)
+        asked = [_asked(each, resource) for each in containers]
+        if not asked or max(asked) < excess:
+            continue
+        place = asked.index(max(asked))
+        changed = _with_container_request(containers[place], resource, asked[place] - excess)
+        lowered = with_spec(pod, **{field: _replaced(containers, place, changed)})
+        if fit_requested(lowered).amount(resource) < fit_requested(pod).amount(resource):
+            return lowered
+    return None
+
+
+def _asked(container: Container, resource: str) -> int:
+    alone = Pod(spec=replace(Pod().spec, containers=(container,)))
+    return fit_requested(alone).amount(resource)
+
+
+def _with_container_request(container: Container, resource: str, amount: int) -> Container:
+    requests = {**container.resources.requests, resource: as_quantity(resource, amount)}
+    limits = container.resources.limits
+    if "/" in resource and resource in limits:  # of extended resources both are equal
+        limits = {**limits, resource: as_quantity(resource, amount)}
+    return replace(
+        container, resources=replace(container.resources, requests=requests, limits=limits)
+    )
+
+
+def with_toleration(pod: Pod, toleration: Toleration) -> Pod:
+    return with_spec(pod, tolerations=(*pod.spec.tolerations, toleration))
+
+
+def without_node_selector(pod: Pod, key: str) -> Pod:
+    left = {k: v for k, v in (pod.spec.node_selector or {}).items() if k != key}
+    return with_spec(pod, node_selector=left or None)
+
+
+def with_required_terms(pod: Pod, terms: Sequence[NodeSelectorTerm]) -> Pod:
+    """The pod with other required node affinity; without terms it has none."""
+    affinity = pod.spec.affinity or Affinity()
+    own = affinity.node_affinity
+    assert own is not None
+    required = NodeSelector(node_selector_terms=tuple(terms)) if terms else None
+    changed = replace(own, required_during_scheduling_ignored_during_execution=required)
+    return with_spec(pod, affinity=replace(affinity, node_affinity=changed))
+
+
+def with_constraint(pod: Pod, place: int, constraint: TopologySpreadConstraint | None) -> Pod:
+    """The pod with one spread constraint changed, or without it."""
+    given = pod.spec.topology_spread_constraints
+    return with_spec(pod, topology_spread_constraints=_replaced(given, place, constraint))
+
+
+def without_pod_term(pod: Pod, side: str, place: int) -> Pod:
+    """The pod without one required term of `pod_affinity` or `pod_anti_affinity`."""
+    affinity = pod.spec.affinity
+    assert affinity is not None
+    part = getattr(affinity, side)
+    terms = part.required_during_scheduling_ignored_during_execution
+    left = replace(
+        part, required_during_scheduling_ignored_during_execution=_replaced(terms, place, None)
+    )
+    return with_spec(pod, affinity=replace(affinity, **{side: left}))
+
+
+def without_host_port(pod: Pod, protocol: str, port: int) -> Pod:
+    def freed(container: Container) -> Container:
+        ports = tuple(
+            replace(each, host_port=0)
+            if each.host_port == port and (each.protocol or "TCP") == protocol
+            else each
+            for each in container.ports
+        )
+        return replace(container, ports=ports)
+
+    return with_spec(
+        pod,
+        containers=_each(pod.spec.containers, freed),
+        init_containers=_each(pod.spec.init_containers, freed),
+    )
+
+
+def _each(values: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
+    return tuple(change(value) for value in values)
+
+
+def _replaced(values: Sequence[T], place: int, value: T | None) -> tuple[T, ...]:
+    """The values with one replaced, or left out if there is none in its place."""
+    kept = () if value is None else (value,)
+    return (*values[:place], *kept, *values[place + 1 :])

@@ -1,0 +1,139 @@
+"""Every rule's verdict on every node.
+
+A scheduler stops at the first plugin that rejects a node. Someone who wants the pod placed must
+satisfy all of them, so here each filter looks at all nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework import Code, CycleState, NodeView, OnlyNodes, Plugin, PodInfo, Status
+from kubesched.runtime.asking import PRE_FILTER, ask, ask_filter
+from kubesched.runtime.framework import Framework
+from kubesched.util.errors import PluginError
+
+__all__ = ["AllVerdicts", "PluginVerdicts", "find_all_verdicts"]
+
+
+class PluginVerdicts(NamedTuple):
+    """One plugin's verdicts: per node 0, or k for `statuses[k - 1]`."""
+
+    plugin: str
+    codes: NDArray[np.intp]
+    statuses: tuple[Status, ...]
+    is_about_pod: bool = False  # PreFilter rejected the pod as a whole
+
+    @property
+    def rejected(self) -> NDArray[np.bool_]:
+        hit: NDArray[np.bool_] = self.codes != 0
+        return hit
+
+
+class AllVerdicts:
+    """The verdicts of all filters that have something against some node, in their order."""
+
+    def __init__(self, nodes: NodeView, state: CycleState, found: list[PluginVerdicts]) -> None:
+        self.nodes = nodes
+        self.state = state  # what PreFilter noted; for those who look into it
+        self.by_plugin = found
+
+    def rejection_counts(self) -> NDArray[np.intp]:
+        """Per node, how many plugins reject it."""
+        counts = np.zeros(len(self.nodes), dtype=np.intp)
+        for each in self.by_plugin:
+            counts += each.rejected
+        return counts
+
+    def groups(self) -> list[tuple[NDArray[np.intp], tuple[tuple[str, Status], ...]]]:
+        """Positions of nodes with the same verdicts, and those verdicts; nearest to fit first."""
+        if not self.by_plugin:
+            return [(np.arange(len(self.nodes)), ())] if len(self.nodes) else []
+        matrix = np.stack([each.codes for each in self.by_plugin], axis=1)
+        distinct, inverse = np.unique(matrix, axis=0, return_inverse=True)
+        order = np.argsort(inverse.reshape(-1), kind="stable")
+        sizes = np.bincount(inverse.reshape(-1), minlength=len(distinct))
+        found = []
+        start = 0
+        for codes, size in zip(distinct, sizes, strict=True):
+            verdicts = tuple(
+                (each.plugin, each.statuses[code - 1])
+                for each, code in zip(self.by_plugin, codes, strict=True)
+                if code
+            )
+            found.append((order[start : start + size], verdicts))
+            start += size
+        found.sort(key=lambda group: (len(group[1]), -len(group[0])))
+        return found
+
+
+def find_all_verdicts(framework: Framework, pod_info: PodInfo, nodes: NodeView) -> AllVerdicts:
+    """Ask every filter about every node."""
+    state = CycleState()
+    found: list[PluginVerdicts] = []
+    rejected_before: set[str] = set()
+    for plugin in framework.pre_filter_plugins:
+        verdicts = _pre_filter(plugin, state, pod_info, nodes)
+        if verdicts is not None:
+            found.append(verdicts)
+            if verdicts.is_about_pod:
+                rejected_before.add(plugin.name)
+    by_name = {each.plugin: each for each in found}
+    for plugin in framework.filter_plugins:
+        if plugin.name in state.skip_filter or plugin.name in rejected_before:
+            continue
+        verdicts = _filter(plugin, state, pod_info, nodes)
+        if verdicts is not None:
+            narrowed = by_name.get(plugin.name)
+            by_name[plugin.name] = verdicts if narrowed is None else _merged(verdicts, narrowed)
+    order = [plugin.name for plugin in (*framework.pre_filter_plugins, *framework.filter_plugins)]
+    return AllVerdicts(
+        nodes, state, [by_name[name] for name in dict.fromkeys(order) if name in by_name]
+    )
+
+
+def _pre_filter(
+    plugin: Plugin, state: CycleState, pod_info: PodInfo, nodes: NodeView
+) -> PluginVerdicts | None:
+    try:
+        answer: Any = ask(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+    except PluginError as error:
+        return _about_pod(plugin, nodes, Status.failure(error))
+    if isinstance(answer, OnlyNodes):
+        status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{plugin.name}]")
+        left_out = ~np.isin(nodes.rows, nodes.table.rows_of(answer.names))
+        return PluginVerdicts(plugin.name, left_out.astype(np.intp), (status,))
+    if answer.is_skip:
+        state.skip_filter.add(plugin.name)
+        return None
+    return None if answer.is_success else _about_pod(plugin, nodes, answer)
+
+
+def _about_pod(plugin: Plugin, nodes: NodeView, status: Status) -> PluginVerdicts:
+    codes = np.ones(len(nodes), dtype=np.intp)
+    return PluginVerdicts(plugin.name, codes, (status.blame(plugin.name),), is_about_pod=True)
+
+
+def _filter(
+    plugin: Plugin, state: CycleState, pod_info: PodInfo, nodes: NodeView
+) -> PluginVerdicts | None:
+    try:
+        rejections = ask_filter(plugin, state, pod_info.pod, nodes)
+    except PluginError as error:
+        status = Status(Code.ERROR, (), error)
+        return PluginVerdicts(plugin.name, np.ones(len(nodes), dtype=np.intp), (status,))
+    if rejections.codes is None or not rejections.codes.any():
+        return None
+    return PluginVerdicts(plugin.name, rejections.codes.astype(np.intp), rejections.statuses)
+
+
+def _merged(verdicts: PluginVerdicts, narrowed: PluginVerdicts) -> PluginVerdicts:
+    """A node that PreFilter left out and that Filter rejects as well gets Filter's words."""
+    shift = len(verdicts.statuses)
+    codes = np.where(
+        verdicts.codes != 0, verdicts.codes, np.where(narrowed.codes != 0, narrowed.codes + shift, 0)
+    )
+    return PluginVerdicts(verdicts.plugin, codes, (*verdicts.statuses, *narrowed.statuses))
