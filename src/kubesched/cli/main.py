@@ -13,6 +13,7 @@ import click
 
 import kubesched
 from kubesched.cli.config_command import config
+from kubesched.cli.explain_command import explain
 from kubesched.cli.node_command import node
 from kubesched.cli.run import run
 from kubesched.cli.up import up
@@ -35,6 +36,7 @@ cli.add_command(up)
 cli.add_command(run)
 cli.add_command(config)
 cli.add_command(node)
+cli.add_command(explain)
 
 
 def main() -> None:

@@ -94,11 +94,11 @@ class ClusterModel:
             random=random.Random(seed),
             lister=self.objects.lister,
             feature_enabled=gates.enabled,
+            nominator=lambda: self.nominator,
+            activate=lambda _: None,
+            spawn=self._leave_undone,
+            has_room=lambda *_: False,
         )
-        self._services.nominator = self.nominator
-        self._services.activate = lambda _: None
-        self._services.spawn = self._leave_undone
-        self._services.has_room = lambda *_: False
         self.configuration = configuration or default_configuration(gates)
         self.frameworks = build_profiles(self.configuration.profiles, plugins, self._services)
         self._search = SchedulingAlgorithm(
@@ -164,8 +164,7 @@ class ClusterModel:
         """The cluster with some objects changed, while the block runs."""
         undo: list[Callable[[], Any]] = []
         try:
-            for change in changes:
-                undo.append(self._apply(change))
+            undo.extend(map(self._apply, changes))
             yield
         finally:
             for step in reversed(undo):

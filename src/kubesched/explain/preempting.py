@@ -7,7 +7,7 @@ import itertools
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.api.pods import pod_priority
+from kubesched.api.pod_facts import pod_priority
 from kubesched.explain.model import ClusterModel, Removal, SearchOutcome
 from kubesched.explain.results import Preemption
 from kubesched.framework import CycleState, PodInfo
@@ -50,7 +50,9 @@ def _post_filter(model: ClusterModel, pod: Pod, outcome: SearchOutcome) -> Preem
 def _priority_needed(model: ClusterModel, pod: Pod) -> int | None:
     """The lowest priority above the pod's own with which it could make room."""
     own = pod_priority(pod)
-    above = sorted({pod_priority(each) + 1 for each in model.objects.list(Pod) if each.spec.node_name})
+    above = sorted(
+        {pod_priority(each) + 1 for each in model.objects.list(Pod) if each.spec.node_name}
+    )
     for priority in [each for each in above if each > own][:_MOST_PRIORITIES]:
         spec = replace(pod.spec, priority=priority, preemption_policy="PreemptLowerPriority")
         raised = _asked_as_another(replace(pod, spec=spec))

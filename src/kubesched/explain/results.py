@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from kubesched.explain.html import explanation_html, explanation_page
+
 __all__ = [
     "Explanation",
     "NodeGroup",
@@ -122,6 +124,13 @@ class Explanation(Result, frozen=True, kw_only=True):
     versus: Versus | None = None
     queue: dict[str, Any] | None = None  # of a running scheduler
     unknown: tuple[str, ...] = ()  # kinds that could not be read
+
+    def to_html(self) -> str:
+        """One self-contained file."""
+        return explanation_page(self)
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.pod}: {self.verdict}. {self.summary}>"

@@ -89,7 +89,9 @@ class ScoreTable:
         )
         ahead = chosen.total - against.total
         if not ahead:
-            summary = f"{self.chosen} and {other} are equal at {chosen.total} points: chance decided"
+            summary = (
+                f"{self.chosen} and {other} are equal at {chosen.total} points: chance decided"
+            )
         else:
             deciding = max(points, key=lambda each: each.difference)
             summary = (

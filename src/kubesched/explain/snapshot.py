@@ -9,7 +9,9 @@ from typing import Any
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
+from kubesched.config.load import configuration_from_builtins
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.explain.capture import read_capture
 from kubesched.explain.explaining import explain_pod
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import Explanation
@@ -51,6 +53,29 @@ class Snapshot:
         loaded = await read_cluster(api)
         return cls(loaded.objects, unknown=loaded.unknown, **options)
 
+    @classmethod
+    def from_capture(cls, path: str | Path, **options: Any) -> Snapshot:
+        """What `kubesched capture` wrote, with the configuration that was in force."""
+        capture = read_capture(Path(path))
+        if options.get("configuration") is None and capture.configuration is not None:
+            options["configuration"] = configuration_from_builtins(capture.configuration)
+        return cls(capture.objects, unknown=capture.unknown, **options)
+
+    def overlaid(self, objects: Iterable[ApiObject]) -> Snapshot:
+        """This snapshot with further objects in it, or other versions of those it has."""
+        for each in objects:
+            self.model.objects.put(each)
+        return self
+
+    def pending(self) -> list[Pod]:
+        """Pods that wait for a node, by name."""
+        waiting = [
+            pod
+            for pod in self.model.objects.list(Pod)
+            if not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+        ]
+        return sorted(waiting, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+
     def pod(self, name: str, namespace: str = "default") -> Pod:
         """A pod by name, or by `namespace/name`."""
         if "/" in name:
@@ -60,9 +85,7 @@ class Snapshot:
     def explain(self, pod: Pod | str, *, versus: str = "", suggest: bool = True) -> Explanation:
         """Why the pod waits, or where it goes and why there."""
         found = self.pod(pod) if isinstance(pod, str) else pod
-        return explain_pod(
-            self.model, found, versus=versus, suggest=suggest, unknown=self.unknown
-        )
+        return explain_pod(self.model, found, versus=versus, suggest=suggest, unknown=self.unknown)
 
     def __repr__(self) -> str:
         pods = len(self.model.objects.list(Pod))

@@ -17,7 +17,7 @@ from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
-from kubesched.apiserver.yaml_documents import YamlProblem, read_documents
+from kubesched.cluster.yaml_documents import YamlProblem, read_documents
 from kubesched.explain.model import ExplainError
 
 __all__ = ["SCHEDULING_KINDS", "Loaded", "load_files", "read_cluster"]
@@ -68,7 +68,9 @@ def _texts(path: str, stdin: str) -> Iterator[tuple[str, bytes]]:
     place = Path(path)
     files = [place]
     if place.is_dir():
-        files = sorted(each for each in place.iterdir() if each.suffix in (".yaml", ".yml", ".json"))
+        files = sorted(
+            each for each in place.iterdir() if each.suffix in (".yaml", ".yml", ".json")
+        )
     for file in files:
         try:
             content = file.read_bytes()
@@ -96,9 +98,7 @@ def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[in
             yield part.line, part.value
 
 
-def _objects(
-    file: str, line: int, value: Any, problems: list[str]
-) -> tuple[list[ApiObject], int]:
+def _objects(file: str, line: int, value: Any, problems: list[str]) -> tuple[list[ApiObject], int]:
     """The objects of a document, itself or the items of a list, and how many were passed over."""
     if value is None:
         return [], 0

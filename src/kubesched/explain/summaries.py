@@ -35,9 +35,10 @@ def pending_summary(
         return f"The attempt ends in an error: {outcome.message}"
     nearest = min(groups, key=lambda group: (len(_plugins(group)), -group.count))
     total = len(verdicts.nodes)
-    who = "all" if nearest.count == total else f"{nearest.count} of {total}"
-    nodes = "node" if total == 1 else "nodes"
-    sentence = f"No node fits. Nearest are {who} {nodes}: {_why(nearest)}"
+    if nearest.count == total:
+        sentence = f"No node fits. On all {total}: {_why(nearest)}"
+    else:
+        sentence = f"No node fits. On the nearest {nearest.count} of {total}: {_why(nearest)}"
     if not suggestions:
         sentence += ". No single change or pair of changes was found that would help"
     return sentence

@@ -134,6 +134,8 @@ def _merged(verdicts: PluginVerdicts, narrowed: PluginVerdicts) -> PluginVerdict
     """A node that PreFilter left out and that Filter rejects as well gets Filter's words."""
     shift = len(verdicts.statuses)
     codes = np.where(
-        verdicts.codes != 0, verdicts.codes, np.where(narrowed.codes != 0, narrowed.codes + shift, 0)
+        verdicts.codes != 0,
+        verdicts.codes,
+        np.where(narrowed.codes != 0, narrowed.codes + shift, 0),
     )
     return PluginVerdicts(verdicts.plugin, codes, (*verdicts.statuses, *narrowed.statuses))

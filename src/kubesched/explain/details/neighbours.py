@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kubesched.api import LabelSelector, Pod, TopologySpreadConstraint
 from kubesched.api.labels import Selector
-from kubesched.api.pods import is_terminating
+from kubesched.api.pod_facts import is_terminating
 from kubesched.explain.details.context import DetailContext
 from kubesched.framework import NodeInfo
 from kubesched.framework.affinity_terms import AffinityTerm
@@ -50,7 +50,9 @@ def describe_spread(context: DetailContext, reason: str) -> tuple[str, str, str]
     pod, node = context.pod, context.example
     constraints = [each for _, each in hard_constraints(pod)]
     if "missing required label" in reason:
-        missing = [each.topology_key for each in constraints if each.topology_key not in node.labels]
+        missing = [
+            each.topology_key for each in constraints if each.topology_key not in node.labels
+        ]
         return "", "", f"{node.name} has no label {', '.join(missing)}" if missing else ""
     for each in constraints:
         counts = domain_counts(context.nodes, pod, each)
@@ -86,13 +88,17 @@ def describe_affinity(context: DetailContext, reason: str) -> tuple[str, str, st
         for term in info.required_anti_affinity_terms:
             found = _matching(context.nodes, node, term)
             if found:
-                return f"no such pod in the same {term.topology_key}", "", (
-                    f"in the {term.topology_key} of {node.name}: {_some(found)}"
+                return (
+                    f"no such pod in the same {term.topology_key}",
+                    "",
+                    (f"in the {term.topology_key} of {node.name}: {_some(found)}"),
                 )
         return "", "", ""
-    wanted = [f"a pod like {_term(term)} in the same {term.topology_key}"
-              for term in info.required_affinity_terms
-              if not _matching(context.nodes, node, term)]
+    wanted = [
+        f"a pod like {_term(term)} in the same {term.topology_key}"
+        for term in info.required_affinity_terms
+        if not _matching(context.nodes, node, term)
+    ]
     return " and ".join(wanted), "", f"none in reach of {node.name}" if wanted else ""
 
 

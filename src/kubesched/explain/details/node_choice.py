@@ -63,8 +63,10 @@ def describe_selection(context: DetailContext, _reason: str) -> tuple[str, str, 
         if node.labels.get(key) != value
     ]
     if missing:
-        return ", ".join(f"{k}={v}" for k, v in selector.items()), "", (
-            f"on {node.name}: nodeSelector wants {', '.join(missing)}"
+        return (
+            ", ".join(f"{k}={v}" for k, v in selector.items()),
+            "",
+            (f"on {node.name}: nodeSelector wants {', '.join(missing)}"),
         )
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     required = affinity and affinity.required_during_scheduling_ignored_during_execution

@@ -12,7 +12,9 @@ from itertools import combinations
 import numpy as np
 
 from kubesched.api import Pod
+from kubesched.api.taints import UNSCHEDULABLE_TAINT
 from kubesched.config import plugin_names
+from kubesched.explain.details.node_choice import untolerated
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import Suggestion
 from kubesched.explain.suggestions.candidate import Candidate, Question, both
@@ -52,6 +54,7 @@ def find_suggestions(
     model: ClusterModel, pod: Pod, verdicts: AllVerdicts
 ) -> tuple[Suggestion, ...]:
     """Verified changes, smallest first; of two changes together only if no single one helps."""
+    verdicts = _cordons_counted_once(pod, verdicts)
     found = _verified(model, _singles(model, pod, verdicts), _MOST_TRIED)
     if not any(suggestion.kind == "pod" for suggestion in found) or len(found) < 2:
         taken = {suggestion.change for suggestion in found}
@@ -60,9 +63,26 @@ def find_suggestions(
     return tuple(found[:_MOST_SHOWN])
 
 
-def _verified(
-    model: ClusterModel, candidates: Iterator[Candidate], most: int
-) -> list[Suggestion]:
+def _cordons_counted_once(pod: Pod, verdicts: AllVerdicts) -> AllVerdicts:
+    """A cordoned node carries a taint as well; both go with one change."""
+    by_plugin = {each.plugin: each for each in verdicts.by_plugin}
+    cordoned = by_plugin.get(plugin_names.NODE_UNSCHEDULABLE)
+    tainted = by_plugin.get(plugin_names.TAINT_TOLERATION)
+    if cordoned is None or tainted is None:
+        return verdicts
+    codes = tainted.codes.copy()
+    for place in np.flatnonzero(cordoned.rejected & tainted.rejected).tolist():
+        node = verdicts.nodes.info(place).node
+        if node is not None and all(
+            taint.key == UNSCHEDULABLE_TAINT.key for taint in untolerated(pod, node)
+        ):
+            codes[place] = 0
+    left = tainted._replace(codes=codes)
+    found = [left if each is tainted else each for each in verdicts.by_plugin]
+    return AllVerdicts(verdicts.nodes, verdicts.state, found)
+
+
+def _verified(model: ClusterModel, candidates: Iterator[Candidate], most: int) -> list[Suggestion]:
     ordered = sorted(candidates, key=lambda each: (each.size, each.text))
     found: list[Suggestion] = []
     for candidate in ordered[:most]:
@@ -132,7 +152,9 @@ def _pairs_on(
         where = positions
         if first.node:
             names = nodes.names
-            where = np.array([p for p in positions.tolist() if names[p] == first.node], dtype=np.intp)
+            where = np.array(
+                [p for p in positions.tolist() if names[p] == first.node], dtype=np.intp
+            )
         for number, second in enumerate(other(Question(model, first.pod, nodes, where))):
             if number >= _NODES_PER_PAIR:
                 break

@@ -58,11 +58,7 @@ def add_node_like(question: Question) -> Iterator[Candidate]:
 
 def _shape(node: NodeInfo) -> object:
     assert node.node is not None
-    labels = tuple(
-        sorted(
-            (key, value) for key, value in node.labels.items() if value != node.name
-        )
-    )
+    labels = tuple(sorted((key, value) for key, value in node.labels.items() if value != node.name))
     amounts = tuple(sorted((k, str(v)) for k, v in node.node.status.allocatable.items()))
     taints = tuple(taint for taint in node.node.spec.taints if taint.key != _CORDON)
     return labels, amounts, taints

@@ -145,7 +145,7 @@ def _relax_affinity(question: Question) -> Iterator[Candidate]:
         for number, requirement in enumerate(term.match_expressions):
             left = (*term.match_expressions[:number], *term.match_expressions[number + 1 :])
             others = (*terms[:place], *terms[place + 1 :])
-            relaxed = (replace(term, match_expressions=left),)
+            relaxed: tuple[NodeSelectorTerm, ...] = (replace(term, match_expressions=left),)
             if not left and not term.match_fields:
                 if others:
                     continue  # without it the others would still have to match
@@ -181,9 +181,7 @@ def free_ports(question: Question) -> Iterator[Candidate]:
             f"give up host port {port[0]} {port[1]}", POD, 1.0, without_host_port(pod, *port)
         )
     for node in question.infos[:_MOST]:
-        holders = {
-            each.metadata.uid: each for port in ports for each in holders_of(node, port)
-        }
+        holders = {each.metadata.uid: each for port in ports for each in holders_of(node, port)}
         if len(holders) != 1:
             continue
         (holder,) = holders.values()

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
+from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import fit_requested
-from kubesched.api.pods import pod_priority
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.explain.amounts import as_quantity, shown_amount
 from kubesched.explain.model import Removal
@@ -132,8 +132,6 @@ def _free_on_node(question: Question, node: NodeInfo, wanted: dict[str, int]) ->
         CLUSTER,
         1.0 + len(chosen),
         question.pod,
-        tuple(
-            Removal(Pod, each.pod.metadata.name, each.pod.metadata.namespace) for each in chosen
-        ),
+        tuple(Removal(Pod, each.pod.metadata.name, each.pod.metadata.namespace) for each in chosen),
         node=node.name,
     )

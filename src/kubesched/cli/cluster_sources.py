@@ -1,0 +1,124 @@
+"""Where commands that ask about a cluster take it from: files, a capture, or an API server."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from kubesched.api import Node, Pod
+from kubesched.cli.api_clients import user_agent
+from kubesched.client.connections import connect_process
+from kubesched.client.http_api import HttpApi
+from kubesched.client.http_transport import HttpTransport
+from kubesched.config.load import load_configuration
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.explain import Snapshot
+from kubesched.explain.sources import load_files
+from kubesched.util.clock import RealClock
+from kubesched.util.randomness import derive
+
+__all__ = ["ClusterSource", "SourceOptions", "source_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_QPS, _BURST = 100, 200
+
+
+class ClusterSource(NamedTuple):
+    """A cluster, and the pods that stood in the files themselves."""
+
+    snapshot: Snapshot
+    pods: tuple[Pod, ...]
+
+
+class SourceOptions(NamedTuple):
+    """What the options said."""
+
+    files: tuple[str, ...]
+    capture: Path | None
+    kubeconfig: str
+    config_file: Path | None
+
+    async def snapshot(self) -> ClusterSource:
+        """The cluster: the files, or what they are laid over if they name no nodes.
+
+        Raises ExplainError, ConfigError or ApiError with what is wrong and what next.
+        """
+        configuration = self._configuration()
+        stdin = sys.stdin.read() if "-" in self.files else ""
+        given = load_files(self.files, stdin).objects
+        pods = tuple(each for each in given if isinstance(each, Pod))
+        if self.capture is not None:
+            base = Snapshot.from_capture(self.capture, configuration=configuration)
+        elif any(isinstance(each, Node) for each in given):
+            return ClusterSource(Snapshot(given, configuration=configuration), pods)
+        else:
+            base = await self._live(configuration)
+        return ClusterSource(base.overlaid(given), pods)
+
+    async def _live(self, configuration: KubeSchedulerConfiguration | None) -> Snapshot:
+        clock = RealClock()
+        connection = connect_process(
+            self.kubeconfig, "", clock, os.environ, user_agent=f"{user_agent()}/explain"
+        )
+        api = HttpApi(
+            HttpTransport(connection), clock, derive(0, "explain"), qps=_QPS, burst=_BURST
+        )
+        try:
+            return await Snapshot.from_cluster(api, configuration=configuration)
+        finally:
+            await api.close()
+
+    def _configuration(self) -> KubeSchedulerConfiguration | None:
+        if self.config_file is None:
+            return None
+        return load_configuration(self.config_file.read_bytes())
+
+
+def source_options(command: F) -> F:
+    """Add the options to a command, which gets them as `source`."""
+
+    @click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        help="Objects of the cluster, YAML or JSON, such as a dump; may be repeated; - reads "
+        "standard input. Files without nodes are laid over the capture or the live cluster: so "
+        "a pod that does not exist yet is asked about.",
+    )
+    @click.option(
+        "--capture",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="What `kubesched capture` wrote.",
+    )
+    @click.option(
+        "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
+    )
+    @click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        files: tuple[str, ...],
+        capture: Path | None,
+        kubeconfig: str,
+        config_file: Path | None,
+        **options: Any,
+    ) -> Any:
+        source = SourceOptions(files, capture, kubeconfig, config_file)
+        return command(*args, source=source, **options)
+
+    return wrapped  # type: ignore[return-value]

@@ -1,0 +1,143 @@
+"""A capture: one compressed file with all that scheduling depends on, and nothing else.
+
+gzip over JSON, one line per kind after a first line that says what the file is. Objects pass
+through this project's types, which know only fields that matter to scheduling: commands, env and
+the like are gone by then. Of annotations those stay that some rule reads.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.api.base import ApiObject
+from kubesched.api.kinds import by_api_version_kind, kind_of
+from kubesched.explain.anonymizing import Anonymizer
+from kubesched.explain.model import ExplainError
+from kubesched.explain.sources import SCHEDULING_KINDS
+
+__all__ = ["Capture", "read_capture", "write_capture"]
+
+FORMAT: Final = "kubesched-capture/1"
+# Annotations that scheduling, or what it waits for, reads.
+_READ_ANNOTATIONS: Final = (
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+    "volume.beta.kubernetes.io/",
+    "storageclass.kubernetes.io/",
+    "resource.kubernetes.io/",
+    "storage.alpha.kubernetes.io/",
+    "kubesched.dev/",
+)
+_GZIP_LEVEL: Final = 5
+
+
+class _Header(msgspec.Struct, omit_defaults=True):
+    format: str = ""
+    taken: str = ""
+    anonymized: bool = False
+    unknown: tuple[str, ...] = ()
+    configuration: Any = None  # as kube-scheduler's file has it
+    queue: Any = None  # of a kubesched that runs
+
+
+class _Section(msgspec.Struct):
+    """The first part of a line: of which kind the objects behind it are."""
+
+    api_version: str
+    kind: str
+    items: msgspec.Raw
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """A cluster as it was at one moment."""
+
+    objects: tuple[ApiObject, ...]
+    taken: str = ""  # RFC 3339
+    unknown: tuple[str, ...] = ()  # kinds that could not be read
+    configuration: Any = None
+    queue: Any = None
+    anonymized: bool = False
+
+
+def write_capture(capture: Capture, path: Path, *, anonymize: bool = False) -> int:
+    """Write the file, whole or not at all; returns how many objects it has."""
+    order = {kind.type: number for number, kind in enumerate(SCHEDULING_KINDS)}
+    by_kind: dict[type[Any], list[Any]] = {}
+    for each in capture.objects:
+        if type(each) in order:
+            by_kind.setdefault(type(each), []).append(_pruned(each))
+    hide = Anonymizer() if anonymize else None
+    header = _Header(
+        FORMAT, capture.taken, anonymize, capture.unknown, capture.configuration, capture.queue
+    )
+    if hide is not None:
+        header.queue = hide.document(header.queue)
+    lines = [msgspec.json.encode(header)]
+    for type_ in sorted(by_kind, key=order.__getitem__):
+        kind = kind_of(type_)
+        items: Any = by_kind[type_]
+        if hide is not None:
+            items = [hide.document(msgspec.to_builtins(each)) for each in items]
+        section = _Section(kind.api_version, kind.kind, msgspec.Raw(msgspec.json.encode(items)))
+        lines.append(msgspec.json.encode(section))
+    partial = path.with_name(path.name + ".part")
+    partial.write_bytes(gzip.compress(b"\n".join(lines) + b"\n", _GZIP_LEVEL, mtime=0))
+    partial.replace(path)
+    return sum(map(len, by_kind.values()))
+
+
+def read_capture(path: Path) -> Capture:
+    """Read a capture.
+
+    Raises:
+        ExplainError: the file is none, or of a later form.
+    """
+    try:
+        content = gzip.decompress(path.read_bytes())
+        first, *rest = content.splitlines()
+        header = msgspec.json.decode(first, type=_Header)
+    except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
+        raise ExplainError(f"{path}: not a capture: {error}") from error
+    if header.format != FORMAT:
+        raise ExplainError(f"{path}: format {header.format!r} is not known here, only {FORMAT!r}")
+    objects: list[ApiObject] = []
+    for number, line in enumerate(rest, start=2):
+        try:
+            section = msgspec.json.decode(line, type=_Section)
+            kind = by_api_version_kind(section.api_version, section.kind)
+            if kind is not None:
+                objects += msgspec.json.decode(section.items, type=list[kind.type])  # type: ignore[name-defined]
+        except msgspec.MsgspecError as error:
+            raise ExplainError(f"{path}:{number}: {error}") from error
+    return Capture(
+        tuple(objects),
+        header.taken,
+        header.unknown,
+        header.configuration,
+        header.queue,
+        header.anonymized,
+    )
+
+
+def _pruned(each: Any) -> Any:
+    """The object without what scheduling does not read."""
+    metadata = each.metadata
+    annotations = {
+        key: value
+        for key, value in metadata.annotations.items()
+        if key.startswith(_READ_ANNOTATIONS)
+    }
+    if len(annotations) == len(metadata.annotations):
+        return each
+    return replace(each, metadata=replace(metadata, annotations=annotations))
+
+
+def captured(objects: Iterable[ApiObject], taken: str, **more: Any) -> Capture:
+    """A capture of these objects."""
+    return Capture(tuple(objects), taken, **more)

@@ -1,0 +1,163 @@
+"""How many copies of pods fit, where, and what stops the next one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod
+from kubesched.explain.explaining import verdict_groups
+from kubesched.explain.model import ClusterModel
+from kubesched.explain.results import NodeGroup, Result
+from kubesched.explain.suggestions.new_node import node_like
+from kubesched.explain.verdicts import find_all_verdicts
+from kubesched.framework import PodInfo
+
+__all__ = ["Fit", "NodesNeeded", "fit_pods"]
+
+_ENDLESS = 1_000_000
+_SHAPES_TRIED = 4
+
+
+class NodesNeeded(Result, frozen=True, kw_only=True):
+    """How many more nodes of a shape would hold the rest."""
+
+    like: str
+    count: int
+
+
+class Fit(Result, frozen=True, kw_only=True):
+    """How many copies fit; `stopped_by` says per group of nodes why not one more."""
+
+    pods: tuple[str, ...]
+    asked: int | None  # None: as many as possible
+    fits: int
+    nodes: dict[str, int]  # node -> copies it would get
+    stopped_by: tuple[NodeGroup, ...] = ()
+    message: str = ""
+    nodes_needed: tuple[NodesNeeded, ...] = ()
+
+    def __repr__(self) -> str:
+        wanted = "" if self.asked is None else f" of {self.asked}"
+        return f"<Fit of {', '.join(self.pods)}: {self.fits}{wanted} on {len(self.nodes)} nodes>"
+
+
+def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> Fit:
+    """Place copies of the pods in turn with the scheduler, until one fits nowhere or all are in.
+
+    Copies are counted in sets of all the pods given.
+    """
+    placed: Counter[str] = Counter()
+    wanted = _ENDLESS if replicas is None else replicas
+    added: list[Pod] = []
+    fits = 0
+    message = ""
+    stopped: tuple[NodeGroup, ...] = ()
+    try:
+        for number in range(wanted):
+            failed = _place_set(model, pods, number, added, placed)
+            if failed is not None:
+                pod, message = failed
+                stopped = _stopped_by(model, pod)
+                break
+            fits += 1
+        needed: tuple[NodesNeeded, ...] = ()
+        if replicas is not None and fits < replicas:
+            needed = _nodes_needed(model, pods, replicas - fits, len(added))
+    finally:
+        for pod in reversed(added):
+            model.objects.remove(Pod, pod.metadata.name, pod.metadata.namespace)
+    return Fit(
+        pods=tuple(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods),
+        asked=replicas,
+        fits=fits,
+        nodes=dict(sorted(placed.items(), key=lambda item: (-item[1], item[0]))),
+        stopped_by=stopped,
+        message=message,
+        nodes_needed=needed,
+    )
+
+
+def _place_set(
+    model: ClusterModel,
+    pods: Sequence[Pod],
+    number: int,
+    added: list[Pod],
+    placed: Counter[str],
+) -> tuple[Pod, str] | None:
+    """Place one copy of each pod; None if all fit, else the one that does not, and why."""
+    mine: list[Pod] = []
+    for pod in pods:
+        copy = _copy(pod, number)
+        outcome = model.search(copy)
+        if not outcome.node_name:
+            for each in reversed(mine):
+                model.objects.remove(Pod, each.metadata.name, each.metadata.namespace)
+                placed[each.spec.node_name] -= 1
+            return copy, outcome.message
+        bound = replace(copy, spec=replace(copy.spec, node_name=outcome.node_name))
+        model.objects.put(bound)
+        mine.append(bound)
+        placed[outcome.node_name] += 1
+    added += mine
+    return None
+
+
+def _copy(pod: Pod, number: int) -> Pod:
+    metadata = pod.metadata
+    name = f"{metadata.name or metadata.generate_name or 'pod'}-fit-{number}"
+    spec = replace(pod.spec, node_name="")
+    return replace(
+        pod, metadata=replace(metadata, name=name, uid=f"fit/{name}/{metadata.namespace}"), spec=spec
+    )
+
+
+def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[NodeGroup, ...]:
+    info = PodInfo(pod)
+    verdicts = find_all_verdicts(model.framework_of(pod), info, model.snapshot.nodes)
+    return verdict_groups(model, info, verdicts, model.search(pod))
+
+
+def _nodes_needed(
+    model: ClusterModel, pods: Sequence[Pod], missing: int, number: int
+) -> tuple[NodesNeeded, ...]:
+    """For each large shape of node, how many more of it would hold what is missing."""
+    shapes: dict[object, Node] = {}
+    for node in sorted(model.objects.list(Node), key=lambda each: each.metadata.name):
+        shapes.setdefault(tuple(sorted(node.status.allocatable.items(), key=str)), node)
+    largest = sorted(shapes.values(), key=lambda node: str(node.status.allocatable.get("cpu")))
+    found = []
+    for node in largest[-_SHAPES_TRIED:]:
+        count = _count_needed(model, pods, missing, number, node)
+        if count:
+            found.append(NodesNeeded(like=node.metadata.name, count=count))
+    return tuple(sorted(found, key=lambda each: (each.count, each.like)))
+
+
+def _count_needed(
+    model: ClusterModel, pods: Sequence[Pod], missing: int, number: int, node: Node
+) -> int:
+    added: list[Pod] = []
+    new: list[str] = []
+    placed: Counter[str] = Counter()
+    left = missing
+    try:
+        while left > 0:
+            name = f"{node.metadata.name}-new-{len(new) + 1}"
+            model.objects.put(node_like(node, name))
+            new.append(name)
+            before = left
+            while left > 0 and _place_set(model, pods, number, added, placed) is None:
+                number += 1
+                left -= 1
+            if left == before:
+                return 0  # one more of these holds none
+        return len(new)
+    finally:
+        for pod in reversed(added):
+            model.objects.remove(Pod, pod.metadata.name, pod.metadata.namespace)
+        for name in reversed(new):
+            model.objects.remove(Node, name)
+        model.cache.update_snapshot()
