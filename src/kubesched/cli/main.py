@@ -14,6 +14,7 @@ import click
 import kubesched
 from kubesched.cli.config_command import config
 from kubesched.cli.explain_command import explain
+from kubesched.cli.fit_command import fit
 from kubesched.cli.node_command import node
 from kubesched.cli.run import run
 from kubesched.cli.up import up
@@ -37,6 +38,7 @@ cli.add_command(run)
 cli.add_command(config)
 cli.add_command(node)
 cli.add_command(explain)
+cli.add_command(fit)
 
 
 def main() -> None:

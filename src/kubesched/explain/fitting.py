@@ -110,7 +110,9 @@ def _copy(pod: Pod, number: int) -> Pod:
     name = f"{metadata.name or metadata.generate_name or 'pod'}-fit-{number}"
     spec = replace(pod.spec, node_name="")
     return replace(
-        pod, metadata=replace(metadata, name=name, uid=f"fit/{name}/{metadata.namespace}"), spec=spec
+        pod,
+        metadata=replace(metadata, name=name, uid=f"fit/{name}/{metadata.namespace}"),
+        spec=spec,
     )
 
 

@@ -13,6 +13,7 @@ from kubesched.config.load import configuration_from_builtins
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.capture import read_capture
 from kubesched.explain.explaining import explain_pod
+from kubesched.explain.fitting import Fit, fit_pods
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import Explanation
 from kubesched.explain.sources import load_files, read_cluster
@@ -86,6 +87,10 @@ class Snapshot:
         """Why the pod waits, or where it goes and why there."""
         found = self.pod(pod) if isinstance(pod, str) else pod
         return explain_pod(self.model, found, versus=versus, suggest=suggest, unknown=self.unknown)
+
+    def fit(self, *pods: Pod, replicas: int | None = None) -> Fit:
+        """How many copies of the pods fit; without `replicas` as many as possible."""
+        return fit_pods(self.model, pods, replicas)
 
     def __repr__(self) -> str:
         pods = len(self.model.objects.list(Pod))

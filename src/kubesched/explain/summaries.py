@@ -11,6 +11,8 @@ from kubesched.explain.verdicts import AllVerdicts
 
 __all__ = ["pending_summary", "placed_summary"]
 
+_GROUPS_SHOWN = 3
+
 
 def pending_summary(
     pod: Pod,
@@ -33,12 +35,15 @@ def pending_summary(
         return f"No node is even looked at: {reasons}"
     if outcome.diagnosis is None:
         return f"The attempt ends in an error: {outcome.message}"
-    nearest = min(groups, key=lambda group: (len(_plugins(group)), -group.count))
     total = len(verdicts.nodes)
-    if nearest.count == total:
-        sentence = f"No node fits. On all {total}: {_why(nearest)}"
-    else:
-        sentence = f"No node fits. On the nearest {nearest.count} of {total}: {_why(nearest)}"
+    nearest = sorted(groups, key=lambda group: (len(_plugins(group)), -group.count))
+    parts = [f"{group.count} of {total}: {_why(group)}" for group in nearest[:_GROUPS_SHOWN]]
+    if len(nearest) == 1:
+        parts = [f"all {total}: {_why(nearest[0])}"]
+    sentence = f"No node fits. {'; '.join(parts)}"
+    left = sum(group.count for group in nearest[_GROUPS_SHOWN:])
+    if left:
+        sentence += f"; {left} more for further reasons"
     if not suggestions:
         sentence += ". No single change or pair of changes was found that would help"
     return sentence

@@ -18,7 +18,7 @@ from kubesched.explain.results import (
     Versus,
 )
 
-__all__ = ["Paint", "plain", "render"]
+__all__ = ["Paint", "plain", "render", "render_groups"]
 
 # Turns (text, style) into text; styles are "head", "good", "bad", "dim".
 Paint = Callable[[str, str], str]
@@ -64,6 +64,13 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
         lines += ["", paint("In kube-scheduler's words", "dim")]
         lines += _wrapped(explanation.message, width, "  ")
     return "\n".join(lines)
+
+
+def render_groups(
+    groups: Sequence[NodeGroup], *, width: int = 100, paint: Paint = plain
+) -> list[str]:
+    """Groups of nodes and what rejects each, as lines."""
+    return _groups([group for group in groups if group.rejections], width, paint)
 
 
 def _suggestions(suggestions: Iterable[Suggestion], width: int, paint: Paint) -> list[str]:
