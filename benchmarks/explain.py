@@ -45,16 +45,16 @@ def cluster(nodes: int, pods: int, seed: int = 0) -> list[Node | Pod]:
             )
         )
     per_node = max(1, pods // nodes)
-    for number in range(pods):
-        made.append(
-            make_pod(
-                f"pod-{number}",
-                labels={"app": f"app-{number % 100}"},
-                requests={"cpu": f"{rng.choice((500, 1000, 1500))}m", "memory": "2Gi"},
-                node_name=f"node-{(number // per_node) % nodes}",
-                phase="Running",
-            )
+    made.extend(
+        make_pod(
+            f"pod-{number}",
+            labels={"app": f"app-{number % 100}"},
+            requests={"cpu": f"{rng.choice((500, 1000, 1500))}m", "memory": "2Gi"},
+            node_name=f"node-{(number // per_node) % nodes}",
+            phase="Running",
         )
+        for number in range(pods)
+    )
     return made
 
 
