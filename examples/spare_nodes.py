@@ -3,7 +3,16 @@
 import msgspec
 
 from kubesched.api import Pod
-from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, Status
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    NodeInfo,
+    Plugin,
+    PodPart,
+    PodsOnNode,
+    Reads,
+    Status,
+)
 
 HELD = Status.unresolvable("node(s) were held as spare")
 
@@ -15,7 +24,10 @@ class SpareNodesArgs(msgspec.Struct, rename="camel"):
 class SpareNodes(Plugin):
     name = "SpareNodes"
     args_type = SpareNodesArgs
-    node_local = True  # a node's answer depends on that node and the pod alone
+    # Of the pod its labels, of the cluster the node alone: answers are cached by that.
+    reads = Reads(
+        pod=PodPart.LABELS, pods_on_node=PodsOnNode.NOTHING, other_nodes=False, objects=()
+    )
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         key = self.args.label_key

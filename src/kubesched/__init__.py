@@ -19,3 +19,8 @@ def __getattr__(name: str) -> Any:
 
         return Scheduler
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is, with what has not been imported yet."""
+    return sorted({*globals(), *__all__})

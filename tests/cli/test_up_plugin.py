@@ -78,12 +78,12 @@ def test_a_configuration_needs_the_plugin_that_it_enables(tmp_path: Path) -> Non
 
 
 LYING = """\
-from kubesched.framework import Plugin
+from kubesched.framework import Plugin, PodPart, Reads
 
 
 class Lying(Plugin):
     name = "Lying"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def score(self, state, pod, node):
         everywhere = sum(len(each.pods) for each in self.handle.snapshot.nodes)

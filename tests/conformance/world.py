@@ -20,7 +20,7 @@ from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
 from kubesched.config.load import configuration_from_builtins
-from kubesched.framework import Moment, Nominating, NominatingMode, PodInfo
+from kubesched.framework import ClusterVersion, Nominating, NominatingMode, PodInfo
 from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
@@ -73,7 +73,7 @@ class World:
             nominator=lambda: self.nominator,
             activate=lambda _: None,
             spawn=self._spawn,
-            has_room=self._has_room,
+            fits_now=self._fits_now,
         )
         configuration = (
             default_configuration(DEFAULT_FEATURE_GATES)
@@ -86,8 +86,8 @@ class World:
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work, name=name))
 
-    def _has_room(self, profile: str, pod_info: PodInfo, since: Moment) -> bool:
-        return self.algorithm.has_room(self.frameworks[profile], pod_info, since)
+    def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
+        return self.algorithm.fits_now(self.frameworks[profile], pod_info, since)
 
     async def finish_work(self) -> None:
         """Wait for what plugins do beside an attempt."""

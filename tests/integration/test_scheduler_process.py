@@ -192,12 +192,12 @@ def test_a_kubeconfig_that_is_wrong_is_one_line(tmp_path: Path) -> None:
 
 
 LYING = """\
-from kubesched.framework import Plugin
+from kubesched.framework import Plugin, PodPart, Reads
 
 
 class Lying(Plugin):
     name = "Lying"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def score(self, state, pod, node):
         everywhere = sum(len(each.pods) for each in self.handle.snapshot.nodes)

@@ -15,21 +15,22 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodsOnNode,
+    Reads,
     Rejections,
     Status,
-    WhatIfView,
+    TotalsView,
 )
 from kubesched.testing import make_node, make_pod
 from kubesched.util.errors import PluginError
 from tests.support import World, plugin_class
 
-NOT_AT_ALL, AS_TOTALS, IN_DETAIL = PodsMatter
+NOTHING, TOTALS, SPECS, DETAIL = PodsOnNode
 
 NODES = [make_node(name) for name in ("a", "b", "c")]
 
 
-def judge(name: str, matter: PodsMatter, *rejected: str, **more: Any) -> type[Plugin]:
+def judge(name: str, matter: PodsOnNode, *rejected: str, **more: Any) -> type[Plugin]:
     """A filter in both forms that rejects the nodes named, and every node with 5 pods."""
     status = Status.unschedulable(f"{name} says no")
 
@@ -40,7 +41,9 @@ def judge(name: str, matter: PodsMatter, *rejected: str, **more: Any) -> type[Pl
         held = np.isin(list(nodes.names), rejected) | (nodes.pod_count == 5)
         return Rejections.where(held, status)
 
-    return plugin_class(name, filter=filter_, filter_nodes=filter_nodes, pods_matter=matter, **more)
+    return plugin_class(
+        name, filter=filter_, filter_nodes=filter_nodes, reads=Reads(pods_on_node=matter), **more
+    )
 
 
 def ask(
@@ -48,10 +51,10 @@ def ask(
 ) -> list[str]:
     """What each node is told when so many pods are on it."""
     nodes = world.cache.update_snapshot().nodes
-    view = WhatIfView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
+    view = TotalsView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
     state = CycleState()
     state.skip_filter = {skip}
-    found = world.framework.filter_by_totals(
+    found = world.framework.dry_run.filter_nodes(
         state, make_pod("p"), view, again=again, in_full=in_full
     )
     statuses = [found.status(place) for place in range(3)]
@@ -60,9 +63,9 @@ def ask(
 
 def test_the_first_filter_that_rejects_a_node_is_the_one_that_counts() -> None:
     world = World(
-        judge("A", NOT_AT_ALL, "a"),
-        judge("B", AS_TOTALS, "a", "b"),
-        judge("C", AS_TOTALS, "c", "b"),
+        judge("A", NOTHING, "a"),
+        judge("B", TOTALS, "a", "b"),
+        judge("C", TOTALS, "c", "b"),
         nodes=NODES,
     )
     assert ask(world, 0, 0, 0) == ["A: A says no", "B: B says no", "C: C says no"]
@@ -71,24 +74,22 @@ def test_the_first_filter_that_rejects_a_node_is_the_one_that_counts() -> None:
 
 
 def test_totals_are_those_of_the_dry_run() -> None:
-    world = World(judge("A", AS_TOTALS), nodes=NODES)
+    world = World(judge("A", TOTALS), nodes=NODES)
     assert ask(world, 5, 4, 5) == ["A: A says no", "", "A: A says no"]
     assert ask(world, 0, 0, 0) == ["", "", ""]
 
 
 def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
-    world = World(
-        judge("A", AS_TOTALS, "a"), judge("B", IN_DETAIL), judge("C", AS_TOTALS, "c"), nodes=NODES
-    )
+    world = World(judge("A", TOTALS, "a"), judge("B", DETAIL), judge("C", TOTALS, "c"), nodes=NODES)
     assert ask(world, 0, 0, 0) == ["A: A says no", "", ""]
     assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
 
 
 def test_in_full_all_filters_are_asked_in_their_order() -> None:
     world = World(
-        judge("A", AS_TOTALS, "a"),
-        judge("B", IN_DETAIL, "a", "b"),
-        judge("C", AS_TOTALS, "b", "c"),
+        judge("A", TOTALS, "a"),
+        judge("B", DETAIL, "a", "b"),
+        judge("C", TOTALS, "b", "c"),
         nodes=NODES,
     )
     assert ask(world, 0, 0, 0, in_full=True) == ["A: A says no", "B: B says no", "C: C says no"]
@@ -100,26 +101,26 @@ def ignoring(name: str, **more: Any) -> type[Plugin]:
     """A filter that looks at single pods, but not at those called like itself."""
     return judge(
         name,
-        IN_DETAIL,
+        DETAIL,
         ignores=lambda _state, _pod, other: other.pod.metadata.name == name,
         **more,
     )
 
 
 def test_a_pod_makes_no_difference_if_all_who_look_at_single_pods_ignore_it() -> None:
-    framework = World(judge("A", AS_TOTALS), ignoring("B"), nodes=NODES).framework
-    tell = framework.indifference(CycleState(), make_pod("p"))
+    framework = World(judge("A", TOTALS), ignoring("B"), nodes=NODES).framework
+    tell = framework.dry_run.ignored_pods(CycleState(), make_pod("p"))
     assert tell is not None
     assert tell(PodInfo(make_pod("B")))
     assert not tell(PodInfo(make_pod("C")))
     both = World(ignoring("B"), ignoring("C"), nodes=NODES).framework
-    tell = both.indifference(CycleState(), make_pod("p"))
+    tell = both.dry_run.ignored_pods(CycleState(), make_pod("p"))
     assert tell is not None
     assert not tell(PodInfo(make_pod("B")))
 
 
 CANNOT_TELL: dict[str, type[Plugin]] = {
-    "a plugin says nothing about it": judge("B", IN_DETAIL),
+    "a plugin says nothing about it": judge("B", DETAIL),
     "only the one-node form exists": plugin_class(
         "B", filter=lambda *_: SUCCESS, ignores=lambda *_: True
     ),
@@ -133,22 +134,22 @@ CANNOT_TELL: dict[str, type[Plugin]] = {
 def test_nobody_can_tell_who_makes_a_difference(plugin: type[Plugin]) -> None:
     framework = World(plugin, nodes=NODES).framework
     state = CycleState()
-    assert framework.indifference(state, make_pod("p")) is None
+    assert framework.dry_run.ignored_pods(state, make_pod("p")) is None
     state.skip_filter.add("B")
-    assert framework.indifference(state, make_pod("p")) is not None
+    assert framework.dry_run.ignored_pods(state, make_pod("p")) is not None
 
 
 SUFFICE: dict[str, tuple[type[Plugin], bool]] = {
-    "pods do not matter": (judge("B", NOT_AT_ALL), True),
-    "totals matter": (judge("B", AS_TOTALS), True),
-    "single pods matter": (judge("B", IN_DETAIL), False),
+    "pods do not matter": (judge("B", NOTHING), True),
+    "totals matter": (judge("B", TOTALS), True),
+    "single pods matter": (judge("B", DETAIL), False),
     "a plugin says nothing about it": (plugin_class("B", filter=lambda *_: SUCCESS), False),
     "only the one-node form exists": (
-        plugin_class("B", filter=lambda *_: SUCCESS, pods_matter=AS_TOTALS),
+        plugin_class("B", filter=lambda *_: SUCCESS, reads=Reads(pods_on_node=TOTALS)),
         False,
     ),
     "hooks follow single pods": (
-        judge("B", AS_TOTALS, pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: SUCCESS),
+        judge("B", TOTALS, pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: SUCCESS),
         False,
     ),
 }
@@ -156,17 +157,19 @@ SUFFICE: dict[str, tuple[type[Plugin], bool]] = {
 
 @pytest.mark.parametrize(("plugin", "want"), SUFFICE.values(), ids=SUFFICE)
 def test_totals_suffice(plugin: type[Plugin], want: bool) -> None:
-    framework = World(judge("A", AS_TOTALS), plugin, nodes=NODES).framework
+    framework = World(judge("A", TOTALS), plugin, nodes=NODES).framework
     state = CycleState()
-    assert framework.totals_suffice(state) is want
+    assert framework.dry_run.reads_totals_only(state) is want
     state.skip_filter.add("B")
-    assert framework.totals_suffice(state)
+    assert framework.dry_run.reads_totals_only(state)
 
 
 def test_a_filter_that_fails_is_said_so() -> None:
     def fails(*_: object) -> Rejections:
         raise ValueError("no idea")
 
-    broken = plugin_class("A", filter=lambda *_: SUCCESS, filter_nodes=fails, pods_matter=AS_TOTALS)
+    broken = plugin_class(
+        "A", filter=lambda *_: SUCCESS, filter_nodes=fails, reads=Reads(pods_on_node=TOTALS)
+    )
     with pytest.raises(PluginError, match='running "A" filter plugin: no idea'):
         ask(World(broken, nodes=NODES), 0, 0, 0)

@@ -29,7 +29,9 @@ from kubesched.framework import (
     OnlyNodes,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
+    Reads,
     Status,
 )
 from kubesched.framework.pod_info import assigned_to
@@ -45,7 +47,7 @@ class Crowd(Plugin):
     """Sees pods and comes first. It skips some pods of a shape and not others."""
 
     name = "Crowd"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         return SKIP if pod_info.pod.metadata.name.endswith("skip") else SUCCESS
@@ -64,8 +66,7 @@ class Closed(Plugin):
     """Looks at the node alone, but is asked after a plugin that sees pods."""
 
     name = "Closed"
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
+    reads = Reads(pod=PodPart.TEMPLATE, pods_on_node=PodsOnNode.NOTHING, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         is_closed = node.labels.get("door") == "closed"
@@ -82,8 +83,7 @@ class Ranks(Plugin):
     """Scores that need normalising and have nothing to do with pods."""
 
     name = "Ranks"
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
+    reads = Reads(pod=PodPart.TEMPLATE, pods_on_node=PodsOnNode.NOTHING, other_nodes=False)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         return SKIP if pod_info.pod.metadata.name.endswith("worthless") else SUCCESS
@@ -117,7 +117,7 @@ class Fractions(Plugin):
     """Returns other kinds of numbers than whole ones of 64 bits."""
 
     name = "Fractions"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         value: Any = int(node.labels.get("value", "0")) / 2
@@ -152,7 +152,7 @@ class Neighbours(Plugin):
     """Looks at what is not in the spec: of the pod, and of the pods on the node."""
 
     name = "Neighbours"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         owners = {owner.name for owner in pod.metadata.owner_references}
@@ -190,7 +190,7 @@ class Fragile(Plugin):
     """Fails when asked about nodes that no other filter would have let pass."""
 
     name = "Fragile"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         max(node.name for node in nodes)
@@ -416,7 +416,7 @@ def test_nothing_is_kept_when_other_objects_changed() -> None:
         world.handle.objects.put(
             DeviceClass(metadata=ObjectMeta(name=class_name, uid=name), spec=spec)
         )
-        world.services.epoch += 1
+        world.services.object_versions.changed(DeviceClass)
         world.check(pod)
 
 
@@ -500,7 +500,7 @@ def test_a_score_that_is_out_of_range_on_a_node_that_does_not_fit_is_nobodys_err
 def test_verdicts_that_are_worded_differently_every_time_do_not_pile_up() -> None:
     class Wordy(Plugin):
         name = "Wordy"
-        node_local = True
+        reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
         asked = 0
 
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

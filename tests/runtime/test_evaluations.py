@@ -33,7 +33,9 @@ from kubesched.framework import (
     NodeInfo,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
+    Reads,
     Status,
 )
 from kubesched.framework.pod_info import assigned_to
@@ -52,7 +54,7 @@ class CrowdAverse(Plugin):
     """A user's node-local plugin: looks at the pods on the node and at the pod's annotations."""
 
     name = "CrowdAverse"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         limit = int(pod.metadata.annotations.get("limit", "99"))
@@ -68,8 +70,7 @@ class Racks(Plugin):
     """A user's plugin that looks at the node alone: verdict and score outlive any pod."""
 
     name = "Racks"
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
+    reads = Reads(pod=PodPart.TEMPLATE, pods_on_node=PodsOnNode.NOTHING, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         is_closed = node.labels.get("disk") == "ssd" and "limit" in pod.metadata.annotations
@@ -185,7 +186,7 @@ def change_something(rng: random.Random, pair: Pair, running: dict[str, Pod]) ->
             spec = DeviceClassSpec(extended_resource_name="example.com/gpu")
             added = DeviceClass(metadata=ObjectMeta(name="gpu", uid="gpu"), spec=spec)
             pair.handle.objects.put(added)
-            pair.services.epoch += 1
+            pair.services.object_versions.changed(DeviceClass)
     except CacheError:
         pass
 

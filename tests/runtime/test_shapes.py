@@ -14,7 +14,16 @@ from kubesched.api.volume_source import ImageVolumeSource
 from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.types import PluginRef
-from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, PodInfo, Status
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    NodeInfo,
+    Plugin,
+    PodInfo,
+    PodPart,
+    Reads,
+    Status,
+)
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
@@ -28,7 +37,7 @@ class Curious(Plugin):
     """May look at all of a pod that the contract names."""
 
     name = "Curious"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS

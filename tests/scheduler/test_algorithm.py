@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, Pod, Service
 from kubesched.framework import (
     SKIP,
     SUCCESS,
@@ -16,6 +16,8 @@ from kubesched.framework import (
     OnlyNodes,
     Plugin,
     PodInfo,
+    PodPart,
+    Reads,
     Status,
 )
 from kubesched.scheduler.algorithm import NoNodesError, nodes_to_find
@@ -71,29 +73,29 @@ ROOM: dict[str, tuple[World, bool]] = {
 
 
 @pytest.mark.parametrize(("world", "want"), ROOM.values(), ids=ROOM)
-def test_has_room(world: World, want: bool) -> None:
-    since = world.framework.moment
+def test_fits_now(world: World, want: bool) -> None:
+    since = world.framework.dry_run.version
     world.cache.update_snapshot()
-    assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p")), since) is want
+    assert world.algorithm.fits_now(world.framework, PodInfo(make_pod("p")), since) is want
 
 
 LABELLED = plugin_class(
     "F",
     filter=lambda _state, _pod, node: SUCCESS if node.labels else Status.unschedulable("no"),
-    node_local=True,
+    reads=Reads(pod=PodPart.TEMPLATE, other_nodes=False),
 )
 
 
 def test_room_is_looked_for_where_something_changed() -> None:
     world = World(LABELLED, nodes=nodes("a", "b"))
     world.cache.update_snapshot()
-    pod_info, since = PodInfo(make_pod("p")), world.framework.moment
-    assert not world.algorithm.has_room(world.framework, pod_info, since)
+    pod_info, since = PodInfo(make_pod("p")), world.framework.dry_run.version
+    assert not world.algorithm.fits_now(world.framework, pod_info, since)
     world.cache.update_node(make_node("b", labels={"x": "y"}))
     world.cache.update_snapshot()
-    assert world.algorithm.has_room(world.framework, pod_info, since)
+    assert world.algorithm.fits_now(world.framework, pod_info, since)
     # From here on nothing has changed any more: whoever fitted nowhere still does not.
-    assert not world.algorithm.has_room(world.framework, pod_info, world.framework.moment)
+    assert not world.algorithm.fits_now(world.framework, pod_info, world.framework.dry_run.version)
 
 
 def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
@@ -103,10 +105,10 @@ def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
 
     world = World(plugin_class("F", filter=enough), nodes=nodes("a", "b"))
     world.cache.update_snapshot()
-    since = world.framework.moment
+    since = world.framework.dry_run.version
     world.cache.add_node(make_node("c"))
     world.cache.update_snapshot()
-    assert world.algorithm.has_room(world.framework, PodInfo(make_pod("p")), since)
+    assert world.algorithm.fits_now(world.framework, PodInfo(make_pod("p")), since)
 
 
 def test_other_objects_may_change_every_mind() -> None:
@@ -114,16 +116,16 @@ def test_other_objects_may_change_every_mind() -> None:
     judge = plugin_class(
         "F",
         filter=lambda *_: SUCCESS if open_now else Status.unschedulable("no"),
-        node_local=True,
+        reads=Reads(pod=PodPart.TEMPLATE, other_nodes=False),
     )
     world = World(judge, nodes=nodes("a", "b"))
     world.cache.update_snapshot()
-    since = world.framework.moment
+    since = world.framework.dry_run.version
     open_now.add("now")
     pod_info = PodInfo(make_pod("p"))
-    assert not world.algorithm.has_room(world.framework, pod_info, since)
-    world.services.epoch += 1
-    assert world.algorithm.has_room(world.framework, pod_info, since)
+    assert not world.algorithm.fits_now(world.framework, pod_info, since)
+    world.services.object_versions.changed(Service)
+    assert world.algorithm.fits_now(world.framework, pod_info, since)
 
 
 FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {

@@ -51,7 +51,6 @@ class World:
         self.cache = Cache()
         self.queue = ListeningQueue()
         self.corruptions: list[CacheCorruptedError] = []
-        self.other_changes = 0
         self.handlers = EventHandlers(
             self.cache,
             self.queue,
@@ -59,11 +58,7 @@ class World:
             ManualClock(),
             lambda pod: pod.spec.scheduler_name == "default-scheduler",
             self.corruptions.append,
-            self._note_other_change,
         )
-
-    def _note_other_change(self) -> None:
-        self.other_changes += 1
 
     def place(self, name: str) -> str | None:
         found = self.queue.describe(f"default/{name}", 0)

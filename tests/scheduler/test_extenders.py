@@ -600,19 +600,6 @@ def test_an_error_about_the_nominated_node_is_no_error() -> None:
     run(scenario)
 
 
-def test_signatures_are_not_made_where_extenders_are_configured() -> None:
-    async def scenario() -> None:
-        extender = FakeExtender(filter=keep_nodes(lambda _: True))
-        async with cluster_with(extender) as world:
-            await world.add(a_pod("p"))
-            await world.settle()
-            queued = world.scheduler.queue.get_pod("p", "default")
-            assert queued is not None
-            assert queued.pod_signature is None
-
-    run(scenario)
-
-
 def test_settings_of_a_fake_name_the_verbs_that_it_has() -> None:
     fake = FakeExtender(filter=keep_nodes(only()), prioritize=score_nodes(lambda _: 0))
     assert fake.settings("/x") == Extender(

@@ -18,7 +18,7 @@ from kubesched.apiserver.store.object_store import Store
 from kubesched.backend.cache import CacheCorruptedError
 from kubesched.config import default_configuration
 from kubesched.config.types import PluginRef
-from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, Status, Wait
+from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, PodPart, Reads, Status, Wait
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
@@ -552,7 +552,7 @@ class LikesMarked(Plugin):
     """The best node is one where a marked pod runs."""
 
     name = "LikesMarked"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return 100 * any("mark" in other.pod.metadata.labels for other in node.pods)

@@ -5,7 +5,16 @@ import random
 import pytest
 
 from kubesched.api import Pod
-from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, PodInfo, Status
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    NodeInfo,
+    Plugin,
+    PodInfo,
+    PodPart,
+    Reads,
+    Status,
+)
 from kubesched.scheduler.algorithm import EngineMismatchError
 from kubesched.scheduler.verification import VerifyingAlgorithm
 from kubesched.testing import make_node, make_pod
@@ -18,7 +27,7 @@ class Crowding(Plugin):
     """Honest: looks at the node and nothing else."""
 
     name = "Crowding"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if len(node.pods) < 2 else Status.unschedulable("full")

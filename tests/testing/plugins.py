@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -26,9 +26,11 @@ from kubesched.framework import (
     OnlyNodes,
     Plugin,
     PodInfo,
+    PodPart,
     PostFilterResult,
     QueuedPodInfo,
     QueueingHint,
+    Reads,
     Rejections,
     Status,
     Wait,
@@ -41,7 +43,7 @@ class Disks(Plugin):
     """Node-local, both forms: pods with a tier need a node with a disk, an ssd is better."""
 
     name = "Disks"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def pre_filter(
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView
@@ -66,9 +68,6 @@ class Disks(Plugin):
 
     def has_disk(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         return QueueingHint.QUEUE if "disk" in new.metadata.labels else QueueingHint.SKIP
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
-        return {"tier": pod.metadata.labels.get("tier")}
 
 
 class Crowd:
@@ -133,7 +132,7 @@ class Limits(msgspec.Struct, frozen=True):
 class WithArguments(Plugin):
     name = "WithArguments"
     args_type = Limits
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if len(node.pods) < self.args.pods else Status.unschedulable("full")
@@ -177,7 +176,7 @@ class MakesRoom(Plugin):
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         node = self.handle.snapshot.nodes.info(0)
-        status = self.handle.filter_with_nominated_pods(state, pod_info, node)
+        status = self.handle.dry_run.filter_node(state, pod_info, node)
         if status.is_success:
             return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, node.name))
         return PostFilterResult(Status.unschedulable("no room to be made"))

@@ -168,4 +168,4 @@ def test_writes_that_cannot_be_done_are_refused_as_a_server_does() -> None:
 def test_a_handle_without_plugins_says_what_is_missing() -> None:
     handle = FakeHandle([NODE])
     with pytest.raises(RuntimeError, match="give it a runner"):
-        handle.add_pod_to_state(None, WAITING, PodInfo(PLACED), None)  # type: ignore[arg-type]
+        handle.dry_run.add_pod(None, WAITING, PodInfo(PLACED), None)  # type: ignore[arg-type]

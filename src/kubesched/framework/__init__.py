@@ -1,6 +1,7 @@
 """The plugin contract: what plugins are given, what they answer, what they may reach."""
 
 from kubesched.framework.affinity_terms import AffinityTerm, WeightedAffinityTerm
+from kubesched.framework.cluster_version import ClusterVersion
 from kubesched.framework.cycle_state import Clonable, CycleState, StateNotFoundError
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.events import (
@@ -15,9 +16,6 @@ from kubesched.framework.handle import (
     EventRecorder,
     Handle,
     Lister,
-    Moment,
-    Nominating,
-    NominatingMode,
     Nominator,
     PluginMetrics,
     PodInPreBind,
@@ -32,17 +30,18 @@ from kubesched.framework.plugin import (
     ExtensionPoint,
     OnlyNodes,
     Plugin,
-    PostFilterResult,
     Wait,
     extension_points,
     overrides,
 )
 from kubesched.framework.pod_index import PodIndex
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
+from kubesched.framework.post_filter import Nominating, NominatingMode, PostFilterResult
+from kubesched.framework.preemption import DryRun, NominatedTotals, VictimReview, Victims
+from kubesched.framework.reads import PodPart, PodsOnNode, Reads
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import REJECTED, SKIP, SUCCESS, Code, Status
-from kubesched.framework.victim_review import VictimReview, Victims
-from kubesched.framework.what_if import NominatedTotals, PodsMatter, WhatIfView
+from kubesched.framework.totals_view import TotalsView
 
 __all__ = [
     "MAX_NODE_SCORE",
@@ -55,9 +54,11 @@ __all__ = [
     "Clonable",
     "ClusterEvent",
     "ClusterEventWithHint",
+    "ClusterVersion",
     "Code",
     "CycleState",
     "Diagnosis",
+    "DryRun",
     "EventRecorder",
     "EventResource",
     "ExtensionPoint",
@@ -66,7 +67,6 @@ __all__ = [
     "HintFunction",
     "ImageState",
     "Lister",
-    "Moment",
     "NodeInfo",
     "NodeView",
     "NominatedTotals",
@@ -79,20 +79,22 @@ __all__ = [
     "PodInPreBind",
     "PodIndex",
     "PodInfo",
-    "PodsMatter",
+    "PodPart",
+    "PodsOnNode",
     "PostFilterResult",
     "QueuedPodInfo",
     "QueueingHint",
+    "Reads",
     "Rejections",
     "Snapshot",
     "StateNotFoundError",
     "Status",
+    "TotalsView",
     "VictimReview",
     "Victims",
     "Wait",
     "WaitingPod",
     "WeightedAffinityTerm",
-    "WhatIfView",
     "extension_points",
     "overrides",
 ]

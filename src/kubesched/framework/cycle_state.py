@@ -35,7 +35,6 @@ class CycleState:
     __slots__ = (
         "_values",
         "evaluation",
-        "parallel_pre_bind",
         "plugin_timer",
         "pods_to_activate",
         "skip_filter",
@@ -50,7 +49,6 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
-        self.parallel_pre_bind: set[str] = set()
         # Plugins put pods here ("ns/name" -> pod) that deserve a try once this one is placed.
         self.pods_to_activate: dict[str, Pod] = {}
 
@@ -84,6 +82,5 @@ class CycleState:
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score
         copy.skip_pre_bind = self.skip_pre_bind
-        copy.parallel_pre_bind = self.parallel_pre_bind
         copy.pods_to_activate = self.pods_to_activate
         return copy

@@ -1,13 +1,13 @@
-"""What a plugin may reach: the cluster as this attempt sees it, listers, the API, time, chance.
+"""What a plugin may call: the snapshot, listers, the API server, the clock, waiting pods.
 
-`Handle` is a protocol; the runtime provides it. Plugins never import `client/`.
+`Handle` and all it hands out are protocols; the runtime provides them, and
+`kubesched.testing.FakeHandle` does in tests. Plugins never import `client/`.
 """
 
 from __future__ import annotations
 
-import enum
 import random
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -16,22 +16,17 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_info import PodInfo
-from kubesched.framework.rejections import Rejections
-from kubesched.framework.status import Status
-from kubesched.framework.what_if import NominatedTotals
+from kubesched.framework.post_filter import Nominating
+from kubesched.framework.preemption import DryRun
 from kubesched.util.clock import Clock
 
 __all__ = [
     "EventRecorder",
     "Handle",
     "Lister",
-    "Moment",
-    "Nominating",
-    "NominatingMode",
     "Nominator",
     "PluginMetrics",
     "PodInPreBind",
@@ -41,18 +36,6 @@ __all__ = [
 
 T = TypeVar("T", bound=msgspec.Struct)
 T_co = TypeVar("T_co", bound=msgspec.Struct, covariant=True)
-
-
-class NominatingMode(enum.Enum):
-    NOOP = 0
-    OVERRIDE = 1
-
-
-class Nominating(msgspec.Struct, frozen=True):
-    """What to do with a pod's nominated node: leave it, or set it (an empty name clears)."""
-
-    mode: NominatingMode
-    node_name: str = ""
 
 
 class Lister(Protocol[T_co]):
@@ -143,15 +126,6 @@ class EventRecorder(Protocol):
     def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None: ...
 
 
-class Moment(msgspec.Struct, frozen=True):
-    """How far changes to the cluster had come, to ask later what they changed since."""
-
-    rows: int
-    pods: int
-    nominations: int
-    other_objects: int
-
-
 class PluginMetrics(Protocol):
     """Metrics that only a plugin can know the values of."""
 
@@ -163,35 +137,40 @@ class PluginMetrics(Protocol):
 
 
 class Handle(Protocol):
-    """The world of a plugin."""
+    """What a plugin may call. Built by the runtime, one for each profile."""
 
     @property
     def profile_name(self) -> str: ...
 
     @property
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> Snapshot:
+        """The nodes and their pods as this attempt sees them."""
+        ...
+
+    def lister(self, kind: type[T]) -> Lister[T]:
+        """The objects of a kind; asking for them makes the scheduler watch that kind."""
+        ...
 
     @property
-    def nominator(self) -> Nominator: ...
+    def api(self) -> ApiAccess:
+        """The API server. For PreBind and later: a scheduling cycle never waits."""
+        ...
 
     @property
-    def api(self) -> ApiAccess: ...
-
-    @property
-    def recorder(self) -> EventRecorder: ...
+    def recorder(self) -> EventRecorder:
+        """Writes events about pods."""
+        ...
 
     @property
     def clock(self) -> Clock: ...
 
     @property
-    def random(self) -> random.Random: ...
+    def random(self) -> random.Random:
+        """Seeded: the same run again makes the same choices."""
+        ...
 
     @property
     def metrics(self) -> PluginMetrics: ...
-
-    def lister(self, kind: type[T]) -> Lister[T]:
-        """The lister of a kind; asking for it makes the scheduler watch that kind."""
-        ...
 
     def feature_enabled(self, gate: str) -> bool: ...
 
@@ -206,70 +185,20 @@ class Handle(Protocol):
         """Try these waiting pods ("ns/name" -> pod) again at once."""
         ...
 
-    @property
-    def moment(self) -> Moment:
-        """The cluster as this attempt sees it."""
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """A pod that Permit holds back."""
         ...
-
-    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
-        """Whether the pod, which fitted no node at that moment, fits one right now.
-
-        For work beside the loop; an attempt itself looks at its snapshot.
-        """
-        ...
-
-    def waiting_pod(self, uid: str) -> WaitingPod | None: ...
 
     def waiting_pods(self) -> Iterable[WaitingPod]: ...
 
     def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None: ...
 
-    def filter_with_nominated_pods(
-        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
-    ) -> Status:
-        """Run the filters on one node, with the pods nominated to it counted in."""
+    @property
+    def nominator(self) -> Nominator:
+        """Which pods are expected on which nodes."""
         ...
 
-    def nominated_totals(self, pod: Pod) -> NominatedTotals:
-        """What other pods ask for that are nominated to nodes and that this one gives way to."""
+    @property
+    def dry_run(self) -> DryRun:
+        """The profile's filters on nodes as they might be; for preemption."""
         ...
-
-    def totals_suffice(self, state: CycleState) -> bool:
-        """Whether no filter that runs for this pod sees more of pods than their totals."""
-        ...
-
-    def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
-        """Tells of pods whether, but for their totals, no filter cares; None: nobody can tell."""
-        ...
-
-    def likeness(self, state: CycleState) -> Hashable | None:
-        """Equal for pods on which every filter passes the same verdict, row by row.
-
-        For as long as nothing happens to a row and its pods. None: a filter may judge otherwise.
-        """
-        ...
-
-    def filter_by_totals(
-        self,
-        state: CycleState,
-        pod: Pod,
-        nodes: NodeView,
-        *,
-        in_full: bool = False,
-        again: bool = False,
-    ) -> Rejections:
-        """Run the filters on many nodes, up to the first that looks at single pods.
-
-        `nodes` may have totals of their own (`WhatIfView`). With `in_full` all filters run:
-        nobody cares about the pods that make the difference. With `again` the nodes passed
-        before with other totals, and only filters that look at totals are asked.
-        """
-        ...
-
-    def add_pod_to_state(
-        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
-    ) -> Status: ...
-
-    def remove_pod_from_state(
-        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
-    ) -> Status: ...

@@ -8,7 +8,7 @@ many nodes over columns, which is an optional faster spelling of the same rule.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -19,14 +19,14 @@ from kubesched.api import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.events import ClusterEventWithHint
-from kubesched.framework.handle import Handle, Nominating
+from kubesched.framework.fast_paths import FastPaths
+from kubesched.framework.handle import Handle
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
-from kubesched.framework.rejections import Rejections
+from kubesched.framework.post_filter import PostFilterResult
+from kubesched.framework.preemption import PreemptionHooks
 from kubesched.framework.status import SKIP, SUCCESS, Status
-from kubesched.framework.victim_review import VictimReview
-from kubesched.framework.what_if import PodsMatter
 
 __all__ = [
     "MAX_NODE_SCORE",
@@ -34,7 +34,6 @@ __all__ = [
     "ExtensionPoint",
     "OnlyNodes",
     "Plugin",
-    "PostFilterResult",
     "Wait",
     "extension_points",
     "overrides",
@@ -72,13 +71,6 @@ class OnlyNodes(msgspec.Struct, frozen=True):
     names: frozenset[str]
 
 
-class PostFilterResult(msgspec.Struct, frozen=True):
-    """A PostFilter answer; without `nominating` the pod's nomination stays as it is."""
-
-    status: Status
-    nominating: Nominating | None = None
-
-
 class Wait(msgspec.Struct, frozen=True):
     """A Permit answer: hold the pod until it is allowed, at most this long."""
 
@@ -86,26 +78,18 @@ class Wait(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
-class Plugin:
-    """Base of all plugins. Holds configuration only: facts of an attempt go in CycleState."""
+class Plugin(FastPaths, PreemptionHooks):
+    """Base of all plugins. Holds configuration only: facts of an attempt go in CycleState.
+
+    Here is what every author meets. `FastPaths` has what only makes a plugin faster, and
+    `PreemptionHooks` what only matters when pods are preempted.
+    """
 
     name: ClassVar[str] = ""
-    # The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments.
     args_type: ClassVar[type[msgspec.Struct] | None] = None
-    # The plugin's filter and score of a node depend on that node, the pods on it, and the pod
-    # (its spec, namespace, labels, annotations and owners, and what PreFilter and PreScore noted
-    # from these alone): not on other nodes or objects, the pod's name or the time. What it said
-    # is kept for other pods that look the same. Caching trusts this.
-    node_local: ClassVar[bool] = False
-    # Of the pod, a node-local plugin looks at more than the parts of its spec that are about
-    # nodes (containers, node name and selectors, tolerations, overhead, host settings), or, of
-    # the pods on the node, at more than their spec.
-    reads_metadata: ClassVar[bool] = True
-    # What the plugin's verdict on a node, and its score, have to do with the pods there. Dry runs
-    # over many nodes and caching trust this; the default is always right.
-    pods_matter: ClassVar[PodsMatter] = PodsMatter.IN_DETAIL
-    # PreBind of neighbouring plugins that say so run at the same time.
+    """The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments."""
     pre_bind_in_parallel: ClassVar[bool] = False
+    """PreBind of neighbouring plugins that say so run at the same time."""
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         self.args = args
@@ -113,12 +97,10 @@ class Plugin:
 
     @property
     def handle(self) -> Handle:
-        """The world of the plugin; missing only in tests that do without one."""
+        """What the plugin may call; missing only in tests that do without."""
         if self._handle is None:
             raise RuntimeError(f"plugin {self.name} was built without a handle")
         return self._handle
-
-    # -- in the queue ------------------------------------------------------------------
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
         """QueueSort: the smallest key is scheduled first."""
@@ -132,55 +114,21 @@ class Plugin:
         """Events that could make a rejected pod schedulable; None: all of them."""
         return None
 
-    # -- finding nodes that fit --------------------------------------------------------
-
     def pre_filter(
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView
     ) -> Status | OnlyNodes:
         """PreFilter: note facts for Filter; SKIP if Filter has nothing to do for this pod."""
         return SUCCESS
 
-    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
-        """Update what PreFilter noted as if `added` ran on the node."""
-        return SUCCESS
-
-    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
-        """Update what PreFilter noted as if `removed` were gone from the node."""
-        return SUCCESS
-
-    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        """Whether another pod's coming or going makes no difference to Filter, AddPod, RemovePod.
-
-        But for the totals of its node, if those matter. False is always right; dry runs over
-        many nodes trust True.
-        """
-        return False
-
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Filter, one node: the definition of the rule."""
         raise NotImplementedError
-
-    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-        """Filter, many nodes: the same rule over columns."""
-        return Rejections.from_statuses([self.filter(state, pod, node) for node in nodes])
 
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         """PostFilter: no node fits; try to make room."""
         raise NotImplementedError
-
-    async def post_filter_with_review(
-        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
-    ) -> PostFilterResult:
-        """PostFilter of a pod that extenders want to be asked about, if pods are to be preempted.
-
-        The cluster may change while they are asked. A plugin that preempts nobody needs none
-        of this.
-        """
-        return self.post_filter(state, pod_info, diagnosis)
-
-    # -- choosing among them -----------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         """PreScore: note facts for Score; SKIP if Score has nothing to say for this pod."""
@@ -190,19 +138,11 @@ class Plugin:
         """Score, one node: higher is better. An exception ends the attempt in an error."""
         raise NotImplementedError
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        """Score, many nodes: the same rule over columns."""
-        return np.fromiter(
-            (self.score(state, pod, node) for node in nodes), dtype=np.int64, count=len(nodes)
-        )
-
     def normalize_score(
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """NormalizeScore: bring the scores of all nodes into 0..100."""
         return scores
-
-    # -- placing the pod ---------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve: claim what the pod will need on the node."""
@@ -229,23 +169,6 @@ class Plugin:
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """PostBind: the pod is bound; for information."""
-
-    # -- batching and caching ----------------------------------------------------------
-
-    def version(self, nodes: NodeView) -> Hashable:
-        """What else a node-local plugin's answers depend on: they hold while this stays equal."""
-        return None
-
-    def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
-        """The normalised score of every node if they are all alike, which saves asking; or None.
-
-        `nodes` is the whole cluster. PreScore has run.
-        """
-        return None
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
-        """What of the pod this plugin's answers depend on; a Status refuses to sign it."""
-        raise NotImplementedError
 
 
 _METHODS: dict[ExtensionPoint, str] = {

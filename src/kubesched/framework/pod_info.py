@@ -149,7 +149,6 @@ class QueuedPodInfo:
         "initial_attempt_timestamp_ns",
         "pending_plugins",
         "pod_info",
-        "pod_signature",
         "timestamp_ns",
         "unschedulable_count",
         "unschedulable_plugins",
@@ -171,7 +170,6 @@ class QueuedPodInfo:
         self.gating_events: tuple[Any, ...] = ()  # ClusterEvents of the gating plugin
         self.was_flushed_from_unschedulable = False
         self.flush_timestamp_ns = 0
-        self.pod_signature: bytes | None = None
 
     @property
     def pod(self) -> Pod:

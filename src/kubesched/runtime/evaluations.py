@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +34,10 @@ from kubesched.runtime.asking import (
     checked_score,
     first_rejection,
 )
+from kubesched.runtime.cache_key import key_of_parts
 from kubesched.runtime.evaluation import Evaluation
 from kubesched.runtime.local_plugins import LocalFilters, LocalScores, weighted_scores
+from kubesched.runtime.object_versions import ObjectVersions
 from kubesched.runtime.point_metrics import PointMetrics
 
 __all__ = ["Evaluations"]
@@ -52,7 +53,6 @@ _FEW_CHANGES = 16
 _STEADY = 2
 # A plugin may word every verdict differently: so many are kept besides one for every row.
 _MAX_STATUSES = 256
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Evaluations:
@@ -68,10 +68,12 @@ class Evaluations:
         score_plugins: Sequence[Plugin],
         weights: Mapping[str, int],
         points: PointMetrics,
+        object_versions: ObjectVersions,
     ) -> None:
         self._points = points
-        self.filters = tuple(takewhile(lambda plugin: plugin.node_local, filter_plugins))
-        local = [plugin for plugin in score_plugins if plugin.node_local]
+        self._object_versions = object_versions
+        self.filters = tuple(takewhile(lambda plugin: plugin.reads.is_cacheable, filter_plugins))
+        local = [plugin for plugin in score_plugins if plugin.reads.is_cacheable]
         self.static = tuple(
             (plugin, weights[plugin.name])
             for plugin in local
@@ -90,25 +92,26 @@ class Evaluations:
         self._versioned = [
             plugin
             for plugin in {plugin.name: plugin for plugin in (*self.filters, *local)}.values()
-            if overrides(plugin, "version")
+            if overrides(plugin, "cache_version")
         ]
         self._local_names = frozenset(plugin.name for plugin in (*self.filters, *local))
-        self._reads_metadata = any(plugin.reads_metadata for plugin in (*self.filters, *local))
+        reads = [plugin.reads for plugin in (*self.filters, *local)]
+        self._key_of = key_of_parts(reads)
+        # An entry for each set of kinds that some plugin reads; None: any kind.
+        self._kinds = list({each.objects for each in reads} - {()})
         self._entries: OrderedDict[bytes, Evaluation] = OrderedDict()
-        self._bytes = 0
-
-    def forget(self) -> None:
-        """Something besides nodes and pods changed that plugins may look at."""
-        self._entries.clear()
         self._bytes = 0
 
     def find(self, pod: Pod, nodes: NodeView) -> Evaluation | None:
         """What is known for pods like this one; None if the pod is one of a kind."""
-        shape = self._shape(pod)
+        shape = self._key_of(pod)
         if shape is None:
             return None
         capacity = nodes.table.capacity
-        versions = tuple([plugin.version(nodes) for plugin in self._versioned])
+        versions = (
+            *[plugin.cache_version(nodes) for plugin in self._versioned],
+            *[self._object_versions.of(kinds) for kinds in self._kinds],
+        )
         entry = self._entries.get(shape)
         if entry is not None and entry.capacity != capacity:
             self._drop(shape)
@@ -134,38 +137,6 @@ class Evaluations:
 
     def _drop(self, shape: bytes) -> None:
         self._bytes -= self._entries.pop(shape).counted_bytes
-
-    def _shape(self, pod: Pod) -> bytes | None:
-        """Everything of a pod that a node-local plugin may look at."""
-        spec, status = pod.spec, pod.status
-        if status.container_statuses or status.resources is not None:
-            return None  # amounts may follow the status, which changes by itself
-        if self._reads_metadata:
-            metadata = pod.metadata
-            return _encode(
-                (
-                    spec,
-                    metadata.namespace,
-                    metadata.labels,
-                    metadata.annotations,
-                    metadata.owner_references,
-                )
-            )
-        return _encode(
-            (
-                spec.containers,
-                spec.init_containers,
-                spec.node_selector,
-                spec.node_name,
-                spec.host_network,
-                spec.affinity and spec.affinity.node_affinity,
-                spec.tolerations,
-                spec.overhead,
-                spec.host_users,
-                spec.resources,
-                [volume.image for volume in spec.volumes if volume.image is not None],
-            )
-        )
 
     # -- filter ------------------------------------------------------------------------
 

@@ -7,39 +7,32 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.pod_facts import pod_priority
 from kubesched.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.framework import (
     SUCCESS,
+    ClusterVersion,
     Code,
     CycleState,
     Diagnosis,
     ExtensionPoint,
-    Moment,
-    NodeInfo,
     NodeView,
-    NominatedTotals,
     OnlyNodes,
     Plugin,
     PodInfo,
     PostFilterResult,
     QueuedPodInfo,
-    Rejections,
     Status,
-    overrides,
 )
 from kubesched.runtime.asking import (
-    ADD_POD,
     PRE_FILTER,
     PRE_SCORE,
-    REMOVE_POD,
     ask,
     ask_filter,
     ask_score,
@@ -48,17 +41,15 @@ from kubesched.runtime.asking import (
     first_rejection,
 )
 from kubesched.runtime.binding_points import BindingPoints
-from kubesched.runtime.dry_runs import DryRunFilters
+from kubesched.runtime.dry_run import ProfileDryRun
 from kubesched.runtime.evaluation import Evaluation
 from kubesched.runtime.evaluations import Evaluations
-from kubesched.runtime.nominated import NominatedPods
 from kubesched.runtime.outcomes import PreFilterOutcome, QuickChoice, Scores
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PointMetrics
 from kubesched.runtime.post_filtering import run_post_filter
 from kubesched.runtime.profile_handle import ProfileHandle
 from kubesched.runtime.services import Services
-from kubesched.runtime.signing import PodSigner
 from kubesched.runtime.ties import FirstByName, Ties
 from kubesched.util.errors import PluginError
 from kubesched.util.go_format import format_slice
@@ -98,18 +89,15 @@ class Framework(ProfileHandle):
         self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
         self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
         self.score_plugins = at(ExtensionPoint.SCORE)
-        self._dry_run_plugins = [
-            plugin
-            for plugin in self.pre_filter_plugins
-            if overrides(plugin, "add_pod") or overrides(plugin, "remove_pod")
-        ]
-        self._nominated = NominatedPods(lambda: self.nominator)
-        self._dry_run_filters = DryRunFilters(self.filter_plugins, self._dry_run_plugins)
         self._other_score_plugins = tuple(
-            plugin for plugin in self.score_plugins if not plugin.node_local
+            plugin for plugin in self.score_plugins if not plugin.reads.is_cacheable
         )
         self._evaluations = Evaluations(
-            self.filter_plugins, self.score_plugins, plugins.score_weights, points
+            self.filter_plugins,
+            self.score_plugins,
+            plugins.score_weights,
+            points,
+            services.object_versions,
         )
         self._other_filter_plugins = self.filter_plugins[len(self._evaluations.filters) :]
         self._other_filters = frozenset(plugin.name for plugin in self._other_filter_plugins)
@@ -117,21 +105,17 @@ class Framework(ProfileHandle):
             *(plugin for plugin, _ in self._evaluations.normalizing),
             *self._other_score_plugins,
         )
-        self._epoch = services.epoch
         self.binding = BindingPoints(plugins, services, points)
-        self._signer = PodSigner(profile.scheduler_name, plugins)
+        self._dry_run = ProfileDryRun(plugins, services, points, self._other_filter_plugins)
+
+    @property
+    def dry_run(self) -> ProfileDryRun:
+        return self._dry_run
 
     # -- in the queue ------------------------------------------------------------------
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
         return self.queue_sort_plugin.sort_key(queued)
-
-    def sign_pod(self, pod: Pod) -> bytes | None:
-        """A text that is equal for pods that ask for the same; None if there is none."""
-        started_ns = self.points.now_ns()
-        signature = self._signer.sign(pod)
-        self.points.observe("Sign", Code.SUCCESS, started_ns)
-        return signature
 
     # -- finding nodes that fit --------------------------------------------------------
 
@@ -203,20 +187,17 @@ class Framework(ProfileHandle):
         """What is kept from pods of the same shape; noted for Score of the same attempt."""
         if not self.keeps_evaluations:
             return None
-        if self._services.epoch != self._epoch:
-            self._evaluations.forget()
-            self._epoch = self._services.epoch
         known = state.evaluation
         if not isinstance(known, Evaluation):
             known = state.evaluation = self._evaluations.find(pod, nodes)
         return known
 
-    def rows_judged_anew(self, state: CycleState, since: Moment) -> NDArray[np.intp] | None:
+    def rows_judged_anew(self, state: CycleState, since: ClusterVersion) -> NDArray[np.intp] | None:
         """Rows on which filters may have changed their mind since; None: on any of them."""
         table = self.snapshot.nodes.table
-        if self._services.epoch != since.other_objects or not self._other_filters <= (
-            state.skip_filter
-        ):
+        if not self._other_filters <= state.skip_filter:
+            return None
+        if self._services.object_versions.total != since.objects:
             return None
         rows = table.changes.since(since.rows)
         nodes = self.nominator.changes_since(since.nominations)
@@ -225,100 +206,6 @@ class Framework(ProfileHandle):
         # Mostly few: sorting a set then beats starting up NumPy.
         alive = rows[table.is_live[rows]].tolist()
         return np.array(sorted({*alive, *table.rows_of(nodes).tolist()}), dtype=np.intp)
-
-    def run_filter_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """The verdict on one node, with the plugin that rejected it."""
-        plugins = [plugin for plugin in self.filter_plugins if plugin.name not in state.skip_filter]
-        rejection = first_rejection(plugins, state, pod, node)
-        self.points.count_filtered(plugins, rejection)
-        return rejection or SUCCESS
-
-    def filter_with_nominated_pods(
-        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
-    ) -> Status:
-        """The verdict on one node that must hold with and without the pods nominated to it.
-
-        With them, because they have a right to come; without, because they may not.
-        """
-        status = self.filter_beside_nominated_pods(state, pod_info, node)
-        if not status.is_success:
-            return status
-        return self.run_filter_on_node(state, pod_info.pod, node)
-
-    def fits_on(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> bool:
-        """Whether the verdict on one node is a yes; what is wrong otherwise is not worked out."""
-        return (
-            self.run_filter_on_node(state, pod_info.pod, node).is_success
-            and self.filter_beside_nominated_pods(state, pod_info, node).is_success
-        )
-
-    def filter_beside_nominated_pods(
-        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
-    ) -> Status:
-        """The verdict on one node if the pods nominated to it come; success if there are none."""
-        nominated = self.qualifying_nominated_pods(pod_info.pod, node.name)
-        if not nominated:
-            return SUCCESS
-        with_nominated, state_with = node.clone(), state.clone()
-        for other in nominated:
-            with_nominated.add_pod(other)
-            self.add_pod_to_state(state_with, pod_info.pod, other, with_nominated)
-        return self.run_filter_on_node(state_with, pod_info.pod, with_nominated)
-
-    def nominated_totals(self, pod: Pod) -> NominatedTotals:
-        return self._nominated.totals(pod, self.snapshot.nodes.table)
-
-    def totals_suffice(self, state: CycleState) -> bool:
-        return self._dry_run_filters.totals_suffice(state)
-
-    def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
-        return self._dry_run_filters.indifference(state, pod)
-
-    def likeness(self, state: CycleState) -> Hashable | None:
-        known = state.evaluation
-        if not isinstance(known, Evaluation) or not self._other_filters <= state.skip_filter:
-            return None
-        return known, known.versions, self._services.epoch, frozenset(state.skip_filter)
-
-    def filter_by_totals(
-        self,
-        state: CycleState,
-        pod: Pod,
-        nodes: NodeView,
-        *,
-        in_full: bool = False,
-        again: bool = False,
-    ) -> Rejections:
-        return self._dry_run_filters.ask(state, pod, nodes, in_full=in_full, again=again)
-
-    def qualifying_nominated_pods(self, pod: Pod, node_name: str) -> list[PodInfo]:
-        """Other pods nominated to the node whose priority is at least the pod's."""
-        priority = pod_priority(pod)
-        return [
-            other
-            for other in self.nominator.nominated_pods(node_name)
-            if pod_priority(other.pod) >= priority and other.uid != pod.metadata.uid
-        ]
-
-    def add_pod_to_state(
-        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
-    ) -> Status:
-        for plugin in self._dry_run_plugins:
-            if plugin.name not in state.skip_filter:
-                status = ask(ADD_POD, plugin, plugin.add_pod, state, pod, added, node)
-                if not status.is_success:
-                    fail(ADD_POD, plugin, status)
-        return SUCCESS
-
-    def remove_pod_from_state(
-        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
-    ) -> Status:
-        for plugin in self._dry_run_plugins:
-            if plugin.name not in state.skip_filter:
-                status = ask(REMOVE_POD, plugin, plugin.remove_pod, state, pod, removed, node)
-                if not status.is_success:
-                    fail(REMOVE_POD, plugin, status)
-        return SUCCESS
 
     def run_post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis

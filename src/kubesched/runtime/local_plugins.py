@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.framework import CycleState, NodeView, Plugin, PodsMatter
+from kubesched.framework import CycleState, NodeView, Plugin, PodsOnNode
 from kubesched.runtime.asking import ask_score, check_range
 
 __all__ = ["LocalFilters", "LocalScores", "Weighted", "weighted_scores"]
@@ -69,4 +69,4 @@ def weighted_scores(
 
 
 def _sees_no_pods(plugin: Plugin) -> bool:
-    return plugin.pods_matter is PodsMatter.NOT_AT_ALL
+    return plugin.reads.pods_on_node is PodsOnNode.NOTHING

@@ -28,6 +28,7 @@ class ProfilePlugins:
     """The plugins of a profile, built, by extension point and in order."""
 
     def __init__(self, profile: KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
+        self.profile_name = profile.scheduler_name
         plugins = _without_missing(profile.plugins, registry)
         implemented = {name: extension_points(plugin) for name, plugin in registry.items()}
         expanded = expand_plugins(
@@ -48,6 +49,14 @@ class ProfilePlugins:
         self.score_weights: dict[str, int] = {
             ref.name: ref.weight for ref in expanded[str(ExtensionPoint.SCORE)]
         }
+
+    @property
+    def pre_filters(self) -> tuple[Plugin, ...]:
+        return self._points[ExtensionPoint.PRE_FILTER]
+
+    @property
+    def filters(self) -> tuple[Plugin, ...]:
+        return self._points[ExtensionPoint.FILTER]
 
     def at(self, point: ExtensionPoint) -> tuple[Plugin, ...]:
         return self._points[point]

@@ -1,6 +1,6 @@
-"""The world of a profile's plugins, as far as it is the same for all profiles.
+"""What the plugins of a profile may call, as far as all profiles share it.
 
-With what `Framework` adds, this is the `Handle` of the plugin contract.
+`Framework` adds `dry_run`; together they are the `Handle` of the plugin contract.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
-from kubesched.framework import EventRecorder, Lister, Moment, Nominator, PodInfo, Snapshot
+from kubesched.framework import EventRecorder, Lister, Nominator, Snapshot
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class ProfileHandle:
-    """Doors to what all profiles share, in the name of one of them."""
+    """Hands the services of the scheduler to the plugins of one profile."""
 
     def __init__(self, profile_name: str, services: Services) -> None:
         self.profile_name = profile_name
@@ -69,19 +69,6 @@ class ProfileHandle:
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._services.spawn(work, name)
-
-    @property
-    def moment(self) -> Moment:
-        table = self.snapshot.nodes.table
-        return Moment(
-            table.changes.position,
-            table.pod_changes.position,
-            self.nominator.position,
-            self._services.epoch,
-        )
-
-    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:
-        return self._services.has_room(self.profile_name, pod_info, since)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         self._services.activate(pods)

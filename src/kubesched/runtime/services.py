@@ -1,4 +1,4 @@
-"""What all profiles of a scheduler share: the snapshot, the queue's doors, time, the API."""
+"""What all profiles of a scheduler share: the snapshot, listers, the clock, the API, the queue."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from prometheus_client import CollectorRegistry
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
-from kubesched.framework import EventRecorder, Lister, Moment, Nominator, PodInfo, Snapshot
+from kubesched.framework import (
+    ClusterVersion,
+    EventRecorder,
+    Lister,
+    Nominator,
+    PodInfo,
+    Snapshot,
+)
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.runtime.object_versions import ObjectVersions
 from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPods
 from kubesched.util.clock import Clock
 
@@ -38,7 +46,7 @@ class Services:
         nominator: Callable[[], Nominator],
         activate: Callable[[Mapping[str, Pod]], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
-        has_room: Callable[[str, PodInfo, Moment], bool],
+        fits_now: Callable[[str, PodInfo, ClusterVersion], bool],
         metrics: SchedulerMetrics | None = None,
     ) -> None:
         self.snapshot = snapshot
@@ -51,10 +59,19 @@ class Services:
         self.nominator = nominator
         self.activate = activate
         self.spawn = spawn
-        # By the name of a profile, a pod of it, and the moment when it fitted nowhere.
-        self.has_room = has_room
+        # By the name of a profile, a pod of it, and the version in which it fitted nowhere.
+        self.fits_now = fits_now
         self.metrics = metrics or SchedulerMetrics(CollectorRegistry())
-        # Grows when an object besides nodes and pods changed that plugins may look at.
-        self.epoch = 0
+        self.object_versions = ObjectVersions()
         self.waiting_pods = WaitingPods()
         self.pods_in_pre_bind = PodsInPreBind()
+
+    def cluster_version(self) -> ClusterVersion:
+        """Of the cluster as the snapshot shows it."""
+        table = self.snapshot.nodes.table
+        return ClusterVersion(
+            table.changes.position,
+            table.pod_changes.position,
+            self.nominator().position,
+            self.object_versions.total,
+        )

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from kubesched.backend.snapshot import ClusterSnapshot
 from kubesched.framework import (
+    ClusterVersion,
     Code,
     CycleState,
     Diagnosis,
     FitError,
-    Moment,
     NodeInfo,
     NodeView,
     NominatedTotals,
     PodInfo,
     Rejections,
     Status,
-    WhatIfView,
+    TotalsView,
 )
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.fresh_scores import score_fresh_nodes
@@ -254,11 +254,11 @@ class SchedulingAlgorithm:
             nodes.info_at(choice.row).name, choice.feasible, len(nodes), score, diagnose
         )
 
-    def has_room(
+    def fits_now(
         self,
         framework: Framework,
         pod_info: PodInfo,
-        since: Moment,
+        since: ClusterVersion,
         refused: Collection[str] = (),
     ) -> bool:
         """Whether a pod that fitted nowhere then fits a node of the snapshot as it is.
@@ -266,7 +266,7 @@ class SchedulingAlgorithm:
         Extenders are not asked. Nodes that they `refused` then count as refused until they
         change; any other counts as good enough to try the pod again before someone has to go.
         """
-        if framework.moment == since:
+        if framework.dry_run.version == since:
             return False
         state = CycleState()
         nodes = self._snapshot.nodes
@@ -284,12 +284,12 @@ class SchedulingAlgorithm:
             if refused:
                 nodes = nodes.subset(~np.isin(nodes.rows, self._unchanged(refused, since)))
             if len(nodes) <= _FEW_NODES:
-                return any(framework.fits_on(state, pod_info, node) for node in nodes)
+                return any(framework.dry_run.fits_on(state, pod_info, node) for node in nodes)
             return len(self._filter(framework, state, pod_info, nodes, diagnosis)) > 0
         except PluginError:
             return False
 
-    def _unchanged(self, names: Collection[str], since: Moment) -> NDArray[np.intp]:
+    def _unchanged(self, names: Collection[str], since: ClusterVersion) -> NDArray[np.intp]:
         """Rows of the named nodes that are as they were."""
         rows, table = self._snapshot.table.rows_of(names), self._snapshot.table
         changed = table.changes.since(since.rows)
@@ -353,7 +353,7 @@ class SchedulingAlgorithm:
             log.error("Nominated node is gone", pod=pod_info.pod, node=name)
             return None
         try:
-            status = framework.filter_with_nominated_pods(state, pod_info, node)
+            status = framework.dry_run.filter_node(state, pod_info, node)
         except PluginError as exc:
             log.error("Evaluation of the nominated node failed", exc=exc, pod=pod_info.pod)
             return None
@@ -447,7 +447,7 @@ class SchedulingAlgorithm:
     def _nominated(self, framework: Framework, pod_info: PodInfo) -> NominatedTotals:
         if not framework.nominator.nominated_nodes():
             return _NOBODY
-        return framework.nominated_totals(pod_info.pod)
+        return framework.dry_run.nominated_totals(pod_info.pod)
 
     def _rejected_beside(
         self,
@@ -465,14 +465,14 @@ class SchedulingAlgorithm:
         present[nodes.rows] = True
         which = present[nominated.rows]
         rows = nominated.rows[which]
-        if framework.totals_suffice(state):
+        if framework.dry_run.reads_totals_only(state):
             requested = table.requested[:, rows] + nominated.requested[:, which]
             pod_count = table.pod_count[rows] + nominated.pod_count[which]
-            view = WhatIfView(nodes, rows, requested, pod_count)
-            found = framework.filter_by_totals(state, pod_info.pod, view)
+            view = TotalsView(nodes, rows, requested, pod_count)
+            found = framework.dry_run.filter_nodes(state, pod_info.pod, view)
         else:
             found = Rejections.from_statuses(
-                framework.filter_beside_nominated_pods(state, pod_info, node)
+                framework.dry_run.filter_beside_nominated(state, pod_info, node)
                 for node in nodes.at_rows(rows)
             )
         if found.codes is not None and found.codes.any():

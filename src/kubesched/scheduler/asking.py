@@ -349,13 +349,13 @@ class AskingAttempt:
         return True
 
     def _now(self) -> _Stamp:
-        table, moment = self._world.cache.snapshot.table, self._framework.moment
+        table, version = self._world.cache.snapshot.table, self._framework.dry_run.version
         return _Stamp(
-            moment.rows,
+            version.rows,
             table.pod_changes.position,
             table.generation,
-            moment.nominations,
-            moment.other_objects,
+            version.nominations,
+            version.objects,
         )
 
     def _unfit(self, diagnosis: Diagnosis) -> FitError:

@@ -14,9 +14,9 @@ from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
     SUCCESS,
+    ClusterVersion,
     CycleState,
     FitError,
-    Moment,
     Nominating,
     PodInfo,
     QueuedPodInfo,
@@ -134,7 +134,7 @@ class _Review:
         self._framework = framework
         self._pod_info = pod_info
         self._extenders = extenders
-        self._no_room_at: Moment = framework.moment
+        self._no_room_at: ClusterVersion = framework.dry_run.version
 
     async def review(self, preemptor: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         world = self._world
@@ -148,11 +148,11 @@ class _Review:
         world.cache.update_snapshot()
         return reviewed
 
-    def has_room(self) -> bool:
+    def fits_now(self) -> bool:
         world = self._world
         world.cache.update_snapshot()
         refused = world.refused.get(self._pod_info.uid, frozenset())
-        return world.algorithm.has_room(self._framework, self._pod_info, self._no_room_at, refused)
+        return world.algorithm.fits_now(self._framework, self._pod_info, self._no_room_at, refused)
 
     def fits_without(self, node_name: str, victims: Collection[PodInfo]) -> bool:
         world, framework, pod_info = self._world, self._framework, self._pod_info
@@ -167,7 +167,7 @@ class _Review:
             for victim in victims:
                 if trial.has_pod(victim.uid):
                     removed = trial.remove_pod(victim.uid)
-                    framework.remove_pod_from_state(state, pod_info.pod, removed, trial)
-            return framework.filter_with_nominated_pods(state, pod_info, trial).is_success
+                    framework.dry_run.remove_pod(state, pod_info.pod, removed, trial)
+            return framework.dry_run.filter_node(state, pod_info, trial).is_success
         except PluginError:
             return False

@@ -10,18 +10,16 @@ from typing import NamedTuple
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
+from kubesched.api.pod_status_writer import PodStatusWriter
 from kubesched.backend.cache import Cache
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
     Code,
     CycleState,
     FitError,
-    Nominating,
-    NominatingMode,
     PodInfo,
     Status,
 )
-from kubesched.framework.pod_status import PodStatusWriter
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind
@@ -142,9 +140,8 @@ class BindingCycle:
 
     async def _publish_choice(self, pod: Pod, node_name: str) -> None:
         """Tell others where the pod will go, since getting there may take a while."""
-        nominating = Nominating(NominatingMode.OVERRIDE, node_name)
         try:
-            await self._writer.write(pod, None, nominating)
+            await self._writer.write(pod, None, node_name)
         except ApiError as exc:
             log.error("Failed to write the nominated node", exc=exc, pod=pod)
 

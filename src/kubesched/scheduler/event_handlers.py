@@ -53,7 +53,6 @@ class EventHandlers:
         clock: Clock,
         is_responsible: Callable[[Pod], bool],
         on_corruption: Callable[[CacheCorruptedError], None],
-        on_other_change: Callable[[], None],
         metrics: SchedulerMetrics | None = None,
     ) -> None:
         self._cache = cache
@@ -62,7 +61,6 @@ class EventHandlers:
         self._clock = clock
         self._is_responsible = is_responsible
         self._on_corruption = on_corruption
-        self._on_other_change = on_other_change
         metrics = metrics or SchedulerMetrics(CollectorRegistry())
         self._durations = metrics.event_handling_duration_seconds
         self._kept: dict[str, Histogram] = {}
@@ -189,7 +187,6 @@ class EventHandlers:
         def changed(action: ActionType, old: Any, new: Any) -> None:
             started_ns = self._now_ns()
             event = ClusterEvent(resource, action)
-            self._on_other_change()
             self._announce(event, old, new)
             self._observe(event.label, started_ns)
 

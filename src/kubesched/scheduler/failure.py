@@ -7,6 +7,7 @@ from typing import Any
 
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiError
+from kubesched.api.pod_status_writer import POD_SCHEDULED, PodStatusWriter
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.client.event_recorder import truncate_note
 from kubesched.framework import (
@@ -18,7 +19,7 @@ from kubesched.framework import (
     QueuedPodInfo,
     Status,
 )
-from kubesched.framework.pod_status import POD_SCHEDULED, PodStatusWriter
+from kubesched.framework.post_filter import nominated_node
 from kubesched.scheduler.attempt import Attempt
 from kubesched.util.clock import Clock
 from kubesched.util.errors import KubeschedError
@@ -112,7 +113,7 @@ class FailureHandler:
         self, pod: Pod, condition: PodCondition, nominating: Nominating | None
     ) -> None:
         try:
-            await self._writer.write(pod, condition, nominating)
+            await self._writer.write(pod, condition, nominated_node(nominating))
         except ApiError as exc:
             if exc.code:
                 log.error("Error updating pod", exc=exc, pod=pod)

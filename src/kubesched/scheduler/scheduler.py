@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
+from kubesched.api.pod_status_writer import PodStatusWriter
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import (
     QueueProfile,
@@ -22,11 +23,11 @@ from kubesched.backend.queue import (
 )
 from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
+from kubesched.client.informer import Informer
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.completion import complete_extenders
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework import ActionType, Moment, PodInfo, PodsMatter, QueuedPodInfo
-from kubesched.framework.pod_status import PodStatusWriter
+from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.runtime.services import Services
@@ -61,7 +62,6 @@ log = get_logger(__name__)
 # How many pods are placed before others on the event loop have a turn. A turn for each pod would
 # cost as much as a tenth of placing it; a turn by the clock would be another one in every run.
 _PODS_PER_TURN = 8
-_NO_SIGNATURES = "Disabling signatures for profile because {}."
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -139,16 +139,14 @@ class Scheduler:
             nominator=lambda: self.queue.nominator,
             activate=self._activate,
             spawn=self._tasks.spawn,
-            has_room=self._has_room,
+            fits_now=self._fits_now,
             metrics=options["metrics"],
         )
 
     def _has_plugin_that_reads_pods(self) -> bool:
         """Whether kept answers may depend on more of the pods on a node than what they request."""
         return any(
-            plugin.node_local
-            and plugin.reads_metadata
-            and plugin.pods_matter is PodsMatter.IN_DETAIL
+            plugin.reads.is_cacheable and plugin.reads.pods_on_node is PodsOnNode.DETAIL
             for framework in self.profiles.values()
             for plugin in framework.plugins.by_name.values()
         )
@@ -177,18 +175,12 @@ class Scheduler:
     ) -> SchedulingQueue:
         extenders = self._extenders
         longest = options["pod_max_in_unschedulable_pods_duration"]
-        if extenders is not None and self.services.feature_enabled("OpportunisticBatching"):
-            # What an extender says of a pod does not hold for another, however alike they are.
-            for name in self.profiles:
-                log.info(_NO_SIGNATURES.format("it has extenders configured"), profile=name)
-                log.info(_NO_SIGNATURES.format("plugins do not support it"), profile=name)
         profiles = {
             name: QueueProfile(
                 scheduler_name=name,
                 sort_key=framework.sort_key,
                 pre_enqueue=framework.pre_enqueue_plugins,
                 hints=self._hints_of(framework),
-                sign=framework.sign_pod if extenders is None else None,
             )
             for name, framework in self.profiles.items()
         }
@@ -216,7 +208,6 @@ class Scheduler:
             self._clock,
             lambda pod: pod.spec.scheduler_name in self.profiles,
             self._on_corruption,
-            self._on_other_change,
             self.services.metrics,
         )
         self.informers.informer(Pod).add_handler(
@@ -228,11 +219,29 @@ class Scheduler:
         if self._asking is not None:
             self.informers.informer(Pod).add_handler(on_delete=self._asking.forget)
             self.informers.informer(Node).add_handler(on_delete=self._asking.forget)
+        read: set[type[Any]] = {
+            kind
+            for framework in self.profiles.values()
+            for plugin in framework.plugins.by_name.values()
+            for kind in plugin.reads.objects or ()
+        }
         for resource, actions in self._registered_actions().items():
             kind = watched_kind(resource)
             if kind is not None:
                 informer = self.informers.informer(kind)
                 informer.add_handler(*handlers.handlers_of(resource, actions))
+                read.add(kind)
+        for informer in self.informers.components():
+            if informer.kind in read:
+                self._count_changes(informer)
+
+    def _count_changes(self, informer: Informer[Any]) -> None:
+        """Have cached answers invalidated that depend on objects of the informer's kind."""
+
+        def changed(*_objects: Any) -> None:
+            self.services.object_versions.changed(informer.kind)
+
+        informer.add_handler(changed, changed, changed)
 
     def _registered_actions(self) -> dict[str, ActionType]:
         """What happens to which objects must be heard of, because some plugin asked for it."""
@@ -321,11 +330,11 @@ class Scheduler:
     def _bind(self, placement: Placement) -> None:
         self._tasks.spawn(self._binding.run(placement), "binding")
 
-    def _has_room(self, profile: str, pod_info: PodInfo, since: Moment) -> bool:
+    def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
         # Not within a step of an attempt: this is asked by other tasks.
         self.cache.update_snapshot()
         refused = () if self._asking is None else self._asking.refused(pod_info)
-        return self._algorithm.has_room(self.profiles[profile], pod_info, since, refused)
+        return self._algorithm.fits_now(self.profiles[profile], pod_info, since, refused)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._clock.now_ns())
@@ -335,9 +344,6 @@ class Scheduler:
         self.services.metrics.set_cache_size(
             nodes=cache.node_count, pods=cache.pod_count, assumed_pods=cache.assumed_count
         )
-
-    def _on_other_change(self) -> None:
-        self.services.epoch += 1
 
     def _on_corruption(self, error: CacheCorruptedError) -> None:
         log.error("Scheduler cache is corrupted, ending", exc=error)

@@ -7,11 +7,10 @@ Call it from a test of your own:
 
 The rules: the plugin has a legal name and extends a point; methods raise nothing, mutate
 nothing they are given, and answer with what their extension point allows; Filter and Score
-say the same for one node as for many; a node-local plugin does not look at other nodes;
-one that says pods do not matter, or as totals only, sees no more of them, and pods that it
-ignores make no difference;
+say the same for one node as for many; parts of the pod, pods on nodes, other nodes and objects
+that `reads` does not declare make no difference, nor do pods that the plugin ignores;
 normalised scores are within 0..100; a cloned state is independent; registered events are
-well-formed and hints answer; equal pods have equal signatures.
+well-formed and hints answer.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.framework import Plugin
-from kubesched.testing.checks.emptying import check_ignored_pods, check_pods_matter
+from kubesched.testing.checks.ignored_pods import check_ignored_pods
 from kubesched.testing.checks.judging import (
     check_dry_runs,
     check_filter,
-    check_node_local,
     check_score,
 )
 from kubesched.testing.checks.making_room import check_post_filter
 from kubesched.testing.checks.placing import check_placing
 from kubesched.testing.checks.queueing import check_queueing
+from kubesched.testing.checks.reads import check_reads
 from kubesched.testing.checks.shape import check_shape
 from kubesched.testing.checks.trial import PluginFactory, Trial
 
@@ -57,9 +56,8 @@ def check_plugin(
         check_queueing(trial)
         check_filter(trial)
         check_score(trial)
-        check_node_local(trial)
+        check_reads(trial)
         check_dry_runs(trial)
-        check_pods_matter(trial)
         check_ignored_pods(trial)
         check_post_filter(trial)
         check_placing(trial)

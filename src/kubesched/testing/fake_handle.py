@@ -15,10 +15,11 @@ from kubesched.api.base import ApiObject
 from kubesched.backend.queue import Nominator
 from kubesched.config.feature_gates import FeatureGates
 from kubesched.framework import (
+    ClusterVersion,
     CycleState,
+    DryRun,
     Handle,
     Lister,
-    Moment,
     NodeInfo,
     NodeView,
     NominatedTotals,
@@ -177,7 +178,7 @@ class FakeHandle:
         self.activated: dict[str, Pod] = {}
         self.runner = runner
         self.metrics = SchedulerMetrics(CollectorRegistry())
-        self.room = False  # what has_room answers
+        self.room = False  # what dry_run.fits_now answers
         self.work: set[asyncio.Task[None]] = set()
         self._waiting = {entry.pod.metadata.uid: entry for entry in waiting}
         self._in_pre_bind = {entry.pod.metadata.uid: entry for entry in in_pre_bind}
@@ -204,7 +205,7 @@ class FakeHandle:
             nominator=lambda: self.nominator,
             activate=self.activate,
             spawn=self.spawn,
-            has_room=lambda _, pod_info, since: self.has_room(pod_info, since),
+            fits_now=lambda *_: self.room,
             metrics=self.metrics,
         )
 
@@ -225,16 +226,6 @@ class FakeHandle:
         while self.work:
             await self.work.pop()
 
-    @property
-    def moment(self) -> Moment:
-        table = self.snapshot.nodes.table
-        return Moment(
-            table.changes.position, table.pod_changes.position, self.nominator.position, 0
-        )
-
-    def has_room(self, pod_info: PodInfo, since: Moment) -> bool:  # noqa: ARG002
-        return self.room
-
     def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
         return self._in_pre_bind.get(uid)
 
@@ -244,24 +235,31 @@ class FakeHandle:
     def waiting_pods(self) -> Iterable[WaitingPod]:
         return list(self._waiting.values())
 
-    def filter_with_nominated_pods(
-        self, state: CycleState, pod_info: PodInfo, node: NodeInfo
-    ) -> Status:
-        return self._framework().filter_with_nominated_pods(state, pod_info, node)
+    @property
+    def dry_run(self) -> FakeDryRun:
+        return FakeDryRun(self)
 
-    def nominated_totals(self, pod: Pod) -> NominatedTotals:
-        return self._framework().nominated_totals(pod)
 
-    def totals_suffice(self, state: CycleState) -> bool:
-        return self._framework().totals_suffice(state)
+class FakeDryRun:
+    """Asks the handle's runner, but for what concerns the version of the cluster."""
 
-    def likeness(self, state: CycleState) -> Hashable | None:
-        return self._framework().likeness(state)
+    def __init__(self, handle: FakeHandle) -> None:
+        self._handle = handle
 
-    def indifference(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
-        return self._framework().indifference(state, pod)
+    @property
+    def version(self) -> ClusterVersion:
+        table = self._handle.snapshot.nodes.table
+        return ClusterVersion(
+            table.changes.position, table.pod_changes.position, self._handle.nominator.position, 0
+        )
 
-    def filter_by_totals(
+    def fits_now(self, pod_info: PodInfo, since: ClusterVersion) -> bool:  # noqa: ARG002
+        return self._handle.room
+
+    def filter_node(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> Status:
+        return self._runner.filter_node(state, pod_info, node)
+
+    def filter_nodes(
         self,
         state: CycleState,
         pod: Pod,
@@ -270,19 +268,28 @@ class FakeHandle:
         in_full: bool = False,
         again: bool = False,
     ) -> Rejections:
-        return self._framework().filter_by_totals(state, pod, nodes, in_full=in_full, again=again)
+        return self._runner.filter_nodes(state, pod, nodes, in_full=in_full, again=again)
 
-    def add_pod_to_state(
-        self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo
-    ) -> Status:
-        return self._framework().add_pod_to_state(state, pod, added, node)
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        return self._runner.add_pod(state, pod, added, node)
 
-    def remove_pod_from_state(
-        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
-    ) -> Status:
-        return self._framework().remove_pod_from_state(state, pod, removed, node)
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
+        return self._runner.remove_pod(state, pod, removed, node)
 
-    def _framework(self) -> Handle:
-        if self.runner is None:
+    def reads_totals_only(self, state: CycleState) -> bool:
+        return self._runner.reads_totals_only(state)
+
+    def ignored_pods(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
+        return self._runner.ignored_pods(state, pod)
+
+    def nominated_totals(self, pod: Pod) -> NominatedTotals:
+        return self._runner.nominated_totals(pod)
+
+    def cache_key(self, state: CycleState) -> Hashable | None:
+        return self._runner.cache_key(state)
+
+    @property
+    def _runner(self) -> DryRun:
+        if self._handle.runner is None:
             raise RuntimeError("this FakeHandle has no plugins to run: give it a runner")
-        return self.runner
+        return self._handle.runner.dry_run

@@ -79,14 +79,13 @@ class QueueWorld:
         hints: Sequence[RegisteredHint] = (),
         gates: Sequence[Plugin] = (),
         *,
-        sign: Callable[[Pod], bytes | None] | None = None,
         profiles: dict[str, QueueProfile] | None = None,
         **options: Any,
     ) -> None:
         self.now_ns = START_NS
         self.metrics = SchedulerMetrics(CollectorRegistry())
         self.lister = PodListerStub()
-        profile = QueueProfile(PROFILE, by_priority, gates, hints, sign)
+        profile = QueueProfile(PROFILE, by_priority, gates, hints)
         self.queue = SchedulingQueue(
             profiles or {PROFILE: profile},
             lister=self.lister,

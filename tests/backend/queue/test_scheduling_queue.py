@@ -339,9 +339,7 @@ class TestUpdate:
     @pytest.mark.parametrize("place", ["active", "backoff", "error backoff"])
     def test_a_pod_that_is_ready_or_backs_off_stays_where_it_is(self, place: str) -> None:
         gate = Gate()
-        world = QueueWorld(
-            a_hears(NODE_ADD), [gate], sign=lambda pod: str(pod.metadata.labels).encode()
-        )
+        world = QueueWorld(a_hears(NODE_ADD), [gate])
         old = make_pod("p")
         world.add(old)
         if place != "active":
@@ -354,7 +352,6 @@ class TestUpdate:
         queued = world.queue.get_pod("p", "default")
         assert queued is not None
         assert queued.pod is new
-        assert queued.pod_signature == b"{'a': 'b'}"
         assert gate.asked == []
 
     def test_amounts_are_computed_from_the_new_pod(self) -> None:

@@ -146,18 +146,18 @@ class Procedure:
 
         def remove(pod_info: PodInfo) -> None:
             node.remove_pod(pod_info.uid)
-            framework.remove_pod_from_state(state, preemptor.pod, pod_info, node)
+            framework.dry_run.remove_pod(state, preemptor.pod, pod_info, node)
 
         def fits() -> bool:
             try:
-                return framework.filter_with_nominated_pods(state, preemptor, node).is_success
+                return framework.dry_run.filter_node(state, preemptor, node).is_success
             except PluginError:
                 return False
 
         try:
             for pod_info in potential:
                 remove(pod_info)
-            status = framework.filter_with_nominated_pods(state, preemptor, node)
+            status = framework.dry_run.filter_node(state, preemptor, node)
             if not status.is_success:
                 return status
             potential = self.sort(potential)
@@ -166,7 +166,7 @@ class Procedure:
             violations = 0
             for pod_info in [*violating, *others]:
                 node.add_pod(pod_info)
-                framework.add_pod_to_state(state, preemptor.pod, pod_info, node)
+                framework.dry_run.add_pod(state, preemptor.pod, pod_info, node)
                 if not fits():
                     remove(pod_info)
                     victims.append(pod_info)

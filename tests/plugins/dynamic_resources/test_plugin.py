@@ -226,12 +226,5 @@ def test_a_pod_that_learned_of_its_claims_is_tried_once_they_resolve() -> None:
         assert hint(make_pod("somebody"), waiting, told) is QueueingHint.SKIP
 
 
-def test_pods_with_claims_are_not_signed() -> None:
-    assert plugin().sign_pod(make_pod("p")) == {}
-    answer = plugin().sign_pod(POD)
-    assert isinstance(answer, Status)
-    assert answer.message == "pods with dra resource claims are not signable"
-
-
 def test_the_contract_of_plugins() -> None:
     check_plugin(DynamicResources)

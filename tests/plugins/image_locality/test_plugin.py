@@ -108,18 +108,6 @@ def test_normalized_image_name(name: str, want: str) -> None:
     assert normalized_image_name(name) == want
 
 
-def test_signature() -> None:
-    pod = make_pod(
-        "p",
-        images=["b", "a:v1", "b:latest"],
-        init_containers=[make_container("i", image="c")],
-        volumes=[VOLUME],
-    )
-    assert ImageLocality().sign_pod(pod) == {
-        "v1.Pod.Spec.CanonicalImageNames()": ["a:v1", "b:latest", "c:latest"]
-    }
-
-
 def test_scores_without_any_image_are_zero_for_every_node() -> None:
     handle = FakeHandle([make_node("a"), make_node("b")])
     scores = ImageLocality(handle=handle).score_nodes(

@@ -209,23 +209,3 @@ def test_normalization(scores: list[int], want: list[int]) -> None:
     view = make_view()
     got = InterPodAffinity().normalize_score(CycleState(), incoming(), view, given)
     assert got.tolist() == want
-
-
-class TestSignature:
-    """What of a pod the plugin's answers depend on."""
-
-    def test_the_labels(self) -> None:
-        assert InterPodAffinity().sign_pod(incoming()) == {"v1.Pod.Labels": DB}
-
-    def test_nothing_when_terms_of_others_are_ignored(self) -> None:
-        args = InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True)
-        assert InterPodAffinity(args).sign_pod(incoming()) == {}
-
-    @pytest.mark.parametrize("affinity", [make_affinity(near=[]), make_affinity(apart=[])])
-    def test_any_section_refuses_even_an_empty_one(self, affinity: Affinity) -> None:
-        answer = InterPodAffinity().sign_pod(incoming(affinity))
-        assert getattr(answer, "reasons", ()) == ("pods with InterPodAffinity are not signable",)
-
-    def test_node_affinity_does_not_matter(self) -> None:
-        pod = incoming(make_affinity(node=("disk", "Exists")))
-        assert InterPodAffinity().sign_pod(pod) == {"v1.Pod.Labels": DB}

@@ -143,14 +143,6 @@ def test_pod_hint() -> None:
     assert registered.hint(needy, *other) is QueueingHint.SKIP
 
 
-def test_signature() -> None:
-    sign = NodeDeclaredFeatures().sign_pod
-    key = "v1.Pod.Spec.RequiredFeatures()"
-    assert sign(make_pod("p")) == {key: "00000"}
-    assert sign(restarting_pod("RestartAllContainers")) == {key: "00010"}
-    assert sign(host_network_pod(False)) == {key: "00001"}
-
-
 def test_without_its_gate_the_plugin_does_nothing() -> None:
     gates = dict.fromkeys(("NodeDeclaredFeatures", *NEEDING_THE_GATE), False)
     plugin = NodeDeclaredFeatures(handle=FakeHandle(feature_gates=gates))
@@ -159,9 +151,6 @@ def test_without_its_gate_the_plugin_does_nothing() -> None:
     assert filter_each(plugin, CycleState(), pod, NODES) == [SUCCESS] * 4
     assert filter_together(plugin, CycleState(), pod, NODES) == [SUCCESS] * 4
     assert plugin.events_to_register() == ()
-    refused = plugin.sign_pod(pod)
-    assert isinstance(refused, Status)
-    assert (refused.code, refused.message) == (Code.ERROR, "target version cannot be nil")
 
 
 def test_contract() -> None:

@@ -28,9 +28,5 @@ def test_every_new_node_is_worth_a_try() -> None:
     assert (registered.event.label, registered.hint) == ("NodeAdd", None)
 
 
-def test_the_node_name_is_signed() -> None:
-    assert NodeName().sign_pod(make_pod("p", node_name="a")) == {"v1.Pod.Spec.NodeName": "a"}
-
-
 def test_contract() -> None:
     check_plugin(NodeName)

@@ -108,15 +108,5 @@ def test_delete_hint(deleted: Pod, want: QueueingHint) -> None:
     assert (on_node.event.label, on_node.hint) == ("NodeAdd", None)
 
 
-def test_port_numbers_of_all_containers_are_signed() -> None:
-    pod = make_pod(
-        "p",
-        host_ports=[80],
-        containers=[make_container("b", ports=[443, 80])],
-        init_containers=[make_container("i", ports=[9090])],
-    )
-    assert NodePorts().sign_pod(pod) == {"v1.Pod.Spec.HostPorts()": [80, 443, 9090]}
-
-
 def test_contract() -> None:
     check_plugin(NodePorts)

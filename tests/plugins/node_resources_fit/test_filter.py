@@ -228,25 +228,6 @@ def test_filtering_without_pre_filter_is_an_error() -> None:
         )
 
 
-def test_signature() -> None:
-    pod = make_pod("p", requests=[{"cpu": "1"}, {"memory": 5, GPU: 1}], overhead={"cpu": "1m"})
-    assert NodeResourcesFit().sign_pod(pod) == {
-        "v1.Pod.Spec.ContainerRequestsAndOverheads()": {
-            "MilliCPU": 1001,
-            "Memory": 5,
-            "EphemeralStorage": 0,
-            "AllowedPodNumber": 0,
-            "ScalarResources": {GPU: 1},
-        }
-    }
-    refused = NodeResourcesFit(handle=FakeHandle([CLASS])).sign_pod(pod)
-    assert refused == Status.unschedulable(
-        "signature disabled when dra extended resources are used in the cluster"
-    )
-    zero = make_pod("p", requests={GPU: 0})
-    assert not isinstance(NodeResourcesFit(handle=FakeHandle([CLASS])).sign_pod(zero), Status)
-
-
 def test_what_was_granted_to_a_waiting_pod_does_not_count() -> None:
     pod = make_pod("p", requests={"cpu": 1})
     granted = replace(pod, status=replace(pod.status, resources=make_container().resources))

@@ -344,23 +344,3 @@ def test_a_broken_selector_is_an_error() -> None:
         "calculating preScoreState: "
         "obtaining pod's soft topology spread constraints: values[0][foo]"
     )
-
-
-class TestSignature:
-    """What of a pod the plugin's answers depend on."""
-
-    def test_own_constraints_refuse(self) -> None:
-        answer = PodTopologySpread().sign_pod(incoming(spread("zone")))
-        assert getattr(answer, "reasons", ()) == (
-            "pods with topology constraints are not signable",
-        )
-
-    def test_default_constraints_refuse(self) -> None:
-        answer = PodTopologySpread().sign_pod(make_pod("p"))
-        assert getattr(answer, "reasons", ()) == (
-            "pods with default topology constraints are not signable",
-        )
-
-    def test_without_any_constraints_nothing_matters(self) -> None:
-        args = PodTopologySpreadArgs(defaulting_type=LIST_DEFAULTING)
-        assert PodTopologySpread(args).sign_pod(make_pod("p")) == {}

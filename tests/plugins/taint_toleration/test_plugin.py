@@ -131,12 +131,5 @@ def test_toleration_hint_is_about_the_pod_itself() -> None:
     assert registered.hint(pod, pod, make_pod("q", tolerations=["x"])) is QueueingHint.SKIP
 
 
-def test_the_signature_orders_tolerations() -> None:
-    plugin = TaintToleration()
-    one = plugin.sign_pod(make_pod("p", tolerations=["b", "a=2", "a=1"]))
-    assert one == plugin.sign_pod(make_pod("p", tolerations=["a=1", "b", "a=2"]))
-    assert one != plugin.sign_pod(make_pod("p", tolerations=["a=1", "b"]))
-
-
 def test_contract() -> None:
     check_plugin(TaintToleration)

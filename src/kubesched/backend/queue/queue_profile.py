@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kubesched.api import Pod
 from kubesched.backend.queue.queueing_hints import RegisteredHint
 from kubesched.framework import Plugin, QueuedPodInfo
 
@@ -22,4 +21,3 @@ class QueueProfile(NamedTuple):
     sort_key: QueueSortKey
     pre_enqueue: Sequence[Plugin] = ()
     hints: Sequence[RegisteredHint] = ()
-    sign: Callable[[Pod], bytes | None] | None = None

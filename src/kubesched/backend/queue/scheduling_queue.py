@@ -96,7 +96,6 @@ class SchedulingQueue:
         self._metrics = metrics or SchedulerMetrics(CollectorRegistry())
         self._max_in_unschedulable_ns = max_in_unschedulable_ns
         sort_key = next(iter(profiles.values())).sort_key
-        self._sign = {name: profile.sign for name, profile in profiles.items()}
         self._hints = HintTable({name: profile.hints for name, profile in profiles.items()})
         self._judge = Judge(self._hints, self._metrics, monotonic_ns)
         self._gatekeeper = Gatekeeper(
@@ -480,18 +479,12 @@ class SchedulingQueue:
     def _new_entry(self, pod: Pod, now_ns: int) -> QueuedPodInfo:
         queued = QueuedPodInfo(pod, now_ns)
         self.nominator.touch(pod.metadata.uid)
-        queued.pod_signature = self._signature_of(pod)
         return queued
 
     def _replace_pod(self, queued: QueuedPodInfo, old: Pod, new: Pod) -> None:
         # A pod may be resized while it waits, so what was computed from it is not kept.
         queued.pod_info = PodInfo(new)
-        queued.pod_signature = self._signature_of(new)
         self.nominator.update_nominated_pod(old, queued.pod_info)
-
-    def _signature_of(self, pod: Pod) -> bytes | None:
-        sign = self._sign.get(pod.spec.scheduler_name)
-        return None if sign is None else sign(pod)
 
     def _count_rejectors(self, queued: QueuedPodInfo, delta: int) -> None:
         profile = queued.pod.spec.scheduler_name

@@ -78,8 +78,8 @@ class DryRun:
         self._now_ns = handle.clock.now_ns()
         self._columns = columns
         self._totals = TotalsDryRun(handle, state, preemptor, columns, budgets, self._now_ns)
-        self._totals_suffice = handle.totals_suffice(state)
-        self._indifferent = handle.indifference(state, preemptor.pod)
+        self._reads_totals_only = handle.dry_run.reads_totals_only(state)
+        self._is_ignored = handle.dry_run.ignored_pods(state, preemptor.pod)
         self._diagnosis = Diagnosis(handle.snapshot.nodes.table.names)
         self._errors: list[BaseException] = []
         if budgets:
@@ -99,7 +99,7 @@ class DryRun:
         start, least = 0, 1
         while start < len(rows) and not found.is_enough:
             size = max(found.missing, 1)
-            if self._totals_suffice:
+            if self._reads_totals_only:
                 # To look at some more nodes costs little, to look once more does not.
                 size = min(max(size + size // 4, least), _MOST_AT_A_TIME)
                 least = max(_FEWEST_AT_A_TIME, 2 * least)
@@ -172,14 +172,14 @@ class DryRun:
         """Where no filter looks at any pod that may go, or that is to come."""
         nodes = self._handle.snapshot.nodes
         self._columns.refresh(nodes, rows)
-        if self._indifferent is None or self._columns.latest_start_ns > self._now_ns:
+        if self._is_ignored is None or self._columns.latest_start_ns > self._now_ns:
             # A pod that claims to start later than now would be sorted wrongly in columns.
             return np.zeros(len(rows), dtype=bool)
-        if self._totals_suffice:
+        if self._reads_totals_only:
             return np.ones(len(rows), dtype=bool)
         return np.fromiter(
             (
-                all(map(self._indifferent, self._pods_in_question(node)))
+                all(map(self._is_ignored, self._pods_in_question(node)))
                 for node in nodes.at_rows(rows)
             ),
             dtype=bool,
@@ -198,11 +198,11 @@ class DryRun:
             return Candidates.of((), self._now_ns), rows
         try:
             candidates, places, verdicts = self._totals.judge(
-                rows, in_full=not self._totals_suffice
+                rows, in_full=not self._reads_totals_only
             )
         except PluginError:
             # Only one node at a time can tell which node it is that a plugin fails on.
-            self._indifferent = None
+            self._is_ignored = None
             return self._judge_one_by_one(rows)
         self._note(rows, verdicts)
         return candidates, places

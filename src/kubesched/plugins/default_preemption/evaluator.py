@@ -16,12 +16,12 @@ from kubesched.api.pod_facts import is_terminating, pod_key, pod_priority
 from kubesched.config.args import DefaultPreemptionArgs
 from kubesched.framework import (
     SUCCESS,
+    ClusterVersion,
     Code,
     CycleState,
     Diagnosis,
     FitError,
     Handle,
-    Moment,
     Nominating,
     NominatingMode,
     PodInfo,
@@ -89,7 +89,7 @@ class Evaluator:
         proposal = self._propose(state, pod_info, diagnosis)
         if isinstance(proposal, PostFilterResult):
             return proposal
-        preemptor, asked_at = proposal.preemptor, self._handle.moment
+        preemptor, asked_at = proposal.preemptor, self._handle.dry_run.version
         try:
             reviewed = await review.review(preemptor.pod, self._victims(proposal.candidates))
         except KubeschedError as exc:
@@ -98,7 +98,7 @@ class Evaluator:
             return PostFilterResult(NO_CANDIDATE)
         if not is_awaited(preemptor.pod, self._pods):
             return PostFilterResult(PREEMPTOR_GONE)
-        if review.has_room():
+        if review.fits_now():
             self._handle.activate({pod_key(preemptor.pod): preemptor.pod})
             return PostFilterResult(FITS_BY_NOW)
         left = [Candidate(name, each.pods, each.violations) for name, each in reviewed.items()]
@@ -123,10 +123,10 @@ class Evaluator:
             shown[node_name] = Victims(victims, violations, present)
         return shown
 
-    def _has_changed(self, node_name: str, since: Moment) -> bool:
+    def _has_changed(self, node_name: str, since: ClusterVersion) -> bool:
         """Whether plugins may judge a node differently than they did then."""
         handle = self._handle
-        if handle.moment.other_objects != since.other_objects:
+        if handle.dry_run.version.objects != since.objects:
             return True
         table = handle.snapshot.nodes.table
         rows = table.changes.since(since.rows)

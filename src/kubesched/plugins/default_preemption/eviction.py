@@ -14,8 +14,8 @@ from typing import NamedTuple
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiError
 from kubesched.api.pod_facts import is_terminating, pod_key, pod_priority
-from kubesched.framework import Handle, Lister, Nominating, NominatingMode, PodInfo
-from kubesched.framework.pod_status import PodStatusWriter
+from kubesched.api.pod_status_writer import PodStatusWriter
+from kubesched.framework import Handle, Lister, PodInfo
 from kubesched.plugins.default_preemption.candidates import Candidate
 from kubesched.util.clock import SECOND
 from kubesched.util.logging import get_logger
@@ -27,7 +27,6 @@ log = get_logger(__name__)
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 _NOT_FOUND, _CONFLICT = 404, 409
-_CLEAR = Nominating(NominatingMode.OVERRIDE, "")
 # A preemptor whose victims were spared so often gets its way, whatever room there seems to be.
 _PATIENCE = 2
 _LONGEST_DELAY_NS = 10 * SECOND
@@ -81,7 +80,7 @@ class _Preemption:
         self._handle = handle
         self._pods = pods
         self._looks_for_room = looks_for_room
-        self._no_room_at = handle.moment
+        self._no_room_at = handle.dry_run.version
 
     @property
     def uid(self) -> str:
@@ -97,9 +96,9 @@ class _Preemption:
             return False
         if not self._looks_for_room:
             return True
-        if self._handle.has_room(self._pod_info, self._no_room_at):
+        if self._handle.dry_run.fits_now(self._pod_info, self._no_room_at):
             return False
-        self._no_room_at = self._handle.moment
+        self._no_room_at = self._handle.dry_run.version
         return True
 
 
@@ -293,7 +292,7 @@ class Evictions:
             if pod_priority(other.pod) >= priority or not other.pod.status.nominated_node_name:
                 continue
             try:
-                await self._writer().write(other.pod, None, _CLEAR)
+                await self._writer().write(other.pod, None, "")
             except ApiError as exc:
                 log.error("Cannot clear the nominated node of a pod", exc=exc, pod=other.pod)
                 is_cleared = False

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api.pod_facts import pod_priority
-from kubesched.framework import CycleState, Handle, Moment, PodInfo
+from kubesched.framework import ClusterVersion, CycleState, Handle, PodInfo
 from kubesched.plugins.default_preemption.candidates import COSTS, Candidate, Candidates
 from kubesched.plugins.default_preemption.pod_columns import PodColumns
 
@@ -27,10 +27,10 @@ _MOST_KINDS: Final = 8  # each takes some 200 bytes per row
 class KnownRows:
     """For preemptors of one kind: which rows were looked at, and what victims there would cost."""
 
-    def __init__(self, columns: PodColumns, moment: Moment) -> None:
+    def __init__(self, columns: PodColumns, version: ClusterVersion) -> None:
         self._columns = columns
         self._restarts = columns.restarts
-        self._moment = moment
+        self._version = version
         table = columns.table
         self.is_known = np.zeros(table.capacity, dtype=bool)
         self.is_candidate = np.zeros(table.capacity, dtype=bool)
@@ -51,7 +51,7 @@ class KnownRows:
 
     def catch_up(self, handle: Handle) -> None:
         """Forget the rows that something happened to."""
-        before, now, table = self._moment, handle.moment, self._columns.table
+        before, now, table = self._version, handle.dry_run.version, self._columns.table
         changed = table.changes.since(before.rows)
         replaced = table.pod_changes.since(before.pods)
         nominated = handle.nominator.changes_since(before.nominations)
@@ -86,15 +86,15 @@ class Knowledge:
     def about(self, state: CycleState, preemptor: PodInfo, columns: PodColumns) -> KnownRows | None:
         """What is known for pods like this one and still holds; None: there are none like it."""
         handle = self._handle
-        likeness = handle.likeness(state)
-        if likeness is None or not handle.totals_suffice(state):
+        key = handle.dry_run.cache_key(state)
+        if key is None or not handle.dry_run.reads_totals_only(state):
             return None
         if handle.nominator.node_of(preemptor.uid):
             return None  # it alone need not leave room for itself there
-        kind = likeness, pod_priority(preemptor.pod)
+        kind = key, pod_priority(preemptor.pod)
         known = self._kinds.get(kind)
         if known is None or not known.is_about(columns):
-            known = self._kinds[kind] = KnownRows(columns, handle.moment)
+            known = self._kinds[kind] = KnownRows(columns, handle.dry_run.version)
         known.catch_up(handle)
         self._kinds.move_to_end(kind)
         while len(self._kinds) > _MOST_KINDS:

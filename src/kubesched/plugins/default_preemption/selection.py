@@ -64,12 +64,12 @@ class _Trial:
 
     def remove(self, other: PodInfo) -> None:
         self._node.remove_pod(other.uid)
-        self._handle.remove_pod_from_state(self._state, self._preemptor.pod, other, self._node)
+        self._handle.dry_run.remove_pod(self._state, self._preemptor.pod, other, self._node)
 
     def spare(self, other: PodInfo) -> bool:
         """Put a pod back and leave it there if the preemptor still fits beside it."""
         self._node.add_pod(other)
-        self._handle.add_pod_to_state(self._state, self._preemptor.pod, other, self._node)
+        self._handle.dry_run.add_pod(self._state, self._preemptor.pod, other, self._node)
         try:
             fits = self.status().is_success
         except PluginError:
@@ -80,4 +80,4 @@ class _Trial:
         return fits
 
     def status(self) -> Status:
-        return self._handle.filter_with_nominated_pods(self._state, self._preemptor, self._node)
+        return self._handle.dry_run.filter_node(self._state, self._preemptor, self._node)

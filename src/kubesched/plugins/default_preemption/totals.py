@@ -20,7 +20,7 @@ from kubesched.framework import (
     NodeView,
     PodInfo,
     Rejections,
-    WhatIfView,
+    TotalsView,
 )
 from kubesched.plugins.default_preemption.budgets import Budgets
 from kubesched.plugins.default_preemption.candidates import (
@@ -76,7 +76,7 @@ class TotalsDryRun:
         self._columns = columns
         self._budgets = budgets
         self._now_ns = now_ns
-        self._nominated = handle.nominated_totals(preemptor.pod)
+        self._nominated = handle.dry_run.nominated_totals(preemptor.pod)
 
     def emptied(self, rows: NDArray[np.intp]) -> _Emptied:
         """The nodes without their pods of lower priority."""
@@ -166,8 +166,8 @@ class TotalsDryRun:
             crowded = requested[:, places] + nominated.requested
             requested = np.concatenate([requested, crowded], axis=1)
             pod_count = np.concatenate([pod_count, pod_count[places] + nominated.pod_count])
-        view = WhatIfView(self._nodes, rows, requested, pod_count)
-        verdicts = self._handle.filter_by_totals(
+        view = TotalsView(self._nodes, rows, requested, pod_count)
+        verdicts = self._handle.dry_run.filter_nodes(
             self._state, self._preemptor.pod, view, in_full=in_full, again=again
         )
         if verdicts.codes is None or not len(places):

@@ -6,13 +6,13 @@ the plugin says what the reference says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod, ResourceClaim
+from kubesched.api import DeviceClass, Pod, ResourceClaim
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.config.plugin_names import DYNAMIC_RESOURCES
 from kubesched.framework import (
@@ -29,8 +29,10 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
     PostFilterResult,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -47,7 +49,6 @@ STATE_KEY = "DynamicResources"
 NOT_ALLOCATED = Status.unresolvable("devices for resource claims cannot be allocated yet")
 _NO_CLAIMS = PostFilterResult(Status.unschedulable("no new claims to deallocate"))
 _STILL_NOT = PostFilterResult(Status.unschedulable("still not schedulable"))
-_UNSIGNED = Status.unschedulable("pods with dra resource claims are not signable")
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -55,9 +56,12 @@ _NOTHING: frozenset[str] = frozenset()
 class DynamicResources(Plugin):
     name = DYNAMIC_RESOURCES
     args_type = DynamicResourcesArgs
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.CONTAINERS | PodPart.RESOURCE_CLAIMS,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(DeviceClass, ResourceClaim),
+    )
     pre_bind_in_parallel = True
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
@@ -160,9 +164,6 @@ class DynamicResources(Plugin):
         return SUCCESS
 
     # -- helpers -----------------------------------------------------------------------
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
-        return _UNSIGNED if pod.spec.resource_claims else {}
 
     def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
         if not pod.spec.resource_claims:

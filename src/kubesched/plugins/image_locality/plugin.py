@@ -6,7 +6,7 @@ worth having, while one that sits on a single node must not draw every pod there
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
+    Reads,
 )
 from kubesched.util.ints import div_trunc
 
@@ -36,9 +38,12 @@ _MOST_REMEMBERED = 64
 
 class ImageLocality(Plugin):
     name = IMAGE_LOCALITY
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.CONTAINERS,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -61,14 +66,9 @@ class ImageLocality(Plugin):
             return np.zeros(len(nodes), dtype=np.int64)
         return nodes.at(self._memo.scores(nodes.table, present, _most_for(pod))).copy()
 
-    def version(self, nodes: NodeView) -> tuple[int, int]:
+    def cache_version(self, nodes: NodeView) -> tuple[int, int]:
         # How widely an image is spread is a share of all nodes, so their number matters too.
         return nodes.table.images.version, len(nodes.table)
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[str]]:
-        containers = (*pod.spec.containers, *pod.spec.init_containers)
-        names = {normalized_image_name(each.image) for each in containers}
-        return {"v1.Pod.Spec.CanonicalImageNames()": sorted(names)}
 
 
 class _Memo:

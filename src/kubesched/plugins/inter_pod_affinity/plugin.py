@@ -5,8 +5,7 @@ docs/reference/06 §2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +39,6 @@ __all__ = ["InterPodAffinity"]
 
 _PRE_FILTER_KEY = "PreFilterInterPodAffinity"
 _PRE_SCORE_KEY = "PreScoreInterPodAffinity"
-
-_UNSIGNED = Status.unschedulable("pods with InterPodAffinity are not signable")
 
 
 class InterPodAffinity(Plugin):
@@ -135,18 +132,6 @@ class InterPodAffinity(Plugin):
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return normalized(scores)
-
-    # -- signature ---------------------------------------------------------------------
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
-        affinity = pod.spec.affinity
-        if affinity is not None and (
-            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
-        ):
-            return _UNSIGNED
-        if self._ignore_existing:
-            return {}
-        return {"v1.Pod.Labels": pod.metadata.labels}
 
 
 def _required_terms(state: CycleState) -> RequiredTerms | Status:

@@ -5,7 +5,6 @@ docs/reference/05 §7.6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,10 @@ from kubesched.framework import (
     OnlyNodes,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -39,7 +40,6 @@ from kubesched.framework import (
 from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if
 from kubesched.plugins.helpers.node_matching import match_any_term, match_required, match_term
 from kubesched.plugins.helpers.normalization import default_normalize
-from kubesched.plugins.node_affinity.signing import signed_node_affinity
 from kubesched.util.errors import ConfigError, SelectorError
 
 __all__ = ["NodeAffinity"]
@@ -61,9 +61,12 @@ class NodeAffinity(Plugin):
 
     name = NODE_AFFINITY
     args_type = NodeAffinityArgs
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.NODE_SELECTION,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -152,12 +155,6 @@ class NodeAffinity(Plugin):
         return queue_if(
             before is None or not required.check(before.metadata.labels, before.metadata.name)
         )
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any]:
-        return {
-            "v1.Pod.Spec.Affinity.NodeAffinity": signed_node_affinity(_own_affinity(pod)),
-            "v1.Pod.Spec.Affinity.NodeSelector": pod.spec.node_selector,
-        }
 
 
 def _own_affinity(pod: Pod) -> NodeAffinitySpec | None:

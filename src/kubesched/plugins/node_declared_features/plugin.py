@@ -5,7 +5,6 @@ docs/reference/05 §7.12.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,10 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -35,7 +36,6 @@ from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
 from kubesched.plugins.helpers.missing_state import reject_all
 from kubesched.plugins.node_declared_features.features import (
-    bit_string,
     declared_features,
     required_features,
 )
@@ -50,9 +50,12 @@ class NodeDeclaredFeatures(Plugin):
     """Without its feature gate the plugin lets everything pass."""
 
     name = NODE_DECLARED_FEATURES
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.CONTAINERS | PodPart.HOST,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -104,11 +107,6 @@ class NodeDeclaredFeatures(Plugin):
                 ClusterEvent(EventResource.POD, ActionType.UPDATE), self._pod_changed
             ),
         )
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, str] | Status:
-        if not self._is_enabled:
-            return Status.failure("target version cannot be nil")
-        return {"v1.Pod.Spec.RequiredFeatures()": bit_string(required_features(pod.spec))}
 
     def _node_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Node, old), expect(Node, new)

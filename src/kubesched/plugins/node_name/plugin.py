@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from kubesched.api import Pod
@@ -18,7 +16,9 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
+    Reads,
     Rejections,
     Status,
 )
@@ -30,9 +30,12 @@ OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
 
 class NodeName(Plugin):
     name = NODE_NAME
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.NODE_SELECTION,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(),
+    )
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = pod.spec.node_name
@@ -47,6 +50,3 @@ class NodeName(Plugin):
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, str]:
-        return {"v1.Pod.Spec.NodeName": pod.spec.node_name}

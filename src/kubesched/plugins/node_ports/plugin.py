@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,10 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodPart,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -39,8 +42,12 @@ TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested p
 
 class NodePorts(Plugin):
     name = NODE_PORTS
-    node_local = True
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.CONTAINERS | PodPart.HOST,
+        pods_on_node=PodsOnNode.SPECS,
+        other_nodes=False,
+        objects=(),
+    )
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         wanted = tuple(host_ports(pod_info.pod))
@@ -79,13 +86,6 @@ class NodePorts(Plugin):
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
         )
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[int]]:
-        containers = (*pod.spec.containers, *pod.spec.init_containers)
-        numbers = {
-            port.host_port for each in containers for port in each.ports if port.host_port > 0
-        }
-        return {"v1.Pod.Spec.HostPorts()": sorted(numbers)}
 
     def _pod_deleted(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         deleted = expect(Pod, old)

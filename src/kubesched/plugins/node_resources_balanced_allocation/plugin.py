@@ -8,13 +8,13 @@ The score says whether the pod makes the shares in use of the tracked resources 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import DeviceClass, Pod
 from kubesched.api.pod_requests import PodRequestOptions, pod_requested
 from kubesched.config.args import NodeResourcesBalancedAllocationArgs
 from kubesched.config.plugin_names import NODE_RESOURCES_BALANCED_ALLOCATION
@@ -28,13 +28,15 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodPart,
+    PodsOnNode,
+    Reads,
     StateNotFoundError,
     Status,
 )
 from kubesched.plugins.helpers.device_classes import DeviceClassResolver
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.resource_usage import TrackedResources
-from kubesched.plugins.helpers.signed_requests import signed_requests
 
 __all__ = ["NodeResourcesBalancedAllocation"]
 
@@ -44,8 +46,12 @@ STATE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 class NodeResourcesBalancedAllocation(Plugin):
     name = NODE_RESOURCES_BALANCED_ALLOCATION
     args_type = NodeResourcesBalancedAllocationArgs
-    node_local = True
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.CONTAINERS,
+        pods_on_node=PodsOnNode.TOTALS,
+        other_nodes=False,
+        objects=(DeviceClass,),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -89,9 +95,6 @@ class NodeResourcesBalancedAllocation(Plugin):
         scores += 150
         scores >>= 1
         return scores
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
-        return signed_requests(pod, self._signed, self._classes)
 
     def _wanted(self, state: CycleState, pod: Pod) -> tuple[int, ...]:
         try:

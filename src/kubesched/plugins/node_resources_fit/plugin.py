@@ -5,13 +5,12 @@ docs/reference/05 §7.8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import DeviceClass, Pod
 from kubesched.api.pod_requests import PodRequestOptions, pod_nonzero_requested, pod_requested
 from kubesched.api.resource_names import CPU, MEMORY, is_extended_resource_name
 from kubesched.config.args import NodeResourcesFitArgs
@@ -28,8 +27,10 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -38,7 +39,6 @@ from kubesched.plugins.helpers.device_classes import DeviceClassResolver
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.missing_state import reject_all
 from kubesched.plugins.helpers.resource_usage import TrackedResources
-from kubesched.plugins.helpers.signed_requests import signed_requests
 from kubesched.plugins.node_resources_fit import hints
 from kubesched.plugins.node_resources_fit.filtering import Demand, find_rejections, node_status
 from kubesched.plugins.node_resources_fit.strategies import make_strategy
@@ -55,9 +55,12 @@ _SCORED = PodRequestOptions(pod_level=False)
 class NodeResourcesFit(Plugin):
     name = NODE_RESOURCES_FIT
     args_type = NodeResourcesFitArgs
-    node_local = True
-    pods_matter = PodsMatter.AS_TOTALS
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.CONTAINERS,
+        pods_on_node=PodsOnNode.TOTALS,
+        other_nodes=False,
+        objects=(DeviceClass,),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -161,9 +164,6 @@ class NodeResourcesFit(Plugin):
         wanted = pod_requested(pod, self._options)
         demand = Demand.from_resources(wanted, self._classes.served)
         return hints.after_node_change(demand, old, new)
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
-        return signed_requests(pod, self._options, self._classes)
 
 
 def _missing(exc: StateNotFoundError) -> Status:

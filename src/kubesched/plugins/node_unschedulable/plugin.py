@@ -5,10 +5,9 @@ A cordon counts as a taint of its own, whatever taints the node has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubesched.api import Node, Pod, Toleration
+from kubesched.api import Node, Pod
 from kubesched.api.taints import tolerates_unschedulable
 from kubesched.config.plugin_names import NODE_UNSCHEDULABLE
 from kubesched.framework import (
@@ -22,14 +21,16 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     Status,
 )
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
-from kubesched.plugins.helpers.tolerations import COMPARISON_OPERATORS, signed_tolerations
+from kubesched.plugins.helpers.tolerations import COMPARISON_OPERATORS
 
 __all__ = ["NodeUnschedulable"]
 
@@ -38,9 +39,12 @@ CORDONED = Status.unresolvable("node(s) were unschedulable")
 
 class NodeUnschedulable(Plugin):
     name = NODE_UNSCHEDULABLE
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.TOLERATIONS,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -70,9 +74,6 @@ class NodeUnschedulable(Plugin):
                 self._tolerations_changed,
             ),
         )
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[Toleration]]:
-        return signed_tolerations(pod)
 
     def _node_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         # The pod's tolerations are not consulted, as in the reference.

@@ -5,8 +5,7 @@ docs/reference/06 §1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +56,6 @@ SYSTEM_DEFAULTS = (
         topology_key="topology.kubernetes.io/zone",
         when_unsatisfiable=SCHEDULE_ANYWAY,
     ),
-)
-
-_OWN_CONSTRAINTS = Status.unschedulable("pods with topology constraints are not signable")
-_DEFAULT_CONSTRAINTS = Status.unschedulable(
-    "pods with default topology constraints are not signable"
 )
 
 
@@ -208,15 +202,6 @@ class PodTopologySpread(Plugin):
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return _soft_spread(state).normalized(nodes, scores)
-
-    # -- signature ---------------------------------------------------------------------
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any] | Status:
-        if pod.spec.topology_spread_constraints:
-            return _OWN_CONSTRAINTS
-        if self._defaults:
-            return _DEFAULT_CONSTRAINTS
-        return {}
 
 
 def _hard_spread(state: CycleState) -> HardSpread | Status:

@@ -6,7 +6,7 @@ looks the verdicts up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,10 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodPart,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -37,7 +39,7 @@ from kubesched.framework import (
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
 from kubesched.plugins.helpers.normalization import default_normalize
-from kubesched.plugins.helpers.tolerations import COMPARISON_OPERATORS, signed_tolerations
+from kubesched.plugins.helpers.tolerations import COMPARISON_OPERATORS
 from kubesched.util.errors import KubeschedError
 
 __all__ = ["TaintToleration"]
@@ -49,9 +51,12 @@ UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
 
 class TaintToleration(Plugin):
     name = TAINT_TOLERATION
-    node_local = True
-    pods_matter = PodsMatter.NOT_AT_ALL
-    reads_metadata = False
+    reads = Reads(
+        pod=PodPart.TOLERATIONS,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -115,9 +120,6 @@ class TaintToleration(Plugin):
                 self._tolerations_changed,
             ),
         )
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Sequence[Toleration]]:
-        return signed_tolerations(pod)
 
     def _node_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Node, old), expect(Node, new)

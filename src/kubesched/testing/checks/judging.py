@@ -23,10 +23,19 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.testing.checks.trial import Trial, pick
-from kubesched.testing.random_clusters import Cluster, random_cluster, random_pod
+from kubesched.testing.random_clusters import random_pod
 from kubesched.testing.views import same_status
 
-__all__ = ["check_dry_runs", "check_filter", "check_node_local", "check_score", "passing"]
+__all__ = [
+    "check_dry_runs",
+    "check_filter",
+    "check_score",
+    "filter_each",
+    "run_pre_filter",
+    "run_pre_score",
+    "said",
+    "score_each",
+]
 
 AGREE = "scalar and vector answers agree"
 
@@ -47,8 +56,8 @@ def check_filter(trial: Trial) -> None:
             if not same_status(each[index], status):
                 trial.fail(
                     AGREE,
-                    f"on {trial.view.info(index).name} filter says {_said(each[index])} "
-                    f"and filter_nodes says {_said(status)}",
+                    f"on {trial.view.info(index).name} filter says {said(each[index])} "
+                    f"and filter_nodes says {said(status)}",
                 )
 
 
@@ -61,7 +70,7 @@ def check_score(trial: Trial) -> None:
     nodes = passing(trial, state)
     if not len(nodes) or not run_pre_score(trial, state, plugin, nodes):
         return
-    each = _score_each(trial, plugin, state, nodes)
+    each = score_each(trial, plugin, state, nodes)
     for indexes in _selections(trial, len(nodes)):
         part = nodes.at_rows(nodes.rows[indexes])
         with trial.calling("score_nodes"):
@@ -80,24 +89,6 @@ def check_score(trial: Trial) -> None:
         trial.fail(
             "normalised scores are within 0..100",
             f"scores {each} became {final.tolist()}",
-        )
-
-
-def check_node_local(trial: Trial) -> None:
-    """What a node-local plugin says of a node does not change when other nodes do."""
-    if not trial.plugin.node_local:
-        return
-    index = pick(trial.rng, trial.view)
-    name = trial.view.info(index).name
-    other_plugin, other_view = trial.in_other_world(_with_other_neighbours(trial, name))
-    if trial.plugin.version(trial.view) != other_plugin.version(other_view):
-        return
-    here = _one_node_answers(trial, trial.plugin, trial.view, name)
-    there = _one_node_answers(trial, other_plugin, other_view, name)
-    if here != there:
-        trial.fail(
-            "a node-local plugin does not look at other nodes",
-            f"on {name} it said {here}, and {there} when other nodes changed",
         )
 
 
@@ -151,7 +142,7 @@ def _move(trial: Trial, state: CycleState, node: NodeInfo, moved: PodInfo, step:
     with trial.calling(step):
         status = getattr(trial.plugin, step)(state, trial.pod, moved, node)
     if not trial.check_status(step, status).is_success:
-        trial.fail("statuses are legal for the extension point", f"{step} says {_said(status)}")
+        trial.fail("statuses are legal for the extension point", f"{step} says {said(status)}")
 
 
 def _compare(
@@ -172,7 +163,7 @@ def _compare(
             if not same_status(status, now):
                 trial.fail(
                     "a cloned state is independent",
-                    f"{what}: on {trial.view.info(place).name} {_said(status)} became {_said(now)}",
+                    f"{what}: on {trial.view.info(place).name} {said(status)} became {said(now)}",
                 )
 
 
@@ -228,7 +219,7 @@ def run_pre_score(trial: Trial, state: CycleState, plugin: Plugin, nodes: NodeVi
     return trial.check_status("pre_score", status).is_success
 
 
-def _score_each(trial: Trial, plugin: Plugin, state: CycleState, nodes: NodeView) -> list[int]:
+def score_each(trial: Trial, plugin: Plugin, state: CycleState, nodes: NodeView) -> list[int]:
     with trial.calling("score", nodes):
         scores: list[Any] = [plugin.score(state, trial.pod, info) for info in nodes]
     for score in scores:
@@ -251,50 +242,6 @@ def _selections(trial: Trial, count: int) -> list[NDArray[np.intp]]:
     return [np.asarray(places, dtype=np.intp) for places in (range(count), alone, shuffled)]
 
 
-def _with_other_neighbours(trial: Trial, name: str) -> Cluster:
-    """The same node with the same pods among nodes that are all different."""
-    strangers = random_cluster(trial.rng, nodes=trial.rng.randint(0, 6), pods=10)
-    nodes = [
-        replace(node, metadata=replace(node.metadata, name=f"other-{node.metadata.name}"))
-        for node in strangers.nodes
-    ]
-    pods = [
-        replace(
-            pod,
-            metadata=replace(
-                pod.metadata, name=f"other-{pod.metadata.name}", uid=f"other-{pod.metadata.uid}"
-            ),
-            spec=replace(pod.spec, node_name=f"other-{pod.spec.node_name}"),
-        )
-        for pod in strangers.pods
-    ]
-    place = trial.rng.randint(0, len(nodes))
-    nodes[place:place] = [node for node in trial.cluster.nodes if node.metadata.name == name]
-    pods += [pod for pod in trial.cluster.pods if pod.spec.node_name == name]
-    return Cluster(tuple(nodes), tuple(pods), trial.cluster.others)
-
-
-def _one_node_answers(trial: Trial, plugin: Plugin, view: NodeView, name: str) -> str:
-    """What the plugin says of one node among others: verdict, and score before normalising."""
-    state = CycleState()
-    with trial.calling("pre_filter", view):
-        answer = plugin.pre_filter(state, PodInfo(trial.pod), view)
-    index = list(view.names).index(name)
-    verdict = SUCCESS
-    if isinstance(answer, OnlyNodes):
-        if name not in answer.names:
-            return "left out by pre_filter"
-    elif not answer.is_success and not answer.is_skip:
-        return _said(answer)
-    if overrides(plugin, "filter") and not (isinstance(answer, Status) and answer.is_skip):
-        verdict = filter_each(trial, plugin, state, view)[index]
-    if not verdict.is_success or not overrides(plugin, "score"):
-        return _said(verdict)
-    if not run_pre_score(trial, state, plugin, view):
-        return "no score"
-    return f"score {_score_each(trial, plugin, state, view)[index]}"
-
-
-def _said(status: Status) -> str:
+def said(status: Status) -> str:
     reasons = f" {list(status.all_reasons)}" if status.all_reasons else ""
     return f"{status.code.label}{reasons}"

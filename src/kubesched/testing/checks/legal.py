@@ -24,7 +24,6 @@ LEGAL: dict[str, frozenset[Code]] = {
     "pre_bind_pre_flight": _YES_SKIP,
     "pre_bind": _YES_NO,
     "bind": _YES_NO | {Code.SKIP},
-    "sign_pod": frozenset({Code.ERROR}) | REJECTED,
 }
 
 

@@ -1,8 +1,6 @@
-"""Rules about what happens in the queue: PreEnqueue, events and hints, signatures, sorting."""
+"""Rules about what happens in the queue: PreEnqueue, events and hints, sorting."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import msgspec
 
@@ -13,10 +11,9 @@ from kubesched.framework import (
     EventResource,
     QueuedPodInfo,
     QueueingHint,
-    Status,
     overrides,
 )
-from kubesched.testing.checks.trial import Trial, copy_of
+from kubesched.testing.checks.trial import Trial
 from kubesched.testing.random_changes import KINDS, random_change
 
 __all__ = ["check_queueing"]
@@ -39,7 +36,6 @@ def check_queueing(trial: Trial) -> None:
     _check_pre_enqueue(trial)
     _check_sort_key(trial)
     _check_events(trial)
-    _check_signature(trial)
 
 
 def _check_pre_enqueue(trial: Trial) -> None:
@@ -109,27 +105,3 @@ def _check_hint(trial: Trial, entry: ClusterEventWithHint) -> None:
             answer = hint(trial.pod, old, new)
         if not isinstance(answer, QueueingHint):
             trial.fail("a hint answers with a QueueingHint", f"{event.label}: {answer!r}")
-
-
-def _check_signature(trial: Trial) -> None:
-    if not overrides(trial.plugin, "sign_pod"):
-        return
-    signatures = []
-    for pod in (trial.pod, copy_of(trial.pod)):
-        with trial.calling("sign_pod"):
-            answer = trial.plugin.sign_pod(pod)
-        if isinstance(answer, Status):
-            trial.check_status("sign_pod", answer)
-            signatures.append(answer.code.label.encode())
-            continue
-        if not isinstance(answer, Mapping) or not all(isinstance(key, str) for key in answer):
-            trial.fail("a signature is a mapping of names", f"sign_pod answered {answer!r}")
-        try:
-            signatures.append(_encoder.encode(answer))
-        except (TypeError, msgspec.MsgspecError) as exc:
-            trial.fail("a signature is a mapping of names", f"it cannot be written as JSON: {exc}")
-    if signatures[0] != signatures[1]:
-        trial.fail(
-            "equal pods have equal signatures",
-            f"{signatures[0].decode()} and {signatures[1].decode()}",
-        )

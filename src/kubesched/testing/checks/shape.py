@@ -41,7 +41,6 @@ _SYNC = (
     "permit",
     "pre_bind_pre_flight",
     "events_to_register",
-    "sign_pod",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kubesched.framework import NodeView, WhatIfView
+from kubesched.framework import NodeView, TotalsView
 from kubesched.testing import make_node, make_pod, make_view
 
 GPU = "example.com/gpu"
@@ -19,14 +19,14 @@ def view() -> NodeView:
     )
 
 
-def what_if() -> WhatIfView:
+def totals_view() -> TotalsView:
     # The second node twice, once with another pod.
     requested = np.array([[500, 0, 250], [0, 0, 0], [0, 0, 0], [7, 8, 9]], dtype=np.int64)
-    return WhatIfView(view(), np.array([0, 1, 1]), requested, np.array([3, 0, 1]))
+    return TotalsView(view(), np.array([0, 1, 1]), requested, np.array([3, 0, 1]))
 
 
 def test_totals_are_those_given_and_the_rest_is_the_tables() -> None:
-    nodes = what_if()
+    nodes = totals_view()
     assert nodes.requested("cpu").tolist() == [500, 0, 250]
     assert nodes.requested(GPU).tolist() == [7, 8, 9]
     assert nodes.requested("example.com/unheard-of").tolist() == [0, 0, 0]
@@ -37,14 +37,14 @@ def test_totals_are_those_given_and_the_rest_is_the_tables() -> None:
 
 
 def test_a_part_keeps_its_totals() -> None:
-    part = what_if().subset(np.array([True, False, True]))
+    part = totals_view().subset(np.array([True, False, True]))
     assert part.requested("cpu").tolist() == [500, 250]
     assert part.pod_count.tolist() == [3, 1]
     assert list(part.names) == ["a", "b"]
 
 
 def test_what_is_not_known_is_refused() -> None:
-    nodes = what_if()
+    nodes = totals_view()
     with pytest.raises(TypeError, match="requested amounts and pod counts only"):
         list(nodes)
     with pytest.raises(TypeError):

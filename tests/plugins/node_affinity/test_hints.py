@@ -50,26 +50,3 @@ def test_a_selector_that_cannot_be_parsed_is_an_error_where_nothing_matches() ->
     assert registered.hint(pod, None, SSD) is QueueingHint.QUEUE
     with pytest.raises(SelectorError):
         registered.hint(pod, None, HDD)
-
-
-def test_the_signature_does_not_depend_on_order() -> None:
-    sign = NodeAffinity().sign_pod
-    a, b = ("a", "In", "1", "2"), ("b", "Exists")
-    one = make_affinity(
-        node=make_node_selector(make_node_term(a, b), make_node_term(b)),
-        node_preferred=[(1, a), (2, b)],
-    )
-    other = make_affinity(
-        node=make_node_selector(make_node_term(b), make_node_term(b, ("a", "In", "2", "1"))),
-        node_preferred=[(2, b), (1, ("a", "In", "2", "1"))],
-    )
-    assert sign(make_pod("p", affinity=one)) == sign(make_pod("q", affinity=other))
-    heavier = make_affinity(node=make_node_selector(make_node_term(a, b), make_node_term(b)))
-    assert sign(make_pod("p", affinity=one)) != sign(make_pod("p", affinity=heavier))
-
-
-def test_what_is_signed_of_a_plain_pod() -> None:
-    assert NodeAffinity().sign_pod(make_pod("p", node_selector={"a": "b"})) == {
-        "v1.Pod.Spec.Affinity.NodeAffinity": None,
-        "v1.Pod.Spec.Affinity.NodeSelector": {"a": "b"},
-    }

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.pod import Pod, PodCondition
 from kubesched.api.time import format_time
-from kubesched.framework.handle import Nominating, NominatingMode
 from kubesched.util.clock import MILLISECOND, Clock
 
 __all__ = ["POD_SCHEDULED", "PodStatusWriter", "status_patch"]
@@ -22,16 +21,14 @@ _JITTER = 0.1
 
 
 def status_patch(
-    pod: Pod, condition: PodCondition | None, nominating: Nominating | None, now_ns: int
+    pod: Pod, condition: PodCondition | None, nominated_node: str | None, now_ns: int
 ) -> dict[str, Any] | None:
     """A strategic merge patch with what changes, or None if nothing does."""
     changes: dict[str, Any] = {}
     if condition is not None:
         changes.update(_condition_change(pod, condition, now_ns))
-    if nominating is not None and nominating.mode is NominatingMode.OVERRIDE:
-        wanted = nominating.node_name
-        if wanted != pod.status.nominated_node_name:
-            changes["nominatedNodeName"] = wanted or None
+    if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
+        changes["nominatedNodeName"] = nominated_node or None
     return {"status": changes} if changes else None
 
 
@@ -74,10 +71,16 @@ class PodStatusWriter:
         self._random = rng
 
     async def write(
-        self, pod: Pod, condition: PodCondition | None, nominating: Nominating | None
+        self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
     ) -> None:
-        """Patch what changed, if anything. Raises ApiError when all tries failed."""
-        patch = status_patch(pod, condition, nominating, self._clock.now_ns())
+        """Patch what changed, if anything.
+
+        A nominated node of None stays as it is; an empty one is cleared.
+
+        Raises:
+            ApiError: all tries failed.
+        """
+        patch = status_patch(pod, condition, nominated_node, self._clock.now_ns())
         if patch is None:
             return
         delay_ns = _FIRST_DELAY_NS

@@ -1,15 +1,14 @@
 """Nodes as they would be if other pods ran on them, as far as totals go.
 
-A dry run asks filters about many nodes at once, each with its own pods taken away or added.
-Only what the pods of a node request in sum, and how many they are, differs from the table:
-a plugin that says `pods_matter = AS_TOTALS` looks at nothing else of them.
+A dry run runs filters on many nodes at once, each with some of its pods taken away or others
+added. Only what the pods of a node request in sum, and how many they are, differs from the
+table: a plugin that reads `PodsOnNode.TOTALS` looks at nothing else of them.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,26 +16,10 @@ from numpy.typing import NDArray
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
 
-__all__ = ["NominatedTotals", "PodsMatter", "WhatIfView"]
+__all__ = ["TotalsView"]
 
 
-class PodsMatter(enum.IntEnum):
-    """What a plugin's verdict on a node, and its score, have to do with the pods there."""
-
-    NOT_AT_ALL = 0  # the node alone decides
-    AS_TOTALS = 1  # what they request in sum and how many they are, read through columns
-    IN_DETAIL = 2  # anything; the dry-run hooks may be needed as well
-
-
-class NominatedTotals(NamedTuple):
-    """What pods ask for that are nominated to nodes, in sum for each of those nodes."""
-
-    rows: NDArray[np.intp]  # ascending
-    requested: NDArray[np.int64]  # int64[resource, node], resources numbered as in the table
-    pod_count: NDArray[np.int64]
-
-
-class WhatIfView(NodeView):
+class TotalsView(NodeView):
     """Some rows with totals of their own; a row may appear more than once."""
 
     __slots__ = ("_pod_count", "_requested")
@@ -67,8 +50,8 @@ class WhatIfView(NodeView):
     def pod_count(self) -> NDArray[np.int64]:
         return self._pod_count
 
-    def subset(self, keep: NDArray[np.bool_]) -> WhatIfView:
-        return WhatIfView(self, self.rows[keep], self._requested[:, keep], self._pod_count[keep])
+    def subset(self, keep: NDArray[np.bool_]) -> TotalsView:
+        return TotalsView(self, self.rows[keep], self._requested[:, keep], self._pod_count[keep])
 
     def __iter__(self) -> Iterator[NodeInfo]:
         self._refuse()

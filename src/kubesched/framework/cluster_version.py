@@ -1,0 +1,23 @@
+"""How far changes to the cluster have come."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["ClusterVersion"]
+
+
+class ClusterVersion(msgspec.Struct, frozen=True):
+    """Equal versions: nothing has changed in between that a plugin could see.
+
+    Each part only grows, and says how much has happened to one kind of state.
+    """
+
+    rows: int
+    """Nodes, and what the pods on them request."""
+    pods: int
+    """Labels and start times of pods on nodes."""
+    nominations: int
+    """Pods that are expected on a node."""
+    objects: int
+    """Watched objects besides nodes and pods."""

@@ -1,0 +1,60 @@
+"""Methods and declarations that make a plugin faster, and change none of its answers.
+
+A plugin without any of these is right. `Plugin` inherits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.node_info import NodeInfo
+from kubesched.framework.node_view import NodeView
+from kubesched.framework.reads import Reads
+from kubesched.framework.rejections import Rejections
+from kubesched.framework.status import Status
+
+__all__ = ["FastPaths"]
+
+
+class FastPaths:
+    """Filter and Score for many nodes at once, and what their answers may be cached on."""
+
+    reads: ClassVar[Reads] = Reads()
+    """What Filter and Score look at; the cache trusts it."""
+
+    if TYPE_CHECKING:
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status: ...
+
+        def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int: ...
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        """Filter, many nodes: the same rule over columns."""
+        return Rejections.from_statuses([self.filter(state, pod, node) for node in nodes])
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        """Score, many nodes: the same rule over columns."""
+        return np.fromiter(
+            (self.score(state, pod, node) for node in nodes), dtype=np.int64, count=len(nodes)
+        )
+
+    def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
+        """The normalised score of every node if it is the same for all, else None.
+
+        `nodes` is the whole cluster, and PreScore has run. With an answer no node is scored.
+        """
+        return None
+
+    def cache_version(self, nodes: NodeView) -> Hashable:
+        """What else cached answers depend on: they are dropped when this value changes.
+
+        For a plugin that reads a fact of the whole cluster which seldom changes, and therefore
+        says that other nodes do not matter.
+        """
+        return None
