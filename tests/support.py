@@ -125,7 +125,7 @@ class World:
             nominator=lambda: self.nominator,
             activate=_not_expected,
             spawn=_not_expected,
-            has_room=_not_expected,
+            fits_now=_not_expected,
         )
         everything = (Order, Binder, *plugins)
         weights = weights or {}

@@ -91,7 +91,7 @@ class Lying(Plugin):
 """
 
 
-def test_a_plugin_that_is_not_node_local_but_says_so_stops_a_verified_run(tmp_path: Path) -> None:
+def test_a_plugin_that_reads_more_than_it_declares_stops_a_verified_run(tmp_path: Path) -> None:
     plugin = tmp_path / "lying.py"
     plugin.write_text(LYING)
     done = subprocess.run(

@@ -12,7 +12,16 @@ from kubesched.api import Pod
 from kubesched.backend.cache import Cache
 from kubesched.config import default_configuration
 from kubesched.config.types import BY_NAME, KubeSchedulerProfile, PluginRef, Plugins, PluginSet
-from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, PodInfo, Status
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    NodeInfo,
+    Plugin,
+    PodInfo,
+    PodPart,
+    Reads,
+    Status,
+)
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.ties import FirstByName
@@ -26,7 +35,7 @@ class Favourites(Plugin):
     """Nodes with a short name are better."""
 
     name = "Favourites"
-    node_local = True
+    reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return 90 if len(node.name) == 1 else 10

@@ -558,7 +558,7 @@ class LikesMarked(Plugin):
         return 100 * any("mark" in other.pod.metadata.labels for other in node.pods)
 
 
-def test_a_node_local_plugin_notices_labels_that_change_on_a_pod() -> None:
+def test_a_plugin_that_reads_details_notices_labels_that_change_on_a_pod() -> None:
     async def scenario() -> None:
         async with cluster(LikesMarked) as world:
             await world.add(make_node("n1", cpu="16"), a_pod("p", requests={"cpu": "8"}))

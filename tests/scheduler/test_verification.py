@@ -64,7 +64,7 @@ def test_an_honest_plugin_passes() -> None:
     assert sorted(placed) == sorted([node.metadata.name for node in NODES] * 2)
 
 
-def test_a_plugin_that_is_not_node_local_but_says_so_is_found() -> None:
+def test_a_plugin_that_reads_more_than_it_declares_is_found() -> None:
     with pytest.raises(EngineMismatchError, match="differ in totals") as mismatch:
         place_all(Lying, 6)
     assert any("node-local" in note for note in mismatch.value.__notes__)
