@@ -97,7 +97,7 @@ class ClusterModel:
             nominator=lambda: self.nominator,
             activate=lambda _: None,
             spawn=self._leave_undone,
-            has_room=lambda *_: False,
+            fits_now=lambda *_: False,
         )
         self.configuration = configuration or default_configuration(gates)
         self.frameworks = build_profiles(self.configuration.profiles, plugins, self._services)
@@ -204,7 +204,7 @@ class ClusterModel:
                 self.cache.add_pod(new)
             self.nominator.touch(either.metadata.uid)
         else:
-            self._services.epoch += 1
+            self._services.object_versions.changed(type(either))
 
     def _waiting_pod(self, key: str) -> PodInfo | None:
         namespace, _, name = key.partition("/")

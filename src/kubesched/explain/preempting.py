@@ -89,4 +89,4 @@ def _fits(model: ClusterModel, pod: Pod, node_name: str, gone: list[Pod]) -> boo
         pod_info = PodInfo(pod)
         outcome = framework.run_pre_filter(state, pod_info)
         node = model.snapshot.get(node_name)
-        return outcome.status.is_success and framework.fits_on(state, pod_info, node)
+        return outcome.status.is_success and framework.dry_run.fits_on(state, pod_info, node)
