@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,11 +24,25 @@ from kubesched.explain.sources import load_files
 from kubesched.util.clock import RealClock
 from kubesched.util.randomness import derive
 
-__all__ = ["ClusterSource", "SourceOptions", "source_options"]
+__all__ = ["ClusterSource", "SourceOptions", "live_api", "source_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _QPS, _BURST = 100, 200
+
+
+@contextlib.asynccontextmanager
+async def live_api(kubeconfig: str, purpose: str) -> AsyncIterator[HttpApi]:
+    """The API server of a kubeconfig, for a command that asks a little and ends."""
+    clock = RealClock()
+    connection = connect_process(
+        kubeconfig, "", clock, os.environ, user_agent=f"{user_agent()}/{purpose}"
+    )
+    api = HttpApi(HttpTransport(connection), clock, derive(0, purpose), qps=_QPS, burst=_BURST)
+    try:
+        yield api
+    finally:
+        await api.close()
 
 
 class ClusterSource(NamedTuple):
@@ -63,17 +78,8 @@ class SourceOptions(NamedTuple):
         return ClusterSource(base.overlaid(given), pods)
 
     async def _live(self, configuration: KubeSchedulerConfiguration | None) -> Snapshot:
-        clock = RealClock()
-        connection = connect_process(
-            self.kubeconfig, "", clock, os.environ, user_agent=f"{user_agent()}/explain"
-        )
-        api = HttpApi(
-            HttpTransport(connection), clock, derive(0, "explain"), qps=_QPS, burst=_BURST
-        )
-        try:
+        async with live_api(self.kubeconfig, "explain") as api:
             return await Snapshot.from_cluster(api, configuration=configuration)
-        finally:
-            await api.close()
 
     def _configuration(self) -> KubeSchedulerConfiguration | None:
         if self.config_file is None:

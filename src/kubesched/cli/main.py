@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import click
 
 import kubesched
+from kubesched.cli.capture_command import capture
 from kubesched.cli.config_command import config
 from kubesched.cli.explain_command import explain
 from kubesched.cli.fit_command import fit
@@ -39,6 +40,7 @@ cli.add_command(config)
 cli.add_command(node)
 cli.add_command(explain)
 cli.add_command(fit)
+cli.add_command(capture)
 
 
 def main() -> None:
