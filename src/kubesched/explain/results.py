@@ -12,6 +12,7 @@ import msgspec
 from kubesched.explain.html import explanation_html, explanation_page
 
 __all__ = [
+    "Edit",
     "Explanation",
     "NodeGroup",
     "NodeScore",
@@ -51,6 +52,17 @@ class NodeGroup(Result, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
+class Edit(Result, frozen=True, kw_only=True):
+    """One object to change, for programs that carry a suggestion out."""
+
+    action: str  # create, replace, or delete; a pod that is replaced has to be made anew
+    kind: str
+    api_version: str
+    name: str
+    namespace: str = ""
+    document: dict[str, Any] | None = None  # the object as it should be
+
+
 class Suggestion(Result, frozen=True, kw_only=True):
     """A change with which the pod fits; it was made on a copy and the scheduler was run."""
 
@@ -60,6 +72,8 @@ class Suggestion(Result, frozen=True, kw_only=True):
     kind: str  # pod, cluster, or preemption
     parts: tuple[str, ...] = ()  # the single changes, where several are needed together
     command: str = ""  # what to type, where one line does it
+    size: float = 1.0  # how large the change is; suggestions come smallest first
+    edits: tuple[Edit, ...] = ()
 
 
 class PluginScore(Result, frozen=True, kw_only=True):

@@ -74,13 +74,13 @@ def find_all_verdicts(framework: Framework, pod_info: PodInfo, nodes: NodeView) 
     """Ask every filter about every node."""
     state = CycleState()
     found: list[PluginVerdicts] = []
-    rejected_before: set[str] = set()
+    rejected_before: list[str] = []
     for plugin in framework.pre_filter_plugins:
         verdicts = _pre_filter(plugin, state, pod_info, nodes)
         if verdicts is not None:
             found.append(verdicts)
             if verdicts.is_about_pod:
-                rejected_before.add(plugin.name)
+                rejected_before.append(plugin.name)
     by_name = {each.plugin: each for each in found}
     for plugin in framework.filter_plugins:
         if plugin.name in state.skip_filter or plugin.name in rejected_before:
@@ -89,10 +89,10 @@ def find_all_verdicts(framework: Framework, pod_info: PodInfo, nodes: NodeView) 
         if verdicts is not None:
             narrowed = by_name.get(plugin.name)
             by_name[plugin.name] = verdicts if narrowed is None else _merged(verdicts, narrowed)
-    order = [plugin.name for plugin in (*framework.pre_filter_plugins, *framework.filter_plugins)]
-    return AllVerdicts(
-        nodes, state, [by_name[name] for name in dict.fromkeys(order) if name in by_name]
-    )
+    # What PreFilter says of the pod as a whole comes first; then filters in their order.
+    filters = [plugin.name for plugin in framework.filter_plugins if plugin.name in by_name]
+    order = [*rejected_before, *filters, *by_name]
+    return AllVerdicts(nodes, state, [by_name[name] for name in dict.fromkeys(order)])
 
 
 def _pre_filter(

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from kubesched.api import Pod
+from kubesched.api.kinds import kind_of
 from kubesched.api.taints import UNSCHEDULABLE_TAINT
 from kubesched.config import plugin_names
 from kubesched.explain.details.node_choice import untolerated
-from kubesched.explain.model import ClusterModel
-from kubesched.explain.results import Suggestion
+from kubesched.explain.model import ClusterModel, Removal
+from kubesched.explain.results import Edit, Suggestion
 from kubesched.explain.suggestions.candidate import Candidate, Question, both
 from kubesched.explain.suggestions.neighbours import relax_affinity, relax_spread
 from kubesched.explain.suggestions.new_node import add_node_like
@@ -94,6 +97,7 @@ def _verified(model: ClusterModel, candidates: Iterator[Candidate], most: int) -
 
 def try_out(model: ClusterModel, candidate: Candidate) -> Suggestion | None:
     """Make the change, run the scheduler, undo the change; None if the pod still fits nowhere."""
+    edits = _edits(model, candidate)
     with model.changed(candidate.changes):
         node = model.search(candidate.pod).node_name
     if not node:
@@ -105,6 +109,48 @@ def try_out(model: ClusterModel, candidate: Candidate) -> Suggestion | None:
         kind=candidate.kind,
         parts=candidate.parts,
         command=candidate.command,
+        size=round(candidate.size, 3),
+        edits=edits,
+    )
+
+
+def _edits(model: ClusterModel, candidate: Candidate) -> tuple[Edit, ...]:
+    """The changes as documents; the pod itself is one of them if it has to be another."""
+    metadata = candidate.pod.metadata
+    before = model.objects.get(Pod, metadata.name, metadata.namespace)
+    edits = [] if before is None or before == candidate.pod else [_edit(candidate.pod, "replace")]
+    for change in candidate.changes:
+        if isinstance(change, Removal):
+            kind = kind_of(change.kind)
+            edits.append(
+                Edit(
+                    action="delete",
+                    kind=kind.kind,
+                    api_version=kind.api_version,
+                    name=change.name,
+                    namespace=change.namespace,
+                )
+            )
+        else:
+            named: Any = change
+            there = model.objects.get(type(named), named.metadata.name, named.metadata.namespace)
+            edits.append(_edit(named, "create" if there is None else "replace"))
+    return tuple(edits)
+
+
+def _edit(changed: Any, action: str) -> Edit:
+    kind = kind_of(type(changed))
+    return Edit(
+        action=action,
+        kind=kind.kind,
+        api_version=kind.api_version,
+        name=changed.metadata.name,
+        namespace=changed.metadata.namespace,
+        document={
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            **msgspec.to_builtins(changed),
+        },
     )
 
 
