@@ -33,7 +33,7 @@ _SIM = _BELOW_SCHEDULER | _SERVICES | {"testing", "explain"}
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "util": frozenset(),
     "metrics": frozenset(["util"]),
-    "cel": frozenset(["util"]),
+    "cel": frozenset(["api", "util"]),
     "api": frozenset(["util"]),
     "config": frozenset(["api", "util"]),
     "client": frozenset(["api", "metrics", "util"]),

@@ -1,0 +1,1 @@
+"""The functions that expressions may call, a module per library."""

@@ -1,0 +1,111 @@
+"""Values while an expression runs.
+
+Most are plain Python: bool, int, float, str, bytes, None, list, dict. Here are the others. A
+bool is an int for Python and never one for CEL: code that tells types apart asks `type(x) is`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from kubesched.api.quantity import Quantity
+
+__all__ = [
+    "MAX_INT",
+    "MAX_UINT",
+    "MIN_INT",
+    "NONE",
+    "UNSET",
+    "ComputedQuantity",
+    "Duration",
+    "OptionalValue",
+    "Timestamp",
+    "TypeValue",
+    "UInt",
+    "Value",
+    "type_name",
+]
+
+Value: TypeAlias = Any
+"""Anything an expression can compute with: what it is, is known when it runs."""
+
+MIN_INT: Final = -(2**63)
+MAX_INT: Final = 2**63 - 1
+MAX_UINT: Final = 2**64 - 1
+
+
+class UInt(int):
+    """An unsigned integer: `3u`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{int(self)}u"
+
+
+class Duration(msgspec.Struct, frozen=True, order=True):
+    """A span of time."""
+
+    nanoseconds: int
+
+
+class Timestamp(msgspec.Struct, frozen=True, order=True):
+    """A point in time, in nanoseconds since 1970 UTC."""
+
+    nanoseconds: int
+
+
+class OptionalValue(msgspec.Struct, frozen=True, eq=False):
+    """A value, or its absence (`NONE`)."""
+
+    value: Value
+
+
+class TypeValue(msgspec.Struct, frozen=True):
+    """A type as a value: what `type(x)` returns. Only the name counts."""
+
+    name: str
+
+
+class ComputedQuantity(Quantity, frozen=True, eq=False, gc=False):
+    """The result of adding or subtracting quantities.
+
+    The reference does not find it equal to anything when it is on the right of `==`.
+    """
+
+
+NONE: Final = OptionalValue(None)
+UNSET: Final = object()
+"""In place of a bound variable that has not been asked for."""
+
+_NAMES: Final[dict[type, str]] = {
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    type(None): "null_type",
+    list: "list",
+    tuple: "list",
+    dict: "map",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    OptionalValue: "optional_type",
+    TypeValue: "type",
+    Quantity: "kubernetes.Quantity",
+    ComputedQuantity: "kubernetes.Quantity",
+}
+
+
+def type_name(value: Value) -> str:
+    """The name of a value's type."""
+    cls = type(value)
+    if (name := _NAMES.get(cls)) is not None:
+        return name
+    if isinstance(value, dict):
+        return "map"
+    declared: str = getattr(cls, "cel_type", "dyn")
+    return declared
