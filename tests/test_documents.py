@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.config import check_profiles, load_configuration
+from kubesched.config import complete_configuration, load_configuration
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 
@@ -28,7 +28,7 @@ CONFIGURATIONS = {
 def test_a_configuration_that_is_shown_works(text: str) -> None:
     plugins = out_of_tree_plugins([str(ROOT / "examples" / "spare_nodes.py")])
     configuration = load_configuration(text, known_args=plugins.known_args())
-    check_profiles(configuration, {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()})
+    complete_configuration(configuration, {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()})
 
 
 def test_the_worked_examples_are_there() -> None:

@@ -18,6 +18,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubesched import config
 from kubesched.cli.run import (
     HowToReport,
     Outcome,
@@ -49,7 +50,8 @@ def written(*argv: str, file: str = FILE) -> dict[str, object]:
     outcome = run(*CLUSTER, "--write-config-to=out", *argv, file=file)
     assert outcome.failure is None
     assert (outcome.exit_code, outcome.write_to) == (0, "out")
-    document = yaml.safe_load(outcome.configuration)
+    assert outcome.configuration is not None
+    document = yaml.safe_load(config.written(outcome.configuration))
     assert isinstance(document, dict)
     return document
 
@@ -319,10 +321,10 @@ def test_a_good_command_line_comes_to_a_process() -> None:
     assert outcome.failure is None
     inputs = outcome.process
     assert inputs is not None
-    assert inputs.config.pod_max_in_unschedulable_pods_ns == 90 * SECOND
+    assert inputs.config.options.pod_max_in_unschedulable_pods_ns == 90 * SECOND
     assert inputs.flags["pod-max-in-unschedulable-pods-duration"] == "1m30s"
     assert "SpareNodes" in inputs.plugins
-    assert "SpareNodes" in inputs.configuration.profiles[0].plugins.enabled_names()
+    assert "SpareNodes" in inputs.config.configuration.profiles[0].plugins.enabled_names()
 
 
 NAMES = [flag.name for group in GROUPS for flag in group.flags if flag.name != "plugin"]

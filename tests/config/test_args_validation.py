@@ -9,7 +9,7 @@ import pytest
 from kubesched.config import (
     FeatureGates,
     NodeResourcesFitArgs,
-    check_profiles,
+    complete_configuration,
     configuration_from_builtins,
     validate_plugin_args,
 )
@@ -62,7 +62,7 @@ def build(name: str, args: Any, gates: dict[str, bool] | None = None) -> None:
         },
         gates=chosen,
     )
-    check_profiles(configuration, gates=chosen)
+    complete_configuration(configuration, gates=chosen)
 
 
 Case = tuple[str, Any, str]

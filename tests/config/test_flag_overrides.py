@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.config import default_configuration, effective_configuration
+from kubesched.config import default_configuration, load_configuration
 from kubesched.config.base import SECOND
 from kubesched.util.errors import ConfigError
 
@@ -13,7 +13,7 @@ FILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 
 def test_deprecated_flags_are_ignored_with_a_file() -> None:
     flags = {"kubeconfig": "foo", "profiling": "false", "kube-api-qps": "1"}
-    assert effective_configuration(FILE, flags) == default_configuration()
+    assert load_configuration(FILE, flags=flags) == default_configuration()
 
 
 def test_deprecated_flags_hold_without_a_file() -> None:
@@ -26,7 +26,7 @@ def test_deprecated_flags_hold_without_a_file() -> None:
         "kube-api-content-type": "application/json",
         "secure-port": "not of interest here",
     }
-    configuration = effective_configuration(None, flags)
+    configuration = load_configuration(None, flags=flags)
     client = configuration.client_connection
     assert (client.kubeconfig, client.content_type) == ("foo", "application/json")
     assert (client.qps, client.burst) == (1.5, 8)
@@ -45,7 +45,7 @@ def test_leader_election_flags_override_the_file() -> None:
         "leader-elect-resource-namespace": "ns",
     }
     text = FILE + "leaderElection: {leaderElect: true, resourceName: x}"
-    election = effective_configuration(text, flags).leader_election
+    election = load_configuration(text, flags=flags).leader_election
     assert not election.leader_elect
     assert election.lease_duration_ns == 7200 * SECOND
     assert election.renew_deadline_ns == 3600 * SECOND
@@ -56,11 +56,11 @@ def test_leader_election_flags_override_the_file() -> None:
 def test_flags_are_validated_with_a_file_only() -> None:
     flags = {"leader-elect-lease-duration": "5s"}
     with pytest.raises(ConfigError) as caught:
-        effective_configuration(FILE, flags)
+        load_configuration(FILE, flags=flags)
     assert str(caught.value) == (
         'leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`'
     )
-    assert effective_configuration(None, flags).leader_election.lease_duration_ns == 5 * SECOND
+    assert load_configuration(None, flags=flags).leader_election.lease_duration_ns == 5 * SECOND
 
 
 ERRORS = {
@@ -79,5 +79,5 @@ ERRORS = {
 @pytest.mark.parametrize(("flag", "value", "want"), ERRORS.values(), ids=ERRORS)
 def test_refused(flag: str, value: str, want: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        effective_configuration(None, {flag: value})
+        load_configuration(None, flags={flag: value})
     assert str(caught.value) == f'invalid argument "{value}" for "--{flag}" flag: {want}'

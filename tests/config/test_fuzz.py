@@ -13,7 +13,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kubesched.config import args, check_profiles, load_configuration, types, written
+from kubesched.config import args, complete_configuration, load_configuration, types, written
 from kubesched.util.errors import ConfigError
 
 WHOLE: dict[str, Any] = {
@@ -178,8 +178,7 @@ def test_a_mutated_configuration_is_taken_or_refused_with_a_place(
     for how, path, value in mutations:
         mutate(document, how, path, value)
     try:
-        configuration = load_configuration(json.dumps(document))
-        check_profiles(configuration)
+        configuration = complete_configuration(load_configuration(json.dumps(document)))
         assert written(configuration)
     except ConfigError as exc:
         told = "\n".join((str(exc), *getattr(exc, "__notes__", ())))

@@ -12,18 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.config import (
-    KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     PluginConfig,
     PluginRef,
     Plugins,
     PluginSet,
-    check_profiles,
     default_plugins,
     expand_plugins,
+    expand_profiles,
     merge_plugins,
 )
-from kubesched.config.merge import merge_plugin_set
+from kubesched.config.plugin_lists import merge_plugin_set
 from kubesched.config.plugin_names import EXTENSION_POINTS, IN_TREE_EXTENSION_POINTS
 from kubesched.util.errors import ConfigError
 
@@ -318,14 +317,12 @@ def test_profiles_that_cannot_stand_together(
     profiles: tuple[KubeSchedulerProfile, ...], want: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_profiles(KubeSchedulerConfiguration(profiles=profiles), KNOWN)
+        expand_profiles(profiles, KNOWN)
     assert str(caught.value) == want
 
 
 def test_profiles_that_agree_are_expanded_by_name() -> None:
-    found = check_profiles(
-        KubeSchedulerConfiguration(profiles=(profile("a", MINE), profile("b", MINE))), KNOWN
-    )
+    found = expand_profiles((profile("a", MINE), profile("b", MINE)), KNOWN)
     assert list(found) == ["a", "b"]
     assert found["b"]["queueSort"] == (PluginRef("Mine"),)
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from kubesched.config import (
     KubeSchedulerConfiguration,
-    check_profiles,
+    complete_configuration,
     default_configuration,
-    effective_configuration,
+    load_configuration,
     load_configuration_file,
     parse_feature_gates,
     versioned,
@@ -43,9 +43,9 @@ def outcome(case: dict[str, Any]) -> tuple[int, str]:
     flags = dict(flag.removeprefix("--").split("=", 1) for flag in case["flags"])
     try:
         gates = parse_feature_gates([flags[f] for f in flags if f == "feature-gates"])
-        configuration = effective_configuration(case["config"], flags, gates=gates)
-        check_profiles(configuration, gates=gates)
-        return 0, written(with_kubeconfig(configuration))
+        configuration = load_configuration(case["config"], flags=flags, gates=gates)
+        completed = complete_configuration(configuration, gates=gates)
+        return 0, written(with_kubeconfig(completed))
     except ConfigError as exc:
         return 1, str(exc)
 

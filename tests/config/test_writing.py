@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -15,8 +15,8 @@ from kubesched.config import (
     Extender,
     ExtenderManagedResource,
     KubeSchedulerConfiguration,
-    complete_extenders,
-    completed_configuration,
+    as_written,
+    complete_configuration,
     configuration_from_builtins,
     default_configuration,
     load_configuration,
@@ -192,7 +192,7 @@ def test_resources_of_extenders_replace_those_ignored() -> None:
             "extenders": [{"managedResources": [foo, {"name": "example.com/bar"}]}],
         }
     )
-    completed = complete_extenders(configuration)
+    completed = complete_configuration(configuration)
     fit = completed.profiles[0].args_of("NodeResourcesFit")
     assert fit.ignored_resources == ("example.com/foo",)
     assert fit.ignored_resource_groups == ("g",)
@@ -203,7 +203,9 @@ def test_extenders_that_ignore_resources_need_the_plugin() -> None:
     foo = ExtenderManagedResource(name="example.com/foo", ignored_by_scheduler=True)
     configuration = load(plugins={"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}})
     with pytest.raises(ConfigError) as caught:
-        complete_extenders(replace(configuration, extenders=(Extender(managed_resources=(foo,)),)))
+        complete_configuration(
+            replace(configuration, extenders=(Extender(managed_resources=(foo,)),))
+        )
     assert str(caught.value) == (
         "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
     )
@@ -247,10 +249,11 @@ members = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(members)
 def test_what_is_written_loads_as_the_same_configuration(given_members: dict[str, Any]) -> None:
     configuration = configuration_from_builtins({**HEAD, **given_members}, known_args=KNOWN)
-    completed = completed_configuration(configuration)
+    completed = as_written(configuration)
     again = load_configuration(written(configuration), known_args=KNOWN)
-    assert completed_configuration(again) == completed
+    assert as_written(again) == completed
     assert written(again) == written(configuration)

@@ -13,8 +13,8 @@ import click
 from kubesched.config import (
     FeatureGates,
     KubeSchedulerConfiguration,
-    check_profiles,
-    completed_configuration,
+    as_written,
+    complete_configuration,
     default_configuration,
     load_configuration,
     parse_feature_gates,
@@ -95,7 +95,7 @@ def show(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: st
 @_with_output
 def default(gates: tuple[str, ...], output: str) -> None:
     """Show the configuration of a scheduler that has no file."""
-    configuration = completed_configuration(default_configuration(parse_feature_gates(gates)))
+    configuration = default_configuration(parse_feature_gates(gates))
     click.echo(_text(configuration, output), nl=False)
 
 
@@ -107,15 +107,13 @@ def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSched
         configuration = load_configuration(
             _read(file), gates=gates, known_args=registry.known_args()
         )
-        completed = completed_configuration(configuration)
-        check_profiles(configuration, implemented, gates=gates)
+        return complete_configuration(configuration, implemented, gates=gates)
     except ConfigError as exc:
         for problem in problems_of(exc):
             click.echo(f"{file}: {problem}", err=True)
         for note in getattr(exc, "__notes__", ()):
             click.echo(f"  {note}", err=True)
         raise click.exceptions.Exit(_INVALID) from exc
-    return completed
 
 
 def _read(file: str) -> bytes:
@@ -126,7 +124,7 @@ def _read(file: str) -> bytes:
 
 
 def _text(configuration: KubeSchedulerConfiguration, output: str) -> str:
-    document = versioned(configuration)
+    document = versioned(as_written(configuration))
     if output == "json":
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     return dump_yaml(document)

@@ -19,9 +19,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -29,19 +28,12 @@ from msgspec.structs import replace
 
 import kubesched
 from kubesched.cli.scheduler_process import ProcessInputs, SchedulerProcess
-from kubesched.config import (
-    FeatureGates,
-    KubeSchedulerConfiguration,
-    check_profiles,
-    complete_extenders,
-    written,
-)
+from kubesched.config import KubeSchedulerConfiguration, written
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.server.options.command_line import (
-    Options,
     UnwantedArgumentsError,
     check_arguments,
     options_from_flags,
@@ -52,11 +44,9 @@ from kubesched.server.options.flags import GROUPS
 from kubesched.server.options.logging_options import log_settings, validate_logging
 from kubesched.server.options.option_validation import ReadFile, open_error, validate_options
 from kubesched.server.options.process_config import (
-    CompletedConfig,
-    build_config,
-    check_leader_elector,
-    complete,
+    check_leader_election,
     feature_gates_of,
+    process_config,
 )
 from kubesched.util.clock import RealClock
 from kubesched.util.collector import settle_collector
@@ -70,7 +60,6 @@ __all__ = [
     "Failure",
     "HowToReport",
     "Outcome",
-    "completed_config",
     "run",
     "run_command_line",
 ]
@@ -119,7 +108,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int = 0
     output: str = ""
     write_to: str = ""
-    configuration: str = ""  # in force, as YAML; empty if it did not come to that
+    configuration: KubeSchedulerConfiguration | None = None  # in force, if it came to that
     process: ProcessInputs | None = None
     failure: Failure | None = None
 
@@ -156,67 +145,32 @@ def run_command_line(
         _log_flags(flags)
         validate_options(options, version, gates, read_file)
         plugins = load_plugins(options.plugins)
-        config = completed_config(options, gates, plugins, read_file, environment)
-        inputs = ProcessInputs(
-            config=config,
-            configuration=_check_scheduler(config, plugins),
-            plugins=plugins,
-            flags=flags.texts(),
+        texts = flags.texts()
+        config = process_config(
+            options,
+            gates,
+            read_file=read_file,
+            environment=environment,
+            known_args=plugins.known_args(),
+            implemented=_implemented(plugins),
         )
-        return _ready(inputs)
+        if log.enabled(2):
+            log.detail(2, "Using component config", config=written(config.configuration))
+        if options.write_config_to:
+            return Outcome(write_to=options.write_config_to, configuration=config.configuration)
+        check_leader_election(config)
+        inputs = ProcessInputs(config=config, plugins=plugins, flags=texts)
+        return Outcome(process=inputs, configuration=config.configuration)
     except ConfigError as exc:
         return _failed(HowToReport.IN_LOG, exc)
 
 
-def completed_config(
-    options: Options,
-    gates: FeatureGates,
-    plugins: PluginRegistry,
-    read_file: ReadFile,
-    environment: Mapping[str, str],
-) -> CompletedConfig:
-    """Go from valid options to a config that a scheduler can be built from."""
-    config = build_config(
-        options,
-        gates,
-        read_file=read_file,
-        environment=environment,
-        known_args=plugins.known_args(),
-    )
-    return complete(config)
-
-
-def _check_scheduler(
-    config: CompletedConfig, plugins: PluginRegistry
-) -> KubeSchedulerConfiguration:
-    """Say what building the scheduler makes of the configuration, or why it cannot be built."""
+def _implemented(plugins: PluginRegistry) -> dict[str, Collection[str]]:
+    """The extension points of all plugins that exist."""
     for name in plugins:
         if name in IN_TREE_EXTENSION_POINTS:
             raise ConfigError(f"a plugin named {name} already exists")
-    configuration = complete_extenders(config.configuration)
-    implemented: dict[str, Any] = {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()}
-    check_profiles(configuration, implemented, gates=config.gates)
-    return configuration
-
-
-def _ready(inputs: ProcessInputs) -> Outcome:
-    """There is nothing wrong with the command line: write the configuration, or run."""
-    text = written(inputs.configuration)
-    log.detail(2, "Using component config", config=text)
-    write_to = inputs.config.options.write_config_to
-    if write_to:
-        return Outcome(write_to=write_to, configuration=text)
-    _check_election(inputs.config)
-    return Outcome(process=inputs, configuration=text)
-
-
-def _check_election(config: CompletedConfig) -> None:
-    election = config.configuration.leader_election
-    check_leader_elector(election)
-    if election.leader_elect and config.gates.enabled("CoordinatedLeaderElection"):
-        error = ConfigError("coordinated leader election is not supported")
-        error.add_note("turn the feature gate CoordinatedLeaderElection off")
-        raise error
+    return {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()}
 
 
 def _failed(how: HowToReport, error: KubeschedError) -> Outcome:
@@ -352,10 +306,10 @@ class _Signals:
 
 
 def _write(outcome: Outcome) -> Outcome:
-    if not outcome.write_to:
+    if not outcome.write_to or outcome.configuration is None:
         return outcome
     try:
-        Path(outcome.write_to).write_text(outcome.configuration)
+        Path(outcome.write_to).write_text(written(outcome.configuration))
     except OSError as exc:
         failure = Failure(HowToReport.IN_LOG, open_error(outcome.write_to, exc))
         return replace(outcome, exit_code=1, failure=failure)

@@ -27,8 +27,7 @@ from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.http_api import HttpApi
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.config.completion import completed_configuration
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.profiles import as_written
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION, effective_version
 from kubesched.config.write import versioned
 from kubesched.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
@@ -39,7 +38,7 @@ from kubesched.scheduler.cache_debugger import log_state
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server.endpoints.health import HealthCheck, SwitchCheck
 from kubesched.server.endpoints.zpages import Versions
-from kubesched.server.options.process_config import CompletedConfig
+from kubesched.server.options.process_config import ProcessConfig
 from kubesched.server.serving.secure_server import (
     Pages,
     SchedulerServer,
@@ -65,8 +64,7 @@ _GRACE_S = 15.0
 class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What a command line comes to, if there is nothing wrong with it."""
 
-    config: CompletedConfig
-    configuration: KubeSchedulerConfiguration  # completed, as the scheduler is built from it
+    config: ProcessConfig
     plugins: PluginRegistry
     flags: Mapping[str, str]
 
@@ -283,9 +281,9 @@ class SchedulerProcess:
         return Scheduler(
             api,
             self._clock,
-            configuration=self._inputs.configuration,
+            configuration=config.configuration,
             pod_max_in_unschedulable_pods_duration=timedelta(
-                microseconds=config.pod_max_in_unschedulable_pods_ns // MICROSECOND
+                microseconds=config.options.pod_max_in_unschedulable_pods_ns // MICROSECOND
             ),
             out_of_tree_registry=self._inputs.plugins,
             feature_gates=config.gates,
@@ -330,10 +328,10 @@ class SchedulerProcess:
         version = effective_version(
             config.options.emulated_version, config.options.min_compatibility_version
         )
-        configuration = self._inputs.configuration
+        configuration = config.configuration
         if log.enabled(2):
-            # As in the reference, which completes the profiles only to write them.
-            configuration = completed_configuration(configuration)
+            # As in the reference, which sorts out the arguments only to write them.
+            configuration = as_written(configuration)
         shown = versioned(configuration)
         elected = [HealthCheck("leaderElection", lambda: None)] if self._elector else []
         return Pages(

@@ -19,15 +19,7 @@ from kubesched.config.args import (
     VolumeBindingArgs,
 )
 from kubesched.config.args_validation import validate_plugin_args
-from kubesched.config.completion import (
-    check_profiles,
-    complete_extenders,
-    completed_configuration,
-    ordered_extenders,
-)
 from kubesched.config.defaults import default_configuration, default_plugins, default_profile
-from kubesched.config.effective import effective_configuration
-from kubesched.config.expansion import ExpandedPlugins, expand_plugins
 from kubesched.config.feature_gates import (
     DEFAULT_FEATURE_GATES,
     FeatureGates,
@@ -40,8 +32,14 @@ from kubesched.config.load import (
     load_configuration,
     load_configuration_file,
 )
-from kubesched.config.merge import merge_plugins
+from kubesched.config.plugin_lists import ExpandedPlugins, expand_plugins, merge_plugins
 from kubesched.config.plugin_names import EXTENSION_POINTS
+from kubesched.config.profiles import (
+    as_written,
+    complete_configuration,
+    expand_profiles,
+    ordered_extenders,
+)
 from kubesched.config.types import (
     ClientConnectionConfiguration,
     Extender,
@@ -91,15 +89,14 @@ __all__ = [
     "VolumeBindingArgs",
     "apply_deprecated_flags",
     "apply_leader_election_flags",
-    "check_profiles",
-    "complete_extenders",
-    "completed_configuration",
+    "as_written",
+    "complete_configuration",
     "configuration_from_builtins",
     "default_configuration",
     "default_plugins",
     "default_profile",
-    "effective_configuration",
     "expand_plugins",
+    "expand_profiles",
     "load_configuration",
     "load_configuration_file",
     "merge_plugins",

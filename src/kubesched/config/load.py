@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from kubesched.config.config_text import Document, json_kind, members, plain, re
 from kubesched.config.decode import TYPE_META, Decoded, decode_members
 from kubesched.config.defaults import (
     build_args,
+    default_configuration,
     default_plugins,
     with_client_connection_defaults,
     with_default_plugin_config,
@@ -28,8 +30,8 @@ from kubesched.config.defaults import (
 )
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.field_errors import raise_all, required
-from kubesched.config.flag_overrides import apply_leader_election_flags
-from kubesched.config.merge import merge_plugins
+from kubesched.config.flag_overrides import apply_deprecated_flags, apply_leader_election_flags
+from kubesched.config.plugin_lists import merge_plugins
 from kubesched.config.plugin_names import DEFAULT_SCHEDULER_NAME
 from kubesched.config.types import (
     API_VERSION,
@@ -61,9 +63,9 @@ _TYPE_META_TYPE: Final = (
 def load_configuration_file(
     path: str | os.PathLike[str],
     *,
+    flags: Mapping[str, str] = MappingProxyType({}),
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
     known_args: Mapping[str, type] | None = None,
-    leader_election_flags: Mapping[str, str] | None = None,
 ) -> KubeSchedulerConfiguration:
     """Load the file at `path`, as `load_configuration` loads its content."""
     try:
@@ -72,30 +74,34 @@ def load_configuration_file(
     except OSError as exc:
         reason = (exc.strerror or str(exc)).lower()
         raise ConfigError(f"open {os.fspath(path)}: {reason}") from exc
-    return load_configuration(
-        text, gates=gates, known_args=known_args, leader_election_flags=leader_election_flags
-    )
+    return load_configuration(text, flags=flags, gates=gates, known_args=known_args)
 
 
 def load_configuration(
-    text: str | bytes,
+    text: str | bytes | None,
     *,
+    flags: Mapping[str, str] = MappingProxyType({}),
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
     known_args: Mapping[str, type] | None = None,
-    leader_election_flags: Mapping[str, str] | None = None,
 ) -> KubeSchedulerConfiguration:
-    """Read, complete and check a configuration in YAML or JSON.
+    """Read a configuration in YAML or JSON, fill in defaults and check it.
 
     Arguments of in-tree plugins have types. `known_args` adds those of other plugins, each a
     msgspec struct under the plugin's name, and they are decoded as strictly; arguments of
-    all other plugins are kept as they stand. Leader election flags (names without dashes)
-    override the file before it is checked.
+    all other plugins are kept as they stand.
+
+    `flags` are those that were given, by name without dashes. With a file only those of leader
+    election count, and override it before it is checked. Without one (None) the result is not
+    checked again: what flags break shows when the scheduler runs.
 
     Raises:
         ConfigError: everything that is wrong, at once where the reference reports it so.
     """
+    if text is None:
+        configuration = apply_deprecated_flags(default_configuration(gates), flags)
+        return apply_leader_election_flags(configuration, flags)
     reader = _Reader(gates, known_args)
-    return _finish(reader.read(read_document(text)), gates, leader_election_flags)
+    return _finish(reader.read(read_document(text)), gates, flags)
 
 
 def configuration_from_builtins(
@@ -103,22 +109,21 @@ def configuration_from_builtins(
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
     known_args: Mapping[str, type] | None = None,
-    leader_election_flags: Mapping[str, str] | None = None,
 ) -> KubeSchedulerConfiguration:
     """Do as `load_configuration` does, for a configuration that is already parsed."""
     reader = _Reader(gates, known_args)
     root = plain(dict(mapping))
     text = json.dumps(root, separators=(",", ":"), ensure_ascii=False, default=str)
     document = Document(root, text)
-    return _finish(reader.read(document), gates, leader_election_flags)
+    return _finish(reader.read(document), gates, {})
 
 
 def _finish(
     configuration: KubeSchedulerConfiguration,
     gates: FeatureGates,
-    leader_election_flags: Mapping[str, str] | None,
+    flags: Mapping[str, str],
 ) -> KubeSchedulerConfiguration:
-    configuration = apply_leader_election_flags(configuration, leader_election_flags or {})
+    configuration = apply_leader_election_flags(configuration, flags)
     validate_configuration(configuration, gates=gates)
     return configuration
 

@@ -10,7 +10,7 @@ import msgspec
 
 from kubesched.api import ApiStruct
 from kubesched.config.base import scalar_members
-from kubesched.config.completion import completed_configuration
+from kubesched.config.profiles import as_written
 from kubesched.config.types import (
     API_VERSION,
     KIND,
@@ -58,8 +58,8 @@ _WRITTEN_WHEN_EMPTY: Final[dict[str, frozenset[str]]] = {
 
 
 def written(configuration: KubeSchedulerConfiguration) -> str:
-    """The YAML of the configuration with what building the scheduler does to it."""
-    return dump_yaml(versioned(completed_configuration(configuration)))
+    """The YAML of a complete configuration."""
+    return dump_yaml(versioned(as_written(configuration)))
 
 
 def versioned(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:

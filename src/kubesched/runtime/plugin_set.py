@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.config.expansion import expand_plugins
+from kubesched.config.plugin_lists import expand_plugins
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from kubesched.framework import ExtensionPoint, Handle, Plugin, extension_points

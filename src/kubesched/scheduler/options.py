@@ -17,6 +17,8 @@ from kubesched.client.event_recorder import Broadcaster
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.load import configuration_from_builtins
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.config.profiles import complete_configuration
 from kubesched.config.types import (
     API_VERSION,
     KIND,
@@ -31,7 +33,7 @@ from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.runtime.plugin_set import Registry
 from kubesched.scheduler.extenders.building import TransportOf
 
-__all__ = ["DEFAULT_OPTIONS", "SchedulerOptions", "scheduler_configuration"]
+__all__ = ["DEFAULT_OPTIONS", "SchedulerOptions", "all_plugins", "scheduler_configuration"]
 
 _T = TypeVar("_T")
 
@@ -107,13 +109,15 @@ _NUMBERS: Final = (
 
 
 def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedulerConfiguration:
-    """Change the configuration in the options, or the default one, by the other options.
+    """The configuration in the options, or the default one, changed by the others; complete.
 
     Dicts are decoded as strictly as a file.
 
     Raises:
-        ConfigError: an option has a value that a file could not have either.
+        ConfigError: an option has a value that a file could not have either, or no scheduler
+            can be built from the options.
     """
+    plugins = all_plugins(**options)
     gates = options.get("feature_gates", DEFAULT_FEATURE_GATES)
     configuration = options.get("configuration") or default_configuration(gates)
     changes: dict[str, Any] = {name: options.get(name) for name in _NUMBERS}
@@ -123,11 +127,18 @@ def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedule
     if (extenders := options.get("extenders")) is not None:
         changes["extenders"] = _decoded("extenders", tuple(extenders), gates, known_args)
     changes = {name: value for name, value in changes.items() if value is not None}
-    if not changes:
-        return configuration
-    changed = replace(configuration, **changes)
-    validate_configuration(changed, gates=gates)
-    return changed
+    if changes:
+        configuration = replace(configuration, **changes)
+        validate_configuration(configuration, gates=gates)
+    implemented = {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()}
+    return complete_configuration(configuration, implemented, gates=gates)
+
+
+def all_plugins(**options: Unpack[SchedulerOptions]) -> PluginRegistry:
+    """The plugins that exist, in-tree or not."""
+    plugins = PluginRegistry(options.get("registry", IN_TREE_PLUGINS))
+    plugins.merge(options.get("out_of_tree_registry") or {})
+    return plugins
 
 
 def _decoded(

@@ -25,11 +25,9 @@ from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.informer import Informer
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
-from kubesched.config.completion import complete_extenders
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.runtime.services import Services
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.asking import AskingWorld
@@ -44,6 +42,7 @@ from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
     SchedulerOptions,
+    all_plugins,
     scheduler_configuration,
 )
 from kubesched.scheduler.profiles import build_profiles
@@ -78,7 +77,7 @@ class Scheduler:
         """
         options = {**DEFAULT_OPTIONS, **options}
         self._clock = clock = clock or RealClock()
-        configuration = complete_extenders(scheduler_configuration(**options))
+        configuration = scheduler_configuration(**options)
         self._stopping = False
         self._ready = asyncio.Event()
         self._tasks = BackgroundTasks()
@@ -98,8 +97,7 @@ class Scheduler:
         self._extenders = None
         if extenders:
             self._extenders = Extenders(extenders, self.services.metrics, options["may_act"])
-        plugins = PluginRegistry(options["registry"])
-        plugins.merge(options["out_of_tree_registry"] or {})
+        plugins = all_plugins(**options)
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
         self.cache.updates_change_rows = self._has_plugin_that_reads_pods()
         self.queue = self._build_queue(configuration, options)

@@ -12,8 +12,8 @@ import yaml
 from msgspec.structs import replace
 
 from kubesched.config import DEFAULT_FEATURE_GATES
-from kubesched.config.completion import completed_configuration
 from kubesched.config.defaults import default_configuration
+from kubesched.config.profiles import as_written
 from kubesched.config.write import versioned
 from kubesched.server.endpoints.configz import configz_handler
 from kubesched.server.endpoints.http_messages import Handler
@@ -62,7 +62,7 @@ def test_the_configuration_is_the_recorded_one(goldens: Path) -> None:
     connection = replace(
         configuration.client_connection, kubeconfig="/etc/kubernetes/scheduler.conf"
     )
-    page = versioned(completed_configuration(replace(configuration, client_connection=connection)))
+    page = versioned(as_written(replace(configuration, client_connection=connection)))
     answer = asyncio.run(configz_handler(lambda: page)(request("/configz")))
     assert answer.body == (goldens / "api/configz.json").read_bytes()
     assert answer.content_type == "application/json"

@@ -15,11 +15,10 @@ from kubesched.server.options.command_line import Options, options_from_flags, p
 from kubesched.server.options.logging_options import log_settings, validate_logging
 from kubesched.server.options.option_validation import validate_options
 from kubesched.server.options.process_config import (
-    Config,
-    build_config,
-    check_leader_elector,
-    complete,
+    ProcessConfig,
+    check_leader_election,
     feature_gates_of,
+    process_config,
 )
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
@@ -178,14 +177,14 @@ def test_logging_becomes_settings() -> None:
     )
 
 
-def build(*argv: str, file: str | None = None, **files: str) -> Config:
+def build(*argv: str, file: str | None = None, **files: str) -> ProcessConfig:
     known = Files(kube="kind: Config", **files)
     if file is not None:
         known["file"] = file
         argv = ("--config=file", *argv)
     read = options("--secure-port=0", "--master=m", *argv)
     _, gates = feature_gates_of(read)
-    return build_config(read, gates, read_file=known.read, environment={})
+    return process_config(read, gates, read_file=known.read, environment={})
 
 
 def test_flags_go_over_the_file_where_they_may() -> None:
@@ -194,16 +193,9 @@ def test_flags_go_over_the_file_where_they_may() -> None:
     assert not config.configuration.leader_election.leader_elect
     without = build("--kubeconfig=kube", "--pod-max-in-unschedulable-pods-duration=90s")
     assert without.configuration.client_connection.kubeconfig == "kube"
-    assert without.pod_max_in_unschedulable_pods_ns == 90 * SECOND
+    assert without.options.pod_max_in_unschedulable_pods_ns == 90 * SECOND
     assert without.cluster.kubeconfig == "kube"
     assert without.cluster.master == "m"
-
-
-def test_completing_changes_nothing() -> None:
-    config = build()
-    completed = complete(config)
-    assert completed.configuration is config.configuration
-    assert completed.options is config.options
 
 
 CONFIGS = {
@@ -285,7 +277,7 @@ def test_serving_settings_do_not_matter_without_a_port() -> None:
 def test_without_a_cluster_there_is_nothing_to_run() -> None:
     read = options("--secure-port=0")
     with pytest.raises(ConfigError) as caught:
-        build_config(read, DEFAULT_FEATURE_GATES, read_file=Files().read, environment={})
+        process_config(read, DEFAULT_FEATURE_GATES, read_file=Files().read, environment={})
     assert str(caught.value) == (
         "invalid configuration: no configuration has been provided, "
         "try setting KUBERNETES_MASTER environment variable"
@@ -295,7 +287,7 @@ def test_without_a_cluster_there_is_nothing_to_run() -> None:
 def test_inside_a_cluster_nothing_need_be_named() -> None:
     files = Files({"/var/run/secrets/kubernetes.io/serviceaccount/token": "t"})
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    config = build_config(
+    config = process_config(
         options("--secure-port=0"),
         DEFAULT_FEATURE_GATES,
         read_file=files.read,
@@ -322,11 +314,11 @@ ELECTIONS = {
 
 @pytest.mark.parametrize(("argv", "want"), ELECTIONS.values(), ids=ELECTIONS)
 def test_timings_by_which_nobody_could_lead(argv: list[str], want: str) -> None:
-    election = build(*argv).configuration.leader_election
+    config = build(*argv)
     with pytest.raises(ConfigError) as caught:
-        check_leader_elector(election)
+        check_leader_election(config)
     assert str(caught.value) == f"couldn't create leader elector: {want}"
-    check_leader_elector(build(*argv, "--leader-elect=false").configuration.leader_election)
+    check_leader_election(build(*argv, "--leader-elect=false"))
 
 
 def test_timings_are_checked_with_a_file() -> None:

@@ -14,7 +14,7 @@ from kubesched.client.extender_client import ExtenderClient
 from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.client.tls import KeyPair, TlsOptions, client_context
 from kubesched.client.transport import Transport
-from kubesched.config.completion import DEFAULT_EXTENDER_TIMEOUT_NS, ordered_extenders
+from kubesched.config.profiles import ordered_extenders
 from kubesched.config.types import Extender, ExtenderTLSConfig
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.util.errors import ConfigError
@@ -43,8 +43,7 @@ def build_extenders(
             transport = transport_of(settings)
         except ConfigError as exc:
             raise ConfigError(f"{_PREFIX}{exc}") from exc
-        timeout_ns = settings.http_timeout_ns or DEFAULT_EXTENDER_TIMEOUT_NS
-        client = ExtenderClient(settings.url_prefix, transport, timeout_ns)
+        client = ExtenderClient(settings.url_prefix, transport, settings.http_timeout_ns)
         built.append(HTTPExtender(settings, client))
     return tuple(built)
 

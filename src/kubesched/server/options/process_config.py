@@ -1,14 +1,13 @@
 """From options to the configuration of a process that is ready to be built.
 
-    docs/reference/01 §12, §13. options --feature_gates_of--> gates --validate_options-->
-    build_config --> Config --complete--> CompletedConfig --> the scheduler
+    options --feature_gates_of--> gates --validate_options--> process_config --> the scheduler
 
 Nothing here opens a port, writes a file or talks to a server: a mistake leaves nothing behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -18,9 +17,11 @@ from kubesched.config import (
     FeatureGates,
     KubeSchedulerConfiguration,
     LeaderElectionConfiguration,
-    effective_configuration,
+    complete_configuration,
+    load_configuration,
     parse_feature_gates,
 )
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import EffectiveVersion, effective_version
 from kubesched.server.options.cluster_access import ClusterAccess, find_cluster
 from kubesched.server.options.command_line import Options
@@ -29,12 +30,10 @@ from kubesched.server.options.serving_checks import check_serving
 from kubesched.util.errors import ConfigError
 
 __all__ = [
-    "CompletedConfig",
-    "Config",
-    "build_config",
-    "check_leader_elector",
-    "complete",
+    "ProcessConfig",
+    "check_leader_election",
     "feature_gates_of",
+    "process_config",
 ]
 
 _LOCK: Final = "leases"
@@ -43,18 +42,13 @@ _REMOVED_LOCKS: Final = frozenset(
 )
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a scheduler process is built from."""
 
-    configuration: KubeSchedulerConfiguration
+    configuration: KubeSchedulerConfiguration  # complete
     options: Options
     gates: FeatureGates
     cluster: ClusterAccess
-    pod_max_in_unschedulable_pods_ns: int
-
-
-class CompletedConfig(Config, frozen=True, kw_only=True):
-    """A config that went through every step; there is nothing else that completing changes."""
 
 
 def feature_gates_of(options: Options) -> tuple[EffectiveVersion, FeatureGates]:
@@ -63,44 +57,57 @@ def feature_gates_of(options: Options) -> tuple[EffectiveVersion, FeatureGates]:
     return version, parse_feature_gates(options.feature_gates, version=version)
 
 
-def build_config(
+def process_config(
     options: Options,
     gates: FeatureGates,
     *,
     read_file: ReadFile,
     environment: Mapping[str, str],
     known_args: Mapping[str, type] | None = None,
-) -> Config:
+    implemented: Mapping[str, Collection[str]] = IN_TREE_EXTENSION_POINTS,
+) -> ProcessConfig:
     """Load the configuration and check, in the reference's order, all that it will need.
+
+    `known_args` has the argument types of plugins that are not in-tree, `implemented` the
+    extension points of all plugins.
 
     Raises:
         ConfigError: the first step that fails.
     """
-    configuration = _component_configuration(options, gates, read_file, known_args)
+    configuration = load_configuration(
+        _config_text(options.config_file, read_file),
+        flags=options.configuration_flags,
+        gates=gates,
+        known_args=known_args,
+    )
     connection = configuration.client_connection
     cluster = find_cluster(connection, options.master, read_file, environment)
     check_serving(options.secure_serving, options.authorization, read_file)
     _check_rate(connection)
     if configuration.leader_election.leader_elect:
         _check_lock(configuration.leader_election.resource_lock)
-    return Config(
-        configuration=configuration,
+    return ProcessConfig(
+        configuration=complete_configuration(configuration, implemented, gates=gates),
         options=options,
         gates=gates,
         cluster=cluster,
-        pod_max_in_unschedulable_pods_ns=options.pod_max_in_unschedulable_pods_ns,
     )
 
 
-def complete(config: Config) -> CompletedConfig:
-    """Declare a config whole."""
-    return CompletedConfig(**msgspec.structs.asdict(config))
-
-
-def check_leader_elector(election: LeaderElectionConfiguration) -> None:
-    """Refuse timings by which nobody could stay leader; the reference does so when it runs."""
+def check_leader_election(config: ProcessConfig) -> None:
+    """Refuse an election that nobody could win; the reference does so when it runs."""
+    election = config.configuration.leader_election
     if not election.leader_elect:
         return
+    _check_timings(election)
+    if config.gates.enabled("CoordinatedLeaderElection"):
+        error = ConfigError("coordinated leader election is not supported")
+        error.add_note("turn the feature gate CoordinatedLeaderElection off")
+        raise error
+
+
+def _check_timings(election: LeaderElectionConfiguration) -> None:
+    """Refuse timings by which nobody could stay leader."""
     lease_ns, renew_ns = election.lease_duration_ns, election.renew_deadline_ns
     problem = ""
     if lease_ns <= renew_ns:
@@ -117,21 +124,13 @@ def check_leader_elector(election: LeaderElectionConfiguration) -> None:
         raise ConfigError(f"couldn't create leader elector: {problem}")
 
 
-def _component_configuration(
-    options: Options,
-    gates: FeatureGates,
-    read_file: ReadFile,
-    known_args: Mapping[str, type] | None,
-) -> KubeSchedulerConfiguration:
-    text = None
-    if options.config_file:
-        try:
-            text = read_file(options.config_file)
-        except OSError as exc:
-            raise ConfigError(open_error(options.config_file, exc)) from exc
-    return effective_configuration(
-        text, options.configuration_flags, gates=gates, known_args=known_args
-    )
+def _config_text(path: str, read_file: ReadFile) -> bytes | None:
+    if not path:
+        return None
+    try:
+        return read_file(path)
+    except OSError as exc:
+        raise ConfigError(open_error(path, exc)) from exc
 
 
 def _check_rate(connection: ClientConnectionConfiguration) -> None:

@@ -1,8 +1,9 @@
-"""Stage two of plugin lists: what runs at each extension point, and with which weight.
+"""Plugin lists: from what a profile says to what runs where.
 
-Given the merged lists of a profile and the points that each plugin implements, this says
-which plugins run where, in which order, or why the profile cannot be built (docs/reference/01 §7).
-It knows names only; building the plugins is the runtime's work.
+`merge_plugins` lays a profile's sets over the built-in ones (docs/reference/01 §6); the result is what
+`--write-config-to` prints. `expand_plugins` says, given the points that each plugin implements,
+which plugins run at each point, in which order and with which weight, or why the profile cannot
+be built (docs/reference/01 §7). Both know names only; building the plugins is the runtime's work.
 """
 
 from __future__ import annotations
@@ -22,11 +23,20 @@ from kubesched.config.plugin_names import (
     SCORE,
 )
 from kubesched.config.removed import plugin_note
-from kubesched.config.types import PluginRef, Plugins
+from kubesched.config.types import PluginRef, Plugins, PluginSet
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import quote
+from kubesched.util.logging import get_logger
 
-__all__ = ["MAX_NODE_SCORE", "ExpandedPlugins", "expand_plugins"]
+__all__ = [
+    "MAX_NODE_SCORE",
+    "ExpandedPlugins",
+    "expand_plugins",
+    "merge_plugin_set",
+    "merge_plugins",
+]
+
+log = get_logger(__name__)
 
 MAX_NODE_SCORE: Final = 100
 
@@ -35,6 +45,38 @@ MAX_NODE_SCORE: Final = 100
 ExpandedPlugins = Mapping[str, tuple[PluginRef, ...]]
 
 _MAX_INT64: Final = 2**63 - 1
+
+
+def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
+    """Merge each set of a profile with the default set of the same name."""
+    return Plugins(
+        **{
+            name: merge_plugin_set(getattr(defaults, name), getattr(custom, name))
+            for name in Plugins.__struct_fields__
+        }
+    )
+
+
+def merge_plugin_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
+    """Merge one set: a default keeps its place but takes the custom entry, weight included."""
+    disabled = tuple(PluginRef(ref.name) for ref in (*custom.disabled, *defaults.disabled))
+    disabled_names = {ref.name for ref in disabled}
+    last_index = {ref.name: index for index, ref in enumerate(custom.enabled)}
+    enabled: list[PluginRef] = []
+    replacements: set[int] = set()
+    if ALL not in disabled_names:
+        for default in defaults.enabled:
+            if default.name in disabled_names:
+                continue
+            index = last_index.get(default.name)
+            if index is None:
+                enabled.append(default)
+                continue
+            log.info("Default plugin is explicitly re-configured; overriding", plugin=default.name)
+            enabled.append(custom.enabled[index])
+            replacements.add(index)
+    enabled.extend(ref for i, ref in enumerate(custom.enabled) if i not in replacements)
+    return PluginSet(enabled=tuple(enabled), disabled=disabled)
 
 
 def expand_plugins(
@@ -113,20 +155,20 @@ def _with_multi_point(
 
 
 def _check_counts(lists: Mapping[str, list[str]], scheduler_name: str) -> None:
-    name = quote(scheduler_name)
     if (count := len(lists[QUEUE_SORT])) != 1:
         raise ConfigError(
             "only one queue sort plugin required for profile with scheduler name "
-            f"{name}, but got {count}"
+            f"{quote(scheduler_name)}, but got {count}"
         )
     if not lists[BIND]:
         raise ConfigError(
-            f"at least one bind plugin is needed for profile with scheduler name {name}"
+            "at least one bind plugin is needed for profile with scheduler name "
+            f"{quote(scheduler_name)}"
         )
     if len(lists[PLACEMENT_GENERATE]) > 1:
         raise ConfigError(
             "at most one placement generate plugin is allowed for profile with scheduler name "
-            f"{name}"
+            f"{quote(scheduler_name)}"
         )
 
 

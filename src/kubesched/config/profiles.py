@@ -1,13 +1,14 @@
-"""What building a scheduler does to its configuration, and whether it can be built at all.
+"""From a loaded configuration to profiles that can be built.
 
-Extenders get their default timeout and take resources away from NodeResourcesFit;
-profiles keep only the arguments of plugins that exist in them. `check_profiles` finds
-the mistakes that the reference reports only when it constructs its profiles.
+`complete_configuration` is the step between `config/load.py` and the scheduler: extenders get
+their default timeout and take resources away from NodeResourcesFit, and every
+rule about profiles is checked, those that the reference reports only when it constructs them
+included. `as_written` is what such a configuration looks like in a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,8 +16,8 @@ from msgspec.structs import replace
 from kubesched.config.args import NodeResourcesFitArgs
 from kubesched.config.args_validation import validate_plugin_args
 from kubesched.config.base import SECOND
-from kubesched.config.expansion import ExpandedPlugins, expand_plugins
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.config.plugin_lists import ExpandedPlugins, expand_plugins
 from kubesched.config.plugin_names import (
     IN_TREE_EXTENSION_POINTS,
     NODE_RESOURCES_FIT,
@@ -33,25 +34,41 @@ from kubesched.util.go_format import quote
 
 __all__ = [
     "DEFAULT_EXTENDER_TIMEOUT_NS",
-    "check_profiles",
-    "complete_extenders",
-    "complete_profile",
-    "completed_configuration",
+    "as_written",
+    "complete_configuration",
+    "expand_profiles",
     "ordered_extenders",
 ]
 
 DEFAULT_EXTENDER_TIMEOUT_NS: Final = 5 * SECOND
 
 
-def completed_configuration(
+def complete_configuration(
+    configuration: KubeSchedulerConfiguration,
+    implemented: Mapping[str, Collection[str]] = IN_TREE_EXTENSION_POINTS,
+    *,
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
+) -> KubeSchedulerConfiguration:
+    """The configuration that a scheduler is built from; completing it again changes nothing.
+
+    `implemented` holds the extension points of every plugin that exists.
+
+    Raises:
+        ConfigError: no scheduler can be built from it; with the reference's text.
+    """
+    completed = _with_extender_defaults(configuration)
+    expand_profiles(completed.profiles, implemented, gates=gates)
+    return completed
+
+
+def as_written(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+    """A complete configuration with the arguments of each profile's own plugins only, by name."""
+    return replace(configuration, profiles=tuple(map(_with_own_args, configuration.profiles)))
+
+
+def _with_extender_defaults(
     configuration: KubeSchedulerConfiguration,
 ) -> KubeSchedulerConfiguration:
-    """The configuration of a scheduler that was built from this one."""
-    built = complete_extenders(configuration)
-    return replace(built, profiles=tuple(map(complete_profile, built.profiles)))
-
-
-def complete_extenders(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
     """Give extenders their timeout, and have NodeResourcesFit ignore what they ask it to.
 
     Raises:
@@ -78,52 +95,49 @@ def ordered_extenders(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
-def complete_profile(profile: KubeSchedulerProfile) -> KubeSchedulerProfile:
-    """Keep the arguments of the profile's own plugins, by name."""
+def _with_own_args(profile: KubeSchedulerProfile) -> KubeSchedulerProfile:
     instantiated = profile.plugins.enabled_names()
     kept = (e for e in profile.plugin_config if e.name in instantiated and e.args is not None)
     return replace(profile, plugin_config=tuple(sorted(kept, key=lambda entry: entry.name)))
 
 
-def check_profiles(
-    configuration: KubeSchedulerConfiguration,
+def expand_profiles(
+    profiles: Sequence[KubeSchedulerProfile],
     implemented: Mapping[str, Collection[str]] = IN_TREE_EXTENSION_POINTS,
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> dict[str, ExpandedPlugins]:
     """Say what each profile runs, by scheduler name, or why the profiles cannot be built.
 
-    `implemented` holds the extension points of every plugin that exists.
-
     Raises:
         ConfigError: with the reference's text.
     """
-    if not configuration.profiles:
+    if not profiles:
         raise ConfigError("at least one profile is required")
     expanded: dict[str, ExpandedPlugins] = {}
-    first = configuration.profiles[0]
-    for profile in configuration.profiles:
+    first = profiles[0]
+    for profile in profiles:
         try:
             plugins = _expand(profile, implemented, gates)
         except ConfigError as exc:
             raise _wrapped(
                 f"creating profile for scheduler name {profile.scheduler_name}: {exc}", exc
             ) from exc
-        name = quote(profile.scheduler_name)
-        if not profile.scheduler_name:
+        name = profile.scheduler_name
+        if not name:
             raise _wrapped("scheduler name is needed")
-        if profile.scheduler_name in expanded:
-            raise _wrapped(f"duplicate profile with scheduler name {name}")
-        expanded[profile.scheduler_name] = plugins
+        if name in expanded:
+            raise _wrapped(f"duplicate profile with scheduler name {quote(name)}")
+        expanded[name] = plugins
         sorter = plugins[QUEUE_SORT][0].name
         first_sorter = expanded[first.scheduler_name][QUEUE_SORT][0].name
         if sorter != first_sorter:
             raise _wrapped(
-                f"different queue sort plugins for profile {name}: {quote(sorter)}, "
+                f"different queue sort plugins for profile {quote(name)}: {quote(sorter)}, "
                 f"first: {quote(first_sorter)}"
             )
         if profile.args_of(sorter) != first.args_of(sorter):
-            raise _wrapped(f"different queue sort plugin args for profile {name}")
+            raise _wrapped(f"different queue sort plugin args for profile {quote(name)}")
     return expanded
 
 

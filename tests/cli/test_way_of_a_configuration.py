@@ -1,0 +1,100 @@
+"""How many files a configuration passes through on its way to a scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import kubesched
+from kubesched.cli.run import run_command_line
+from kubesched.cli.scheduler_process import SchedulerProcess
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import ManualClock
+
+PACKAGE = Path(kubesched.__file__).parent
+FILE = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: one
+  plugins:
+    score:
+      disabled: [{name: ImageLocality}]
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated}}
+- schedulerName: other
+extenders:
+- {urlPrefix: "http://127.0.0.1:1/", filterVerb: filter}
+"""
+
+
+class Trace:
+    """The files of the package that are entered between `begin` and `end`, but for plugins."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, None] = {}
+
+    def begin(self) -> None:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            self._note(frame)
+            frame = frame.f_back
+        sys.setprofile(self._on_call)
+
+    def end(self) -> None:
+        sys.setprofile(None)
+
+    def _on_call(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            self._note(frame)
+
+    def _note(self, frame: FrameType) -> None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(PACKAGE):
+            name = path.relative_to(PACKAGE).as_posix()
+            if not name.startswith("plugins/"):
+                self.files[name] = None
+
+
+def test_a_configuration_passes_through_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace()
+
+    def read_file(path: str) -> bytes:
+        assert path == "file"
+        trace.begin()
+        return FILE.encode()
+
+    argv = ["--config=file", "--master=http://127.0.0.1:1", "--secure-port=0"]
+    try:
+        outcome = run_command_line(argv, read_file=read_file, environment={})
+    finally:
+        trace.end()
+    inputs = outcome.process
+    assert inputs is not None
+    seen: list[Any] = []
+
+    def construct(_: Scheduler, *__: Any, **options: Any) -> None:
+        trace.end()
+        seen.append(options["configuration"])
+
+    async def build() -> None:
+        process = SchedulerProcess(inputs, ManualClock(), 1, "here")
+        monkeypatch.setattr(Scheduler, "__init__", construct)
+        trace.begin()
+        try:
+            process._build_scheduler(None, None)  # type: ignore[arg-type]
+        finally:
+            trace.end()
+
+    asyncio.run(build())
+    assert seen == [inputs.config.configuration]
+    assert {"config/load.py", "config/profiles.py", "cli/scheduler_process.py"} <= set(trace.files)
+    assert "scheduler/scheduler.py" not in trace.files  # it is yet to be built
+    # A newcomer follows them one by one: if there are more, some rule has got a second home.
+    assert len(trace.files) <= 20, "\n".join(trace.files)
