@@ -1,9 +1,10 @@
 """Plugin lists: from what a profile says to what runs where.
 
-`merge_plugins` lays a profile's sets over the built-in ones (docs/reference/01 §6); the result is what
-`--write-config-to` prints. `expand_plugins` says, given the points that each plugin implements,
-which plugins run at each point, in which order and with which weight, or why the profile cannot
-be built (docs/reference/01 §7). Both know names only; building the plugins is the runtime's work.
+`merge_plugins` lays a profile's sets over the built-in ones (docs/reference/01 §6); the result is
+what `--write-config-to` prints. `expand_plugins` says, given the points that each plugin
+implements, which plugins run at each point, in which order and with which weight, or why the
+profile cannot be built (docs/reference/01 §7). Both know names only; building the plugins is the
+runtime's work.
 """
 
 from __future__ import annotations
