@@ -80,28 +80,27 @@ class FirstByName:
 
     def __init__(self) -> None:
         self._generation = -1
-        self._rank: list[int] = []  # int[row]: the place of the row's node among the names
+        # int[row]: the place of the row's node among the names.
+        self._rank = np.zeros(0, dtype=np.intp)
 
     def best_of(self, total: NDArray[np.signedinteger], nodes: NodeView) -> int:
-        best = (total == total.max()).nonzero()[0].tolist()
-        if len(best) == 1:
-            return int(best[0])
-        rank, rows = self._ranks(nodes.table), nodes.rows
-        return int(min(best, key=lambda place: rank[rows[place]]))
+        best = (total == total.max()).nonzero()[0]
+        return int(best[self._ranks(nodes.table)[nodes.rows[best]].argmin()])
 
     def best_named(self, total: NDArray[np.signedinteger], names: Sequence[str]) -> int:
         best = (total == total.max()).nonzero()[0].tolist()
         return int(min(best, key=lambda place: names[place]))
 
     def best_in(self, index: TotalIndex, table: NodeTable) -> int:
-        return min(index.best_rows(), key=self._ranks(table).__getitem__)
+        rows = index.best_rows()
+        return rows[int(self._ranks(table)[rows].argmin())]
 
     def best_accepted(
         self, index: TotalIndex, table: NodeTable, accepts: Callable[[int], bool], tries: int
     ) -> int | None:
         rank = self._ranks(table)
         for rows in index.rows_from_best():
-            for row in sorted(rows, key=rank.__getitem__):
+            for row in sorted(rows, key=rank.item):
                 if not tries:
                     return None
                 if accepts(row):
@@ -109,10 +108,10 @@ class FirstByName:
                 tries -= 1
         return None
 
-    def _ranks(self, table: NodeTable) -> list[int]:
+    def _ranks(self, table: NodeTable) -> NDArray[np.intp]:
         if self._generation != table.generation:
-            self._rank = [0] * table.capacity
-            for place, name in enumerate(sorted(table.row_of)):
-                self._rank[table.row_of[name]] = place
+            self._rank = np.zeros(table.capacity, dtype=np.intp)
+            rows = [table.row_of[name] for name in sorted(table.row_of)]
+            self._rank[rows] = np.arange(len(rows))
             self._generation = table.generation
         return self._rank
