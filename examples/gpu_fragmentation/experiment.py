@@ -29,8 +29,7 @@ from kubesched.api import (
     PodSpec,
     ResourceRequirements,
 )
-from kubesched.apiserver.local import LocalApi
-from kubesched.apiserver.store import Store
+from kubesched.apiserver import LocalApi, Store
 from kubesched.config.types import BY_NAME
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util import virtual_loop
