@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -244,11 +245,12 @@ def test_a_missing_trace_is_one_line() -> None:
 
 
 @pytest.fixture(scope="module")
-def openb(shared: Path) -> Path:
-    folder = shared / "traces" / "openb"
-    if not folder.is_dir():
-        pytest.skip("the published trace is not there")
-    return folder
+def openb() -> Path:
+    """The trace, with the published tables in a folder `published`: other people's data."""
+    folder = os.environ.get("OPENB_TRACE")
+    if not folder:
+        pytest.skip("OPENB_TRACE does not name a folder with the published trace")
+    return Path(folder)
 
 
 ARRIVING_WITH_SEED_42 = {
