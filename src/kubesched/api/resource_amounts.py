@@ -19,6 +19,7 @@ from kubesched.api.resource_names import (
     PODS,
     is_scalar_resource_name,
 )
+from kubesched.util.ints import add_int64
 
 __all__ = ["Resources"]
 
@@ -72,23 +73,24 @@ class Resources(msgspec.Struct, gc=False):
         return 0 if raw is None else parse_value(raw)
 
     def add(self, other: Resources) -> None:
-        self.milli_cpu += other.milli_cpu
-        self.memory += other.memory
-        self.ephemeral_storage += other.ephemeral_storage
+        """Add amounts. Sums wrap at 64 bits, as the reference's, so that columns can hold them."""
+        self.milli_cpu = add_int64(self.milli_cpu, other.milli_cpu)
+        self.memory = add_int64(self.memory, other.memory)
+        self.ephemeral_storage = add_int64(self.ephemeral_storage, other.ephemeral_storage)
         if other.scalar:
             scalar = self.scalar
             for name, amount in other.scalar.items():
-                scalar[name] = scalar.get(name, 0) + amount
+                scalar[name] = add_int64(scalar.get(name, 0), amount)
 
     def subtract(self, other: Resources) -> None:
-        """Take amounts away; a scalar that falls to zero keeps its entry."""
-        self.milli_cpu -= other.milli_cpu
-        self.memory -= other.memory
-        self.ephemeral_storage -= other.ephemeral_storage
+        """Take amounts away, also those that wrapped; a scalar that falls to zero stays."""
+        self.milli_cpu = add_int64(self.milli_cpu, -other.milli_cpu)
+        self.memory = add_int64(self.memory, -other.memory)
+        self.ephemeral_storage = add_int64(self.ephemeral_storage, -other.ephemeral_storage)
         if other.scalar:
             scalar = self.scalar
             for name, amount in other.scalar.items():
-                scalar[name] = scalar.get(name, 0) - amount
+                scalar[name] = add_int64(scalar.get(name, 0), -amount)
 
     def clone(self) -> Resources:
         return Resources(self.milli_cpu, self.memory, self.ephemeral_storage, dict(self.scalar))

@@ -196,7 +196,9 @@ least_allocated(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t c
             }
             int64_t left = subtract(subtract(all, amount(taken, r, n)), question.wanted[r]);
             if (left > 0) {
+                /* Sums that wrapped would give shares out of range. */
                 int64_t share = divide(multiply(left, 100), all);
+                share = share < 0 ? 0 : share > 100 ? 100 : share;
                 total = add(total, multiply(share, weights[r]));
             }
             weight = add(weight, weights[r]);
@@ -209,9 +211,9 @@ least_allocated(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t c
 }
 
 static inline double
-at_most_one(double share)
+fraction(double share)
 {
-    return share < 1.0 ? share : 1.0;
+    return share < 0.0 ? 0.0 : share < 1.0 ? share : 1.0;
 }
 
 /* 100 × (1 - standard deviation), truncated, in the order of operations of the reference. */
@@ -258,8 +260,8 @@ balance_change(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t co
             if (all == 0) {
                 continue;
             }
-            before[number] = at_most_one((double)used / (double)all);
-            after[number] = at_most_one((double)add(used, question.wanted[r]) / (double)all);
+            before[number] = fraction((double)used / (double)all);
+            after[number] = fraction((double)add(used, question.wanted[r]) / (double)all);
             number++;
         }
         ((int64_t *)scores.buf)[n] = balance(after, number) - balance(before, number);

@@ -83,7 +83,7 @@ def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[in
     shares = np.empty((resources, 2, nodes))
     np.true_divide(allocated, divisor, out=shares[:, 0])
     np.true_divide(allocated + np.array(wanted)[:, np.newaxis], divisor, out=shares[:, 1])
-    np.minimum(shares, 1.0, out=shares)
+    np.clip(shares, 0.0, 1.0, out=shares)  # sums that wrapped are negative
     before, after = balance(shares, counts)
     change: IntColumn = after - before
     return change
@@ -109,20 +109,25 @@ def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntCol
 
 
 def free_percent(free: IntColumn, divisor: IntColumn) -> IntColumn:
-    """The share of what there is that is left, 0 where it is negative. `free` is overwritten.
+    """The share of what there is that is left, from 0 to 100. `free` is overwritten.
 
     `divisor` is what there is, with something else in place of zeros.
     """
     np.maximum(free, 0, out=free)
     free *= 100
-    return divide_toward_zero(free, divisor)
+    return _percentage(divide_toward_zero(free, divisor))
 
 
 def used_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColumn) -> IntColumn:
-    """The share that is taken, at most 100; `divisor` as for `free_percent`."""
+    """The share that is taken, from 0 to 100; `divisor` as for `free_percent`."""
     share = np.minimum(requested, allocatable)
     share *= 100
-    return divide_toward_zero(share, divisor)
+    return _percentage(divide_toward_zero(share, divisor))
+
+
+def _percentage(share: IntColumn) -> IntColumn:
+    """Cut off in place what sums that wrapped put out of range."""
+    return np.clip(share, 0, 100, out=share)
 
 
 def weighted_sums(

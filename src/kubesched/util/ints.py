@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["MAX_INT64", "MIN_INT64", "div_trunc", "round_half_away", "wrap_int64"]
+__all__ = ["MAX_INT64", "MIN_INT64", "add_int64", "div_trunc", "round_half_away", "wrap_int64"]
 
 MAX_INT64 = (1 << 63) - 1
 MIN_INT64 = -(1 << 63)
+
+
+def add_int64(first: int, second: int) -> int:
+    """Add as a 64-bit register does."""
+    total = first + second
+    return total if MIN_INT64 <= total <= MAX_INT64 else wrap_int64(total)
 
 
 def div_trunc(numerator: int, denominator: int) -> int:

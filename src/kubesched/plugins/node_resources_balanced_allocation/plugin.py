@@ -79,8 +79,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         if not any(wanted):
             return 0
         usages = [each for each in self._tracked.usages(wanted, node) if each.allocatable]
-        after = _balance([min(1.0, each.requested / each.allocatable) for each in usages])
-        before = _balance([min(1.0, each.allocated / each.allocatable) for each in usages])
+        after = _balance([_fraction(each.requested, each.allocatable) for each in usages])
+        before = _balance([_fraction(each.allocated, each.allocatable) for each in usages])
         return 50 + (50 + after - before) // 2
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
@@ -106,6 +106,10 @@ class NodeResourcesBalancedAllocation(Plugin):
     def _requests_of(self, pod: Pod) -> tuple[int, ...]:
         requested = pod_requested(pod, self._scored)
         return tuple(requested.amount(name) for name in self._tracked.names)
+
+
+def _fraction(part: int, whole: int) -> float:
+    return min(max(part / whole, 0.0), 1.0)
 
 
 def _balance(fractions: Sequence[float]) -> int:

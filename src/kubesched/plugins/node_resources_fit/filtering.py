@@ -17,6 +17,7 @@ from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.engine import kernels
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
+from kubesched.util.ints import add_int64
 
 __all__ = ["Demand", "find_rejections", "fit_status", "node_status"]
 
@@ -71,7 +72,8 @@ def fit_status(
     unresolvable = False
     for name, amount in demand.amounts:
         there_is = allocatable.amount(name)
-        if amount > there_is - requested.amount(name) and not demand.is_delegated(name, there_is):
+        left = add_int64(there_is, -requested.amount(name))
+        if amount > left and not demand.is_delegated(name, there_is):
             reasons.append(_insufficient(name))
             unresolvable |= amount > there_is
     if not reasons:

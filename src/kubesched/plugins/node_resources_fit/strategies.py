@@ -23,7 +23,7 @@ from kubesched.config.args import (
 from kubesched.engine import kernels
 from kubesched.framework import MAX_NODE_SCORE
 from kubesched.plugins.helpers.resource_usage import ResourceColumns, ResourceUsage
-from kubesched.util.ints import div_trunc, round_half_away, wrap_int64
+from kubesched.util.ints import add_int64, div_trunc, round_half_away, wrap_int64
 
 __all__ = ["Strategy", "broken_linear", "make_strategy"]
 
@@ -64,9 +64,8 @@ class LeastAllocated:
 
     @staticmethod
     def _share_left(usage: ResourceUsage) -> int:
-        if usage.requested > usage.allocatable:
-            return 0
-        return _percent(usage.allocatable - usage.requested, usage.allocatable)
+        left = add_int64(usage.allocatable, -usage.requested)
+        return _percent(left, usage.allocatable) if left > 0 else 0
 
 
 class MostAllocated:
@@ -149,14 +148,14 @@ def broken_linear(shape: Sequence[UtilizationShapePoint], scale: int) -> Callabl
 
 
 def _percent(part: int, whole: int) -> int:
-    return div_trunc(wrap_int64(part * 100), whole)
+    # Sums that wrapped would give shares beyond all, and scores that no node may have.
+    return min(max(div_trunc(wrap_int64(part * 100), whole), 0), 100)
 
 
 def _utilization(usage: ResourceUsage) -> int:
     if usage.requested > usage.allocatable:
         return _MAX_UTILIZATION
-    # An overflow may leave the range, where the function is flat.
-    return min(max(_percent(usage.requested, usage.allocatable), 0), _MAX_UTILIZATION)
+    return _percent(usage.requested, usage.allocatable)
 
 
 def _weighted_mean(

@@ -1,0 +1,96 @@
+"""A scheduler whose API server hands out objects that no API server should.
+
+Objects are made in the ordinary way, and what a watch says about them is replaced on the way. So
+anything can be tried that JSON can say, whatever the embedded server would refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod
+from kubesched.apiserver import LocalApi
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.testing import make_node, make_pod
+from kubesched.util import virtual_loop
+from kubesched.util.clock import current_clock
+from kubesched.util.components import running
+from tests.client.wire_network import Network
+
+Json = dict[str, Any]
+
+
+def merged(base: Any, change: Any) -> Any:
+    """A merge patch, but for null, which is a value here."""
+    if not isinstance(base, dict) or not isinstance(change, dict):
+        return change
+    return base | {key: merged(base.get(key), value) for key, value in change.items()}
+
+
+class HostileWorld:
+    """A cluster of three nodes, its scheduler, and what watches say instead of the truth."""
+
+    def __init__(self) -> None:
+        self.network = Network()
+        self.api = LocalApi(self.network.store, current_clock())
+        self.scheduler = Scheduler(
+            self.network.client("scheduler"), current_clock(), seed=1, stream_lists=True
+        )
+        self._lies: dict[str, Json] = {}
+        self.network.mangle = self._mangle
+
+    async def add_node(self, name: str, lie: Json | None = None, **more: Any) -> None:
+        await self._create(make_node(name, **more), lie)
+
+    async def add_pod(self, name: str, lie: Json | None = None, **more: Any) -> None:
+        """A pod; watches show it with the lie merged into it."""
+        await self._create(make_pod(name, images=["i"], **more), lie)
+
+    async def delete_pod(self, name: str) -> None:
+        await self.api.delete(Pod, name, "default", grace_period_seconds=0)
+
+    async def node_of(self, name: str) -> str:
+        return (await self.api.get(Pod, name, "default")).spec.node_name
+
+    async def until_bound(self, name: str, within_s: float = 30) -> None:
+        for _ in range(int(within_s * 10)):
+            if await self.node_of(name):
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{name} is not bound")
+
+    async def _create(self, new: Node | Pod, lie: Json | None) -> None:
+        if lie is not None:
+            self._lies[new.metadata.name] = lie
+        metadata = replace(new.metadata, resource_version="", uid="")
+        await self.api.create(replace(new, metadata=metadata))
+
+    def _mangle(self, target: str, lines: bytes) -> bytes:
+        if not self._lies:
+            return lines
+        told = []
+        for line in lines.splitlines():
+            event = json.loads(line)
+            lie = self._lies.get(event["object"].get("metadata", {}).get("name"))
+            if lie is not None:
+                event["object"] = merged(event["object"], lie)
+            told.append(json.dumps(event).encode() + b"\n")
+        return b"".join(told)
+
+
+def tell(story: Callable[[HostileWorld], Awaitable[None]]) -> None:
+    """Run a story on virtual time, with the scheduler running."""
+
+    async def main() -> None:
+        world = HostileWorld()
+        for number in range(3):
+            await world.add_node(f"n{number}", cpu="8", memory="16Gi")
+        async with running(world.scheduler):
+            await story(world)
+
+    virtual_loop.run(main, seed=1)
