@@ -488,3 +488,35 @@ def test_changes_that_no_attempt_asks_about_do_not_pile_up(monkeypatch: pytest.M
     assert cpu_on(cache, "n1") == 3000
     assert cache.snapshot.pod_index.count(WEB).total == 3
     cache.check_invariants()
+
+
+def test_a_pod_made_anew_under_its_name_takes_the_place_of_the_old_one() -> None:
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    old = make_pod("p", uid="1", node_name="n", requests={"cpu": "1"})
+    cache.add_pod(old)
+    cache.update_pod(old, replace(old, metadata=replace(old.metadata, uid="2")))
+    cache.check_invariants()
+    assert cache.pod_count == 1
+    cache.remove_pod(replace(old, metadata=replace(old.metadata, uid="2")))
+    assert cache.nodes["n"].requested.milli_cpu == 0
+
+
+UNREADABLE = {"cpu": "abc"}
+
+
+def test_what_cannot_be_counted_changes_nothing() -> None:
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    with pytest.raises(CacheError, match="cannot be counted"):
+        cache.add_pod(make_pod("p", node_name="n", requests=UNREADABLE))
+    with pytest.raises(CacheError, match="cannot be counted"):
+        cache.add_node(make_node("m", allocatable=UNREADABLE))
+    good = make_pod("q", uid="q", node_name="n", requests={"cpu": "1"})
+    cache.add_pod(good)
+    with pytest.raises(CacheError, match="cannot be counted"):
+        cache.update_pod(good, make_pod("q", uid="q", node_name="n", requests=UNREADABLE))
+    cache.check_invariants()
+    cache.update_snapshot()
+    assert (cache.node_count, cache.pod_count) == (1, 1)
+    assert cache.nodes["n"].requested.milli_cpu == 1000

@@ -310,7 +310,6 @@ NEW_TO_US = {
     "a policy that nobody knows": {"spec": {"preemptionPolicy": "Sometimes"}},
     "a field that nobody knows": {"spec": {"orbit": {"height": [1, "2", None]}}},
     "null in place of a list": {"spec": {"containers": None, "tolerations": None}},
-    "a number of more than 64 bits": {"metadata": {"name": "p", "generation": 2**80}},
     "no time of creation": {"metadata": {"name": "p", "creationTimestamp": None}},
 }
 
@@ -340,6 +339,20 @@ def test_an_object_that_is_too_deep_to_be_changed_is_a_failure_of_the_request() 
     with pytest.raises(ApiError, match="too deeply"):
         asyncio.run(api_over(transport).update(claim, subresource="status"))
     assert [request.method for request in transport.requests] == ["GET"]
+
+
+@pytest.mark.parametrize(
+    "part", [{"metadata": {"generation": 2**63}}, {"spec": {"priority": 2**31}}]
+)
+def test_a_number_beyond_its_type_is_left_out_by_name(
+    part: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = pod_body("odd", 5)
+    odd = odd | {key: odd[key] | part[key] for key in part}
+    page = Answer(200, json.dumps({"metadata": {}, "items": [odd, pod_body("a", 4)]}).encode())
+    listed = asyncio.run(api_over(RecordedTransport(page)).list(Pod))
+    assert [each.metadata.name for each in listed.items] == ["a"]
+    assert "object=d/odd" in caplog.text
 
 
 def test_an_object_with_a_text_that_is_none_is_left_out() -> None:

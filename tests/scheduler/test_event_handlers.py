@@ -240,3 +240,25 @@ def test_a_node_update_announces_what_changed(
 ) -> None:
     world.handlers.update_node(old, new)
     assert world.queue.labels == labels
+
+
+# -- pods made anew under their name while nobody watched --------------------------------
+
+
+@pytest.mark.parametrize("where", ["n1", "n2", ""])
+@pytest.mark.parametrize("was", ["n1", ""])
+def test_a_pod_made_anew_is_another_pod(world: World, was: str, where: str) -> None:
+    old = make_pod("p", uid="1", node_name=was, requests={"cpu": "1"})
+    new = version(make_pod("p", uid="2", node_name=where, requests={"cpu": "2"}), 2)
+    world.handlers.add_pod(old)
+    world.handlers.update_pod(old, new)
+    assert world.corruptions == []
+    world.cache.check_invariants()
+    world.queue.check_invariants()
+    assert world.cache.pod_count == bool(where)
+    assert [pod.metadata.uid for pod in world.queue.active_pods] == ([] if where else ["2"])
+    world.handlers.delete_pod(new)
+    assert (world.cache.pod_count, world.queue.active_pods) == (0, [])
+    assert world.cache.nodes["n1"].requested.milli_cpu == 0
+    if was:
+        assert world.queue.labels[1] == "AssignedPodDelete"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
+from kubesched.api import Node
+from kubesched.api.pod import PodSpec, PodStatus
+from tests.hostile_values import documents
 from tests.scheduler.hostile_world import HostileWorld, tell
 
 BIG = "8191Pi"
@@ -40,5 +45,60 @@ def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody(lie: dict[str, A
         for number in range(3):
             await world.until_bound(f"large{number}", within_s=400)
         world.scheduler.cache.check_invariants()
+
+    tell(story)
+
+
+# What stays as it is, so that the odd object is the one that was made.
+IDENTITY = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+
+
+def _without_identity(document: dict[str, Any]) -> dict[str, Any]:
+    metadata = document.get("metadata")
+    if isinstance(metadata, dict):
+        metadata = {key: metadata[key] for key in metadata if key not in IDENTITY}
+        document = document | {"metadata": metadata}
+    return {key: document[key] for key in document if key in ("metadata", "spec", "status")}
+
+
+@settings(
+    max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@given(
+    pods=st.lists(documents(PodSpec), min_size=1, max_size=4),
+    nodes=st.lists(documents(Node), max_size=2),
+    data=st.data(),
+)
+def test_whatever_pods_and_nodes_contain_others_are_placed(
+    pods: list[dict[str, Any]], nodes: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    async def story(world: HostileWorld) -> None:
+        for number, node in enumerate(nodes):
+            await world.add_node(f"odd{number}", _without_identity(node))
+        names = []
+        for number, spec in enumerate(pods):
+            names.append(f"bound{number}")
+            status = data.draw(documents(PodStatus))
+            lie = {"spec": {**spec, "nodeName": "n0"}, "status": status}
+            await world.add_pod(names[-1], lie, node_name="n0")
+            names.append(f"waiting{number}")
+            waiting = {**spec, "nodeName": "", "schedulerName": "default-scheduler"}
+            await world.add_pod(names[-1], {"spec": waiting, "status": status})
+        await world.add_pod(
+            "innocent", requests={"cpu": "1"}, node_selector={"kubernetes.io/hostname": "n1"}
+        )
+        await world.until_bound("innocent", 400)
+        for name in names:
+            await world.delete_pod(name)
+        for number in range(3):
+            await world.add_pod(
+                f"large{number}",
+                requests={"cpu": "6", "memory": "10Gi"},
+                node_selector={"kubernetes.io/hostname": f"n{number}"},
+            )
+        for number in range(3):
+            await world.until_bound(f"large{number}", 400)
+        world.scheduler.cache.check_invariants()
+        world.scheduler.queue.check_invariants()
 
     tell(story)

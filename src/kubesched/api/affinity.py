@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.api.base import ApiStruct
+from kubesched.api.base import ApiStruct, Int32, Int64
 from kubesched.api.meta import LabelSelector
 
 __all__ = [
@@ -39,7 +39,7 @@ class NodeSelector(ApiStruct):
 
 
 class PreferredSchedulingTerm(ApiStruct):
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -62,7 +62,7 @@ class PodAffinityTerm(ApiStruct):
 
 
 class WeightedPodAffinityTerm(ApiStruct):
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -87,15 +87,15 @@ class Toleration(ApiStruct):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class TopologySpreadConstraint(ApiStruct):
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()

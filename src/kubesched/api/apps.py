@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.base import ApiObject, ApiStruct, Int32, Int64
 from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.api.pod import PodTemplateSpec
 from kubesched.api.volume import PersistentVolumeClaimTemplate
@@ -27,18 +27,18 @@ __all__ = [
 
 
 class ReplicaSetSpec(ApiStruct):
-    replicas: int | None = None
-    min_ready_seconds: int = 0
+    replicas: Int32 | None = None
+    min_ready_seconds: Int32 = 0
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
 
 
 class ReplicaSetStatus(ApiStruct):
-    replicas: int = 0
-    fully_labeled_replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    observed_generation: int = 0
+    replicas: Int32 = 0
+    fully_labeled_replicas: Int32 = 0
+    ready_replicas: Int32 = 0
+    available_replicas: Int32 = 0
+    observed_generation: Int64 = 0
 
 
 class ReplicaSet(ApiObject):
@@ -51,26 +51,26 @@ class ReplicaSet(ApiObject):
 
 
 class StatefulSetSpec(ApiStruct):
-    replicas: int | None = None
+    replicas: Int32 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
     volume_claim_templates: tuple[PersistentVolumeClaimTemplate, ...] = ()
     service_name: str = ""
     pod_management_policy: str = ""
-    revision_history_limit: int | None = None
-    min_ready_seconds: int = 0
+    revision_history_limit: Int32 | None = None
+    min_ready_seconds: Int32 = 0
 
 
 class StatefulSetStatus(ApiStruct):
-    observed_generation: int = 0
-    replicas: int = 0
-    ready_replicas: int = 0
-    current_replicas: int = 0
-    updated_replicas: int = 0
-    available_replicas: int = 0
+    observed_generation: Int64 = 0
+    replicas: Int32 = 0
+    ready_replicas: Int32 = 0
+    current_replicas: Int32 = 0
+    updated_replicas: Int32 = 0
+    available_replicas: Int32 = 0
     current_revision: str = ""
     update_revision: str = ""
-    collision_count: int | None = None
+    collision_count: Int32 | None = None
 
 
 class StatefulSet(ApiObject):
@@ -83,21 +83,21 @@ class StatefulSet(ApiObject):
 
 
 class DeploymentSpec(ApiStruct):
-    replicas: int | None = None
+    replicas: Int32 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
-    min_ready_seconds: int = 0
-    revision_history_limit: int | None = None
+    min_ready_seconds: Int32 = 0
+    revision_history_limit: Int32 | None = None
     paused: bool = False
 
 
 class DeploymentStatus(ApiStruct):
-    observed_generation: int = 0
-    replicas: int = 0
-    updated_replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    unavailable_replicas: int = 0
+    observed_generation: Int64 = 0
+    replicas: Int32 = 0
+    updated_replicas: Int32 = 0
+    ready_replicas: Int32 = 0
+    available_replicas: Int32 = 0
+    unavailable_replicas: Int32 = 0
 
 
 class Deployment(ApiObject):
@@ -112,18 +112,18 @@ class Deployment(ApiObject):
 class DaemonSetSpec(ApiStruct):
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int32 = 0
 
 
 class DaemonSetStatus(ApiStruct):
-    current_number_scheduled: int = 0
-    number_misscheduled: int = 0
-    desired_number_scheduled: int = 0
-    number_ready: int = 0
-    observed_generation: int = 0
-    updated_number_scheduled: int = 0
-    number_available: int = 0
-    number_unavailable: int = 0
+    current_number_scheduled: Int32 = 0
+    number_misscheduled: Int32 = 0
+    desired_number_scheduled: Int32 = 0
+    number_ready: Int32 = 0
+    observed_generation: Int64 = 0
+    updated_number_scheduled: Int32 = 0
+    number_available: Int32 = 0
+    number_unavailable: Int32 = 0
 
 
 class DaemonSet(ApiObject):
@@ -143,4 +143,4 @@ class ControllerRevision(ApiObject):
 
     metadata: ObjectMeta = ObjectMeta()
     data: Any = None
-    revision: int = 0
+    revision: Int64 = 0

@@ -11,18 +11,22 @@ objects from a list carry neither on the wire, and must equal the same objects f
 
 from __future__ import annotations
 
-from typing import ClassVar, dataclass_transform
+from typing import Annotated, ClassVar, dataclass_transform
 
 import msgspec
 
-__all__ = ["ApiObject", "ApiStruct", "IntOrString", "RawQuantity", "ResourceList"]
+__all__ = ["ApiObject", "ApiStruct", "Int32", "Int64", "IntOrString", "RawQuantity", "ResourceList"]
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Integers as the API has them: a document with a larger one is not of the type."""
 
 RawQuantity = str | int | float
 """A quantity as it stands on the wire; `quantity.parse_quantity` reads it."""
 
 ResourceList = dict[str, RawQuantity]
 
-IntOrString = int | str
+IntOrString = Int32 | str
 
 
 # Struct options are inherited, but type checkers look for them on each class anew.

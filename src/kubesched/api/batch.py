@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.base import ApiObject, ApiStruct, Int32, Int64
 from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.api.pod import PodTemplateSpec
 from kubesched.api.reference import ObjectReference
@@ -13,18 +13,18 @@ __all__ = ["CronJob", "CronJobSpec", "CronJobStatus", "Job", "JobCondition", "Jo
 
 
 class JobSpec(ApiStruct):
-    parallelism: int | None = None
-    completions: int | None = None
-    active_deadline_seconds: int | None = None
-    backoff_limit: int | None = None
+    parallelism: Int32 | None = None
+    completions: Int32 | None = None
+    active_deadline_seconds: Int64 | None = None
+    backoff_limit: Int32 | None = None
     selector: LabelSelector | None = None
     manual_selector: bool | None = None
     template: PodTemplateSpec = PodTemplateSpec()
-    ttl_seconds_after_finished: int | None = None
+    ttl_seconds_after_finished: Int32 | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
-    backoff_limit_per_index: int | None = None
-    max_failed_indexes: int | None = None
+    backoff_limit_per_index: Int32 | None = None
+    max_failed_indexes: Int32 | None = None
     pod_replacement_policy: str | None = None
     managed_by: str | None = None
 
@@ -42,11 +42,11 @@ class JobStatus(ApiStruct):
     conditions: tuple[JobCondition, ...] = ()
     start_time: str | None = None
     completion_time: str | None = None
-    active: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    terminating: int | None = None
-    ready: int | None = None
+    active: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+    terminating: Int32 | None = None
+    ready: Int32 | None = None
     completed_indexes: str = ""
     failed_indexes: str | None = None
 
@@ -68,12 +68,12 @@ class JobTemplateSpec(ApiStruct):
 class CronJobSpec(ApiStruct):
     schedule: str = ""
     time_zone: str | None = None
-    starting_deadline_seconds: int | None = None
+    starting_deadline_seconds: Int64 | None = None
     concurrency_policy: str = ""
     suspend: bool | None = None
     job_template: JobTemplateSpec = JobTemplateSpec()
-    successful_jobs_history_limit: int | None = None
-    failed_jobs_history_limit: int | None = None
+    successful_jobs_history_limit: Int32 | None = None
+    failed_jobs_history_limit: Int32 | None = None
 
 
 class CronJobStatus(ApiStruct):

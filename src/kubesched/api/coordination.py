@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.base import ApiObject, ApiStruct, Int32
 from kubesched.api.meta import ObjectMeta
 
 __all__ = ["Lease", "LeaseSpec"]
@@ -14,10 +14,10 @@ class LeaseSpec(ApiStruct):
     """Times have microseconds on the wire (`time.format_micro_time`)."""
 
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int32 | None = None
     strategy: str | None = None
     preferred_holder: str | None = None
 

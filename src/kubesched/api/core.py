@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kubesched.api.base import ApiObject, ApiStruct, IntOrString, ResourceList
+from kubesched.api.base import ApiObject, ApiStruct, Int32, Int64, IntOrString, ResourceList
 from kubesched.api.meta import Condition, ObjectMeta
 from kubesched.api.pod import PodTemplateSpec
 from kubesched.api.reference import ObjectReference
@@ -61,9 +61,9 @@ class ServicePort(ApiStruct):
     name: str = ""
     protocol: str = ""
     app_protocol: str | None = None
-    port: int = 0
+    port: Int32 = 0
     target_port: IntOrString | None = None
-    node_port: int = 0
+    node_port: Int32 = 0
 
 
 class ServiceSpec(ApiStruct):
@@ -87,18 +87,18 @@ class Service(ApiObject):
 
 
 class ReplicationControllerSpec(ApiStruct):
-    replicas: int | None = None
-    min_ready_seconds: int = 0
+    replicas: Int32 | None = None
+    min_ready_seconds: Int32 = 0
     selector: dict[str, str] | None = None
     template: PodTemplateSpec | None = None
 
 
 class ReplicationControllerStatus(ApiStruct):
-    replicas: int = 0
-    fully_labeled_replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    observed_generation: int = 0
+    replicas: Int32 = 0
+    fully_labeled_replicas: Int32 = 0
+    ready_replicas: Int32 = 0
+    available_replicas: Int32 = 0
+    observed_generation: Int64 = 0
 
 
 class ReplicationController(ApiObject):
@@ -118,7 +118,7 @@ class EventSource(ApiStruct):
 class EventSeries(ApiStruct):
     """Repetitions of a core event; `events.EventSeries` is the one of events.k8s.io."""
 
-    count: int = 0
+    count: Int32 = 0
     last_observed_time: str | None = None
 
 
@@ -135,7 +135,7 @@ class Event(ApiObject):
     source: EventSource = EventSource()
     first_timestamp: str | None = None
     last_timestamp: str | None = None
-    count: int = 0
+    count: Int32 = 0
     type: str = ""
     event_time: str | None = None
     series: EventSeries | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.base import ApiObject, ApiStruct, Int32
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.reference import ObjectReference
 
@@ -29,7 +29,7 @@ class Endpoint(ApiStruct):
 class EndpointPort(ApiStruct):
     name: str | None = None
     protocol: str | None = None
-    port: int | None = None
+    port: Int32 | None = None
 
 
 class EndpointSlice(ApiObject):

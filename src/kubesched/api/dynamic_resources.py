@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from kubesched.api.affinity import NodeSelector
-from kubesched.api.base import ApiObject, ApiStruct, RawQuantity
+from kubesched.api.base import ApiObject, ApiStruct, Int64, RawQuantity
 from kubesched.api.meta import Condition, ObjectMeta
 
 __all__ = [
@@ -74,7 +74,7 @@ class DeviceToleration(ApiStruct):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class CapacityRequirements(ApiStruct):
@@ -85,7 +85,7 @@ class ExactDeviceRequest(ApiStruct):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
@@ -96,7 +96,7 @@ class DeviceSubRequest(ApiStruct):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
 
@@ -217,11 +217,11 @@ class ResourceClaimTemplate(ApiObject):
 class DeviceAttribute(ApiStruct):
     """One value of one of the types; the list forms are alpha."""
 
-    int_value: int | None = msgspec.field(name="int", default=None)
+    int_value: Int64 | None = msgspec.field(name="int", default=None)
     bool_value: bool | None = msgspec.field(name="bool", default=None)
     string_value: str | None = msgspec.field(name="string", default=None)
     version_value: str | None = msgspec.field(name="version", default=None)
-    int_values: tuple[int, ...] = msgspec.field(name="ints", default=())
+    int_values: tuple[Int64, ...] = msgspec.field(name="ints", default=())
     bool_values: tuple[bool, ...] = msgspec.field(name="bools", default=())
     string_values: tuple[str, ...] = msgspec.field(name="strings", default=())
     version_values: tuple[str, ...] = msgspec.field(name="versions", default=())
@@ -288,8 +288,8 @@ class Device(ApiStruct):
 
 class ResourcePool(ApiStruct):
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(ApiStruct):

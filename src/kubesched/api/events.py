@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.base import ApiObject, ApiStruct, Int32
 from kubesched.api.core import EventSource
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.reference import ObjectReference
@@ -16,7 +16,7 @@ __all__ = ["Event", "EventSeries"]
 
 
 class EventSeries(ApiStruct):
-    count: int = 0
+    count: Int32 = 0
     last_observed_time: str | None = None
 
 
@@ -38,4 +38,4 @@ class Event(ApiObject):
     deprecated_source: EventSource = EventSource()
     deprecated_first_timestamp: str | None = None
     deprecated_last_timestamp: str | None = None
-    deprecated_count: int = 0
+    deprecated_count: Int32 = 0

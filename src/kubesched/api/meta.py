@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.base import ApiObject, ApiStruct, Int32, Int64
 
 __all__ = [
     "Condition",
@@ -43,10 +43,10 @@ class ObjectMeta(ApiStruct):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
@@ -56,7 +56,7 @@ class ObjectMeta(ApiStruct):
 class ListMeta(ApiStruct):
     resource_version: str = ""
     continue_token: str = msgspec.field(name="continue", default="")
-    remaining_item_count: int | None = None
+    remaining_item_count: Int64 | None = None
 
 
 class LabelSelectorRequirement(ApiStruct):
@@ -75,7 +75,7 @@ class LabelSelector(ApiStruct):
 class Condition(ApiStruct):
     type: str = ""
     status: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     last_transition_time: str | None = None
     reason: str = ""
     message: str = ""
@@ -93,7 +93,7 @@ class StatusDetails(ApiStruct):
     kind: str = ""
     uid: str = ""
     causes: tuple[StatusCause, ...] = ()
-    retry_after_seconds: int = 0
+    retry_after_seconds: Int32 = 0
 
 
 class Status(ApiObject):
@@ -107,7 +107,7 @@ class Status(ApiObject):
     message: str = ""
     reason: str = ""
     details: StatusDetails | None = None
-    code: int = 0
+    code: Int32 = 0
 
 
 class List(ApiObject):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kubesched.api.base import ApiObject, ApiStruct, ResourceList
+from kubesched.api.base import ApiObject, ApiStruct, Int64, ResourceList
 from kubesched.api.meta import ObjectMeta
 
 __all__ = [
@@ -67,7 +67,7 @@ class NodeSystemInfo(ApiStruct):
 
 class ContainerImage(ApiStruct):
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class AttachedVolume(ApiStruct):

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from kubesched.api.affinity import Affinity, Toleration, TopologySpreadConstraint
-from kubesched.api.base import ApiObject, ApiStruct, ResourceList
+from kubesched.api.base import ApiObject, ApiStruct, Int32, Int64, ResourceList
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.reference import LocalObjectReference
 from kubesched.api.volume import Volume
@@ -45,8 +45,8 @@ __all__ = [
 
 class ContainerPort(ApiStruct):
     name: str = ""
-    host_port: int = 0
-    container_port: int = 0
+    host_port: Int32 = 0
+    container_port: Int32 = 0
     protocol: str = ""
     host_ip: str = msgspec.field(name="hostIP", default="")
 
@@ -69,7 +69,7 @@ class ResourceRequirements(ApiStruct):
 
 class ContainerRestartRuleOnExitCodes(ApiStruct):
     operator: str = ""
-    values: tuple[int, ...] = ()
+    values: tuple[Int64, ...] = ()
 
 
 class ContainerRestartRule(ApiStruct):
@@ -124,8 +124,8 @@ class PodSpec(ApiStruct):
     containers: tuple[Container, ...] = ()
     ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     restart_policy: str = ""
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
+    active_deadline_seconds: Int64 | None = None
     dns_policy: str = ""
     node_selector: dict[str, str] | None = None
     service_account_name: str = ""
@@ -142,7 +142,7 @@ class PodSpec(ApiStruct):
     scheduler_name: str = ""
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     runtime_class_name: str | None = None
     enable_service_links: bool | None = None
@@ -158,7 +158,7 @@ class PodSpec(ApiStruct):
 
 class PodCondition(ApiStruct):
     type: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     status: str = ""
     last_probe_time: str | None = None
     last_transition_time: str | None = None
@@ -184,8 +184,8 @@ class ContainerStateRunning(ApiStruct):
 
 
 class ContainerStateTerminated(ApiStruct):
-    exit_code: int = 0
-    signal: int = 0
+    exit_code: Int32 = 0
+    signal: Int32 = 0
     reason: str = ""
     message: str = ""
     started_at: str | None = None
@@ -204,7 +204,7 @@ class ContainerStatus(ApiStruct):
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
     ready: bool = False
-    restart_count: int = 0
+    restart_count: Int32 = 0
     image: str = ""
     image_id: str = msgspec.field(name="imageID", default="")
     container_id: str = msgspec.field(name="containerID", default="")
@@ -240,7 +240,7 @@ class NodeAllocatableResourceClaimStatus(ApiStruct):
 class PodStatus(ApiStruct):
     """What the cluster has observed about a pod."""
 
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
     message: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.api.base import ApiObject, ApiStruct, IntOrString
+from kubesched.api.base import ApiObject, ApiStruct, Int32, Int64, IntOrString
 from kubesched.api.meta import Condition, LabelSelector, ObjectMeta
 
 __all__ = ["PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus"]
@@ -18,12 +18,12 @@ class PodDisruptionBudgetSpec(ApiStruct):
 
 
 class PodDisruptionBudgetStatus(ApiStruct):
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     disrupted_pods: dict[str, str | None] = {}
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
+    disruptions_allowed: Int32 = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
     conditions: tuple[Condition, ...] = ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kubesched.api.base import ApiObject, ApiStruct
+from kubesched.api.base import ApiObject, ApiStruct, Int32
 from kubesched.api.meta import Condition, ObjectMeta
 from kubesched.api.pod import PodResourceClaim, PodResourceClaimStatus
 from kubesched.api.reference import TypedLocalObjectReference
@@ -32,7 +32,7 @@ class PriorityClass(ApiObject):
     kind: ClassVar[str] = "PriorityClass"
 
     metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     description: str = ""
     preemption_policy: str | None = None
@@ -43,7 +43,7 @@ class BasicSchedulingPolicy(ApiStruct):
 
 
 class GangSchedulingPolicy(ApiStruct):
-    min_count: int = 0
+    min_count: Int32 = 0
 
 
 class PodGroupSchedulingPolicy(ApiStruct):
@@ -66,7 +66,7 @@ class PodGroupTemplate(ApiStruct):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     disruption_mode: str | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
 
 
 class WorkloadSpec(ApiStruct):
@@ -98,7 +98,7 @@ class PodGroupSpec(ApiStruct):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     disruption_mode: str | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
 
 
 class PodGroupStatus(ApiStruct):

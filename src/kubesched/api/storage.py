@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from kubesched.api.affinity import TopologySelectorTerm
-from kubesched.api.base import ApiObject, ApiStruct, RawQuantity
+from kubesched.api.base import ApiObject, ApiStruct, Int32, Int64, RawQuantity
 from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.api.volume import PersistentVolumeSpec
 
@@ -43,7 +43,7 @@ class StorageClass(ApiObject):
 
 
 class VolumeNodeResources(ApiStruct):
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CSINodeDriver(ApiStruct):
@@ -73,7 +73,7 @@ class CSIDriverSpec(ApiStruct):
     fs_group_policy: str | None = None
     requires_republish: bool | None = None
     se_linux_mount: bool | None = None
-    node_allocatable_update_period_seconds: int | None = None
+    node_allocatable_update_period_seconds: Int64 | None = None
     service_account_token_in_secrets: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
@@ -111,7 +111,7 @@ class VolumeAttachmentSpec(ApiStruct):
 class VolumeError(ApiStruct):
     time: str | None = None
     message: str = ""
-    error_code: int | None = None
+    error_code: Int32 | None = None
 
 
 class VolumeAttachmentStatus(ApiStruct):

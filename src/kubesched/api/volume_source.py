@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api.base import ApiStruct, RawQuantity
+from kubesched.api.base import ApiStruct, Int32, RawQuantity
 from kubesched.api.reference import LocalObjectReference, ObjectReference, SecretReference
 
 __all__ = [
@@ -67,14 +67,14 @@ class EmptyDirVolumeSource(ApiStruct):
 class GCEPersistentDiskVolumeSource(ApiStruct):
     pd_name: str = ""
     fs_type: str = ""
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
 class AWSElasticBlockStoreVolumeSource(ApiStruct):
     volume_id: str = msgspec.field(name="volumeID", default="")
     fs_type: str = ""
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
@@ -87,33 +87,33 @@ class GitRepoVolumeSource(ApiStruct):
 class KeyToPath(ApiStruct):
     key: str = ""
     path: str = ""
-    mode: int | None = None
+    mode: Int32 | None = None
 
 
 class SecretVolumeSource(ApiStruct):
     secret_name: str = ""
     items: tuple[KeyToPath, ...] = ()
-    default_mode: int | None = None
+    default_mode: Int32 | None = None
     optional: bool | None = None
 
 
 class ConfigMapVolumeSource(ApiStruct):
     name: str = ""
     items: tuple[KeyToPath, ...] = ()
-    default_mode: int | None = None
+    default_mode: Int32 | None = None
     optional: bool | None = None
 
 
 class DownwardAPIVolumeSource(ApiStruct):
     items: tuple[dict[str, Any], ...] = ()
-    default_mode: int | None = None
+    default_mode: Int32 | None = None
 
 
 class ProjectedVolumeSource(ApiStruct):
     """Every pod has one for its token; nothing looks inside, so it is kept as it came."""
 
     sources: tuple[dict[str, Any], ...] = ()
-    default_mode: int | None = None
+    default_mode: Int32 | None = None
 
 
 class NFSVolumeSource(ApiStruct):
@@ -125,7 +125,7 @@ class NFSVolumeSource(ApiStruct):
 class ISCSIVolumeSource(ApiStruct):
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Int32 = 0
     iscsi_interface: str = ""
     fs_type: str = ""
     read_only: bool = False
@@ -139,7 +139,7 @@ class ISCSIVolumeSource(ApiStruct):
 class ISCSIPersistentVolumeSource(ApiStruct):
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Int32 = 0
     iscsi_interface: str = ""
     fs_type: str = ""
     read_only: bool = False
@@ -245,7 +245,7 @@ class FlockerVolumeSource(ApiStruct):
 
 class FCVolumeSource(ApiStruct):
     target_wwns: tuple[str, ...] = msgspec.field(name="targetWWNs", default=())
-    lun: int | None = None
+    lun: Int32 | None = None
     fs_type: str = ""
     read_only: bool = False
     wwids: tuple[str, ...] = ()

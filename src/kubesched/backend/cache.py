@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kubesched.api import Node, Pod
+from kubesched.api.resource_amounts import Resources
 from kubesched.backend.image_table import ImageTable
 from kubesched.backend.node_tree import NodeTree
 from kubesched.backend.snapshot import ClusterSnapshot
 from kubesched.engine import NodeTable
 from kubesched.framework import NodeInfo, PodInfo
-from kubesched.util.errors import CacheError
+from kubesched.util.errors import CacheError, KubeschedError
 
 __all__ = ["Cache", "CacheCorruptedError"]
 
@@ -101,7 +102,7 @@ class Cache:
         uid = _key(pod_info.pod)
         if uid in self._pods:
             raise CacheError(f"pod {_named(pod_info.pod)} is in the cache, so can't be assumed")
-        self._place(uid, pod_info)
+        self._place(uid, _counted(pod_info))
         self._assumed.add(uid)
 
     def forget_pod(self, pod: Pod) -> None:
@@ -125,15 +126,16 @@ class Cache:
         uid = _key(pod)
         cached = self._pods.get(uid)
         if cached is None:
-            self._place(uid, PodInfo(pod))
+            self._place(uid, _counted(PodInfo(pod)))
         elif uid in self._assumed:
             if cached.pod.spec.node_name == pod.spec.node_name and _same_demand(cached.pod, pod):
                 # What was assumed came true: the totals stay, only the object is newer.
                 self._assumed.discard(uid)
                 self._replace(cached, pod)
                 return
+            counted = _counted(PodInfo(pod))
             self._take_off(uid)
-            self._place(uid, PodInfo(pod))
+            self._place(uid, counted)
         else:
             raise CacheError(f"pod {_named(pod)} was already in added state")
 
@@ -152,11 +154,12 @@ class Cache:
                 f"pod {_named(new)} was on {cached.pod.spec.node_name} in the scheduler cache "
                 f"and is on {new.spec.node_name} now"
             )
-        if _same_demand(cached.pod, new):
+        if _key(new) == uid and _same_demand(cached.pod, new):
             self._replace(cached, new)
             return
+        counted = _counted(PodInfo(new))
         self._take_off(uid)
-        self._place(_key(new), PodInfo(new))
+        self._place(_key(new), counted)
 
     def remove_pod(self, pod: Pod) -> None:
         """The pod is gone, bound or assumed.
@@ -216,6 +219,7 @@ class Cache:
 
     def add_node(self, node: Node) -> None:
         self._bound_log()
+        _check_amounts(node)
         name = node.metadata.name
         info = self._nodes.get(name)
         if info is None:
@@ -349,6 +353,24 @@ def _key(pod: Pod) -> str:
     if not pod.metadata.uid:
         raise CacheError("cannot get cache key for pod with empty UID")
     return pod.metadata.uid
+
+
+def _counted(pod_info: PodInfo) -> PodInfo:
+    """The pod, once all that a node adds up about it is known to be readable."""
+    try:
+        _ = pod_info.requested, pod_info.host_ports
+    except KubeschedError as exc:
+        raise CacheError(f"pod {_named(pod_info.pod)} cannot be counted: {exc}") from exc
+    return pod_info
+
+
+def _check_amounts(node: Node) -> None:
+    """Refuse a node whose amounts cannot be read, before anything has changed."""
+    try:
+        Resources.from_resource_list(node.status.allocatable)
+        Resources.allowed_pods(node.status.allocatable)
+    except KubeschedError as exc:
+        raise CacheError(f"node {node.metadata.name} cannot be counted: {exc}") from exc
 
 
 def _named(pod: Pod) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from kubesched.api import codec
 from kubesched.api.access import ObjectList
 from kubesched.api.base import ApiStruct
-from kubesched.api.meta import ListMeta, ObjectMeta
+from kubesched.api.meta import ListMeta
 from kubesched.util.logging import get_logger
 
 __all__ = ["leave_out", "read_what_can_be"]
@@ -29,8 +29,14 @@ class _Page(ApiStruct):
     items: tuple[msgspec.Raw, ...] | None = ()
 
 
+class _Identity(ApiStruct):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
 class _Named(ApiStruct):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: _Identity = _Identity()
 
 
 def read_what_can_be(body: bytes, kind: type[T]) -> ObjectList[T]:
@@ -54,7 +60,7 @@ def leave_out(kind: type[msgspec.Struct], body: bytes, why: msgspec.MsgspecError
     try:
         metadata = codec.decode(body, _Named).metadata
     except msgspec.MsgspecError:
-        metadata = ObjectMeta()
+        metadata = _Identity()
     name = "/".join(filter(None, (metadata.namespace, metadata.name)))
     log.error("Object cannot be read and is left out", exc=why, type=kind.__name__, object=name)
     return metadata.resource_version

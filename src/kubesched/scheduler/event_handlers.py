@@ -101,6 +101,11 @@ class EventHandlers:
             self._observe(_WAITING_POD_ADD, started_ns)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            # Deleted and made anew under its name while nobody watched: two different pods.
+            self.delete_pod(old)
+            self.add_pod(new)
+            return
         if old.spec.node_name:
             self._update_assigned(old, new)
         elif new.spec.node_name:
