@@ -19,6 +19,7 @@ from kubesched.cli.fit_command import fit
 from kubesched.cli.node_command import node
 from kubesched.cli.run import run
 from kubesched.cli.up import up
+from kubesched.cli.whatif_command import whatif
 from kubesched.util.errors import ConfigError, KubeschedError
 
 __all__ = ["cli", "main"]
@@ -40,6 +41,7 @@ cli.add_command(config)
 cli.add_command(node)
 cli.add_command(explain)
 cli.add_command(fit)
+cli.add_command(whatif)
 cli.add_command(capture)
 
 

@@ -3,5 +3,6 @@
 from kubesched.explain.model import ExplainError
 from kubesched.explain.results import Explanation
 from kubesched.explain.snapshot import Snapshot
+from kubesched.explain.whatif import Plan, WhatIf
 
-__all__ = ["ExplainError", "Explanation", "Snapshot"]
+__all__ = ["ExplainError", "Explanation", "Plan", "Snapshot", "WhatIf"]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
@@ -17,6 +19,8 @@ from kubesched.explain.fitting import Fit, fit_pods
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import Explanation
 from kubesched.explain.sources import load_files, read_cluster
+from kubesched.explain.whatif import Plan, WhatIf, play
+from kubesched.explain.whatif.drain_order import drain_order
 from kubesched.util.clock import Clock, RealClock
 
 __all__ = ["Snapshot"]
@@ -91,6 +95,17 @@ class Snapshot:
     def fit(self, *pods: Pod, replicas: int | None = None) -> Fit:
         """How many copies of the pods fit; without `replicas` as many as possible."""
         return fit_pods(self.model, pods, replicas)
+
+    def whatif(self, plan: Plan | None = None, **changes: Any) -> WhatIf:
+        """What the changes come to, played in virtual time on a copy.
+
+        Nodes are drained in an order in which nothing waits, if there is one. `changes` are the
+        fields of a `Plan`.
+        """
+        plan = plan or Plan(**changes)
+        if len(plan.drain) > 1:
+            plan = replace(plan, drain=drain_order(self.model, plan.drain))
+        return play(self.model.objects, plan, configuration=self.model.configuration)
 
     def __repr__(self) -> str:
         pods = len(self.model.objects.list(Pod))

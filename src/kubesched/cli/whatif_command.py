@@ -1,0 +1,183 @@
+"""`kubesched whatif`: drain, add, remove, scale, reconfigure, on a copy in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from kubesched.api import Taint
+from kubesched.api.base import ApiObject
+from kubesched.cli.cluster_sources import SourceOptions, source_options
+from kubesched.config.load import load_configuration
+from kubesched.explain import Snapshot
+from kubesched.explain.sources import load_files
+from kubesched.explain.whatif import Plan, WhatIf
+
+__all__ = ["whatif"]
+
+_SHOWN = 20
+
+
+def _pairs(
+    _context: click.Context, option: click.Parameter, values: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """`LEFT:RIGHT`, divided at the first colon."""
+    found = []
+    for value in values:
+        left, colon, right = value.partition(":")
+        if not colon or not left or not right:
+            raise click.BadParameter(f"{value!r} is not {option.metavar}")
+        found.append((left, right))
+    return tuple(found)
+
+
+def _names(
+    _context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> tuple[str, ...]:
+    return tuple(name for value in values for name in value.split(",") if name)
+
+
+def _scales(
+    _context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> tuple[tuple[str, int], ...]:
+    found = []
+    for value in values:
+        target, equals, replicas = value.rpartition("=")
+        if not equals or not replicas.isdigit():
+            raise click.BadParameter(f"{value!r} is not [NAMESPACE/]deploy/NAME=REPLICAS")
+        found.append((target, int(replicas)))
+    return tuple(found)
+
+
+@click.command(
+    short_help="What would happen if nodes or workloads changed.",
+    epilog="Example: kubesched whatif --drain node-3,node-4 -f dump.yaml",
+)
+@source_options
+@click.option(
+    "--drain", multiple=True, callback=_names, metavar="NODE,...", help="Cordon and evict."
+)
+@click.option("--add", type=click.IntRange(min=1), metavar="N", help="More nodes.")
+@click.option("--like", default="", metavar="NODE", help="Of the added; default: the largest.")
+@click.option("--remove", multiple=True, callback=_names, metavar="NODE,...", help="Nodes gone.")
+@click.option(
+    "--taint",
+    multiple=True,
+    callback=_pairs,
+    metavar="NODE:KEY=VALUE:EFFECT",
+    help="A node by name, or nodes by a label KEY=VALUE.",
+)
+@click.option("--label", multiple=True, callback=_pairs, metavar="NODE:KEY=VALUE")
+@click.option(
+    "--scale", multiple=True, callback=_scales, metavar="[NAMESPACE/]deploy/NAME=REPLICAS"
+)
+@click.option(
+    "--changes",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE",
+    help="Objects to create or replace.",
+)
+@click.option(
+    "--new-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Another KubeSchedulerConfiguration from then on.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the answer on standard output.",
+)
+def whatif(
+    source: SourceOptions,
+    drain: tuple[str, ...],
+    add: int | None,
+    like: str,
+    remove: tuple[str, ...],
+    taint: tuple[tuple[str, str], ...],
+    label: tuple[tuple[str, str], ...],
+    scale: tuple[tuple[str, int], ...],
+    changes: tuple[Path, ...],
+    new_config: Path | None,
+    output: str,
+) -> None:
+    """Play changes on a copy of the cluster, with the real scheduler and controllers.
+
+    Shows which pods move, wait or are gone, and how full the zones are before and after. Several
+    nodes are drained in an order in which nothing waits, if there is one. Nothing is written.
+    """
+    plan = Plan(
+        drain=drain,
+        add=add or 0,
+        like=like,
+        remove=remove,
+        taint=tuple((node, _taint(text)) for node, text in taint),
+        label=tuple((node, *_label(text)) for node, text in label),
+        scale=scale,
+        objects=_objects(changes),
+        configuration=(None if new_config is None else load_configuration(new_config.read_bytes())),
+    )
+    if plan == Plan():
+        raise click.UsageError("nothing to play: give --drain, --add, --scale or the like")
+    snapshot: Snapshot = asyncio.run(source.snapshot()).snapshot
+    answer = snapshot.whatif(plan)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+    else:
+        click.echo("\n".join(_lines(answer)))
+
+
+def _objects(paths: Sequence[Path]) -> tuple[ApiObject, ...]:
+    return tuple(load_files(paths).objects)
+
+
+def _taint(text: str) -> Taint:
+    pair, colon, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    if not colon or not key:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE:EFFECT", param_hint="--taint")
+    return Taint(key=key, value=value, effect=effect)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
+    return key, value
+
+
+def _lines(answer: WhatIf) -> list[str]:
+    lines = [answer.summary[:1].upper() + answer.summary[1:] + "."]
+    if len(answer.drain_order) > 1:
+        lines.append(f"Drained in this order: {', '.join(answer.drain_order)}.")
+    if not answer.settled:
+        lines.append("The cluster did not come to rest within an hour of its time.")
+    for title, entries in (
+        ("Would wait", [f"{each.pod}: {each.reason}" for each in answer.waiting]),
+        ("Refused by budgets", [f"{each.pod}: {each.reason}" for each in answer.blocked]),
+        ("Gone", list(answer.gone)),
+        ("Move", [f"{each.pod}: {each.before} -> {each.after}" for each in answer.moved]),
+        ("Placed", [f"{each.pod} -> {each.after}" for each in (*answer.placed, *answer.new)]),
+    ):
+        if entries:
+            lines += ["", title, *(f"  {entry}" for entry in entries[:_SHOWN])]
+            if len(entries) > _SHOWN:
+                lines.append(f"  … and {len(entries) - _SHOWN} more (-o json shows all)")
+    if answer.groups:
+        lines += ["", f"{'ZONE':20} {'NODES':>13} {'PODS':>15} {'CPU':>15} {'MEMORY':>15}"]
+        lines += [
+            f"{each.group:20} {each.nodes_before:5d} -> {each.nodes_after:4d} "
+            f"{each.pods_before:6d} -> {each.pods_after:5d} "
+            f"{each.cpu_before:6.0%} -> {each.cpu_after:5.0%} "
+            f"{each.memory_before:6.0%} -> {each.memory_after:5.0%}"
+            for each in answer.groups
+        ]
+    return lines

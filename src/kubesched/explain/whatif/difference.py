@@ -1,0 +1,209 @@
+"""What changed between two states of a cluster: who moved, who waits, how full it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kubesched.api import Node, Pod
+from kubesched.api.pod_requests import pod_requested
+from kubesched.api.resource_amounts import Resources
+from kubesched.explain.results import Result
+
+__all__ = ["ClusterState", "GroupUse", "Move", "Waiting", "WhatIf", "difference"]
+
+_ZONE = "topology.kubernetes.io/zone"
+
+
+class Move(Result, frozen=True, kw_only=True):
+    pod: str
+    before: str
+    after: str
+
+
+class Waiting(Result, frozen=True, kw_only=True):
+    pod: str
+    reason: str
+
+
+class GroupUse(Result, frozen=True, kw_only=True):
+    """A group of nodes before and after: how many, how many pods, how full."""
+
+    group: str
+    nodes_before: int
+    nodes_after: int
+    pods_before: int
+    pods_after: int
+    cpu_before: float  # requested share of allocatable, 0 to 1
+    cpu_after: float
+    memory_before: float
+    memory_after: float
+
+
+class WhatIf(Result, frozen=True, kw_only=True):
+    """What the changes come to."""
+
+    summary: str
+    moved: tuple[Move, ...] = ()
+    new: tuple[Move, ...] = ()  # pods that were not there before
+    gone: tuple[str, ...] = ()  # pods that nobody replaces
+    waiting: tuple[Waiting, ...] = ()  # that did not wait before
+    placed: tuple[Move, ...] = ()  # that waited before
+    blocked: tuple[Waiting, ...] = ()  # evictions that budgets refuse
+    groups: tuple[GroupUse, ...] = ()
+    drain_order: tuple[str, ...] = ()
+    settled: bool = True
+
+    def __repr__(self) -> str:
+        return f"<WhatIf: {self.summary}>"
+
+
+class ClusterState(NamedTuple):
+    """Pods by namespace and name, and nodes."""
+
+    pods: Mapping[str, Pod]
+    nodes: Sequence[Node]
+
+
+def difference(
+    first: ClusterState, second: ClusterState, refused: Mapping[str, str], *, settled: bool
+) -> WhatIf:
+    """What the second state differs in; `refused` are evictions that budgets did not allow."""
+    before, after = first.pods, second.pods
+    blocked = [Waiting(pod=name, reason=reason) for name, reason in sorted(refused.items())]
+    moved, placed, new, waiting = [], [], [], []
+    matched = _matched(before, after)
+    for name, pod in sorted(after.items()):
+        old = before.get(matched.get(name, name))
+        was = old.spec.node_name if old is not None else ""
+        now = pod.spec.node_name
+        if not now:
+            if old is None or was:
+                waiting.append(Waiting(pod=name, reason=_why(pod)))
+        elif old is None:
+            new.append(Move(pod=name, before="", after=now))
+        elif not was:
+            placed.append(Move(pod=name, before="", after=now))
+        elif was != now:
+            moved.append(Move(pod=name, before=was, after=now))
+    kept = {matched.get(name, name) for name in after}
+    gone = tuple(sorted(name for name in before if name not in kept))
+    return WhatIf(
+        summary=_summary(moved, placed, new, gone, waiting, blocked),
+        moved=tuple(moved),
+        placed=tuple(placed),
+        new=tuple(new),
+        gone=gone,
+        waiting=tuple(waiting),
+        blocked=tuple(blocked),
+        groups=_groups(first, second),
+        settled=settled,
+    )
+
+
+def _matched(before: Mapping[str, Pod], after: Mapping[str, Pod]) -> dict[str, str]:
+    """New pods of a workload by the pods of it that went: a replacement is a move."""
+    went: dict[str, list[str]] = {}
+    for name, pod in sorted(before.items()):
+        if name not in after and (owner := _owner(pod)):
+            went.setdefault(owner, []).append(name)
+    matched = {}
+    for name, pod in sorted(after.items()):
+        if name not in before and (candidates := went.get(_owner(pod))):
+            matched[name] = candidates.pop(0)
+    return matched
+
+
+def _owner(pod: Pod) -> str:
+    for owner in pod.metadata.owner_references:
+        if owner.controller:
+            return f"{pod.metadata.namespace}/{owner.kind}/{owner.name}"
+    return ""
+
+
+def _why(pod: Pod) -> str:
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return "not tried yet"
+
+
+def _summary(
+    moved: Sequence[object],
+    placed: Sequence[object],
+    new: Sequence[object],
+    gone: Sequence[object],
+    waiting: Sequence[object],
+    blocked: Sequence[object],
+) -> str:
+    parts = [
+        f"{len(values)} {text}"
+        for values, text in (
+            (moved, "pods move"),
+            (placed, "waiting pods are placed"),
+            (new, "new pods are placed"),
+            (waiting, "pods would wait"),
+            (blocked, "evictions are refused by budgets"),
+            (gone, "pods are gone and not replaced"),
+        )
+        if values
+    ]
+    return ", ".join(parts) or "nothing changes"
+
+
+def _groups(before: ClusterState, after: ClusterState) -> tuple[GroupUse, ...]:
+    first, second = _use(before.pods, before.nodes), _use(after.pods, after.nodes)
+    return tuple(
+        GroupUse(
+            group=name,
+            nodes_before=first[name][0],
+            nodes_after=second[name][0],
+            pods_before=first[name][1],
+            pods_after=second[name][1],
+            cpu_before=first[name][2],
+            cpu_after=second[name][2],
+            memory_before=first[name][3],
+            memory_after=second[name][3],
+        )
+        for name in sorted({*first, *second})
+    )
+
+
+class _Use(dict[str, tuple[int, int, float, float]]):
+    def __missing__(self, key: str) -> tuple[int, int, float, float]:
+        return (0, 0, 0.0, 0.0)
+
+
+def _use(pods: Mapping[str, Pod], nodes: Sequence[Node]) -> _Use:
+    """By zone: nodes, pods, shares of cpu and memory."""
+    group_of = {node.metadata.name: node.metadata.labels.get(_ZONE, "") or "all" for node in nodes}
+    room: dict[str, Resources] = {}
+    for node in nodes:
+        group = group_of[node.metadata.name]
+        room.setdefault(group, Resources()).add(
+            Resources.from_resource_list(node.status.allocatable)
+        )
+    asked: dict[str, Resources] = {}
+    counts: Counter[str] = Counter()
+    for pod in pods.values():
+        found = group_of.get(pod.spec.node_name)
+        if found is not None:
+            asked.setdefault(found, Resources()).add(pod_requested(pod))
+            counts[found] += 1
+    sizes = Counter(group_of.values())
+    return _Use(
+        {
+            name: (
+                sizes[name],
+                counts[name],
+                _share(asked.get(name, Resources()).milli_cpu, total.milli_cpu),
+                _share(asked.get(name, Resources()).memory, total.memory),
+            )
+            for name, total in room.items()
+        }
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0

@@ -1,0 +1,164 @@
+"""Changes to a cluster, and how they are made: as a person with kubectl would make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet, Taint
+from kubesched.api.base import ApiObject
+from kubesched.api.resource_amounts import Resources
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.explain.model import ExplainError
+from kubesched.explain.suggestions.new_node import node_like
+from kubesched.explain.virtual_cluster import VirtualCluster
+from kubesched.util.clock import SECOND, current_clock
+
+__all__ = ["Plan", "carry_out"]
+
+_SCALABLE = {
+    "deploy": Deployment,
+    "deployment": Deployment,
+    "sts": StatefulSet,
+    "statefulset": StatefulSet,
+    "rs": ReplicaSet,
+    "replicaset": ReplicaSet,
+}
+_EVICTION_TRIES = 30
+_EVICTION_PAUSE_NS = 10 * SECOND
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change, in this order: objects, nodes, workloads, drains."""
+
+    drain: tuple[str, ...] = ()
+    add: int = 0
+    like: str = ""
+    remove: tuple[str, ...] = ()
+    taint: tuple[tuple[str, Taint], ...] = ()  # node, taint
+    label: tuple[tuple[str, str, str], ...] = ()  # node, key, value
+    scale: tuple[tuple[str, int], ...] = ()  # [namespace/]kind/name, replicas
+    objects: tuple[ApiObject, ...] = ()
+    configuration: KubeSchedulerConfiguration | None = None
+
+
+async def carry_out(cluster: VirtualCluster, plan: Plan) -> dict[str, str]:
+    """Make the changes; returns the pods whose eviction a budget refused, with its words.
+
+    Raises:
+        ExplainError: the plan names what is not there.
+    """
+    api = cluster.api
+    for each in plan.objects:
+        await _put(cluster, each)
+    nodes = {node.metadata.name: node for node in await cluster.nodes()}
+    for name in (*plan.drain, *plan.remove, *([plan.like] if plan.add and plan.like else [])):
+        if name not in nodes:
+            raise ExplainError(f"no node named {name!r}")
+    if plan.add:
+        model = nodes[plan.like] if plan.like else max(nodes.values(), key=_size)
+        for number in range(1, plan.add + 1):
+            await api.create(node_like(model, f"{model.metadata.name}-new-{number}"))
+    for name, taint in plan.taint:
+        for node in _named(nodes, name):
+            taints = (*node.spec.taints, taint)
+            nodes[node.metadata.name] = await api.update(
+                replace(node, spec=replace(node.spec, taints=taints))
+            )
+    for name, key, value in plan.label:
+        for node in _named(nodes, name):
+            labels = {**node.metadata.labels, key: value}
+            nodes[node.metadata.name] = await api.update(
+                replace(node, metadata=replace(node.metadata, labels=labels))
+            )
+    for target, replicas in plan.scale:
+        await _scale(cluster, target, replicas)
+    for name in plan.remove:
+        await api.delete(Node, name)
+        for pod in (await cluster.pods()).values():
+            if pod.spec.node_name == name:
+                await api.delete(
+                    Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0
+                )
+    blocked: dict[str, str] = {}
+    for name in plan.drain:
+        blocked |= await _drain(cluster, name)
+    return blocked
+
+
+def _named(nodes: Mapping[str, Node], pattern: str) -> list[Node]:
+    """The node of a name, or all nodes with a label `key=value`."""
+    key, equals, value = pattern.partition("=")
+    found = [
+        node
+        for name, node in nodes.items()
+        if name == pattern or (equals and node.metadata.labels.get(key) == value)
+    ]
+    if not found:
+        raise ExplainError(f"no node is named or labelled {pattern!r}")
+    return found
+
+
+async def _put(cluster: VirtualCluster, wanted: Any) -> None:
+    metadata = wanted.metadata
+    kind: Any = type(wanted)
+    resource = cluster.api.store.catalog.by_type(kind)
+    namespace = metadata.namespace if resource.namespaced else None
+    record = cluster.api.store.find_record(resource, namespace, metadata.name)
+    if record is None:
+        await cluster.api.create(wanted)
+        return
+    current: Any = await cluster.api.get(kind, metadata.name, namespace)
+    version = replace(
+        metadata, resource_version=current.metadata.resource_version, uid=current.metadata.uid
+    )
+    await cluster.api.update(replace(wanted, metadata=version))
+
+
+async def _scale(cluster: VirtualCluster, target: str, replicas: int) -> None:
+    """Scale `kind/name` or `namespace/kind/name`."""
+    *home, kind_name, name = target.split("/") if target.count("/") in (1, 2) else ("", "")
+    kind: Any = _SCALABLE.get(kind_name)
+    if kind is None:
+        raise ExplainError(f"{target!r} cannot be scaled: expected [NAMESPACE/]deploy/NAME")
+    namespace = home[0] if home else "default"
+    resource = cluster.api.store.catalog.by_type(kind)
+    if cluster.api.store.find_record(resource, namespace, name) is None:
+        raise ExplainError(f"no {kind.__name__} {namespace}/{name}")
+    workload = await cluster.api.get(kind, name, namespace)
+    await cluster.api.update(replace(workload, spec=replace(workload.spec, replicas=replicas)))
+
+
+async def _drain(cluster: VirtualCluster, name: str) -> dict[str, str]:
+    """Cordon the node and evict its pods, trying again while budgets refuse."""
+    node = await cluster.api.get(Node, name)
+    await cluster.api.update(replace(node, spec=replace(node.spec, unschedulable=True)))
+    clock = current_clock()
+    refused: dict[str, str] = {}
+    for _ in range(_EVICTION_TRIES):
+        refused = {}
+        for key, pod in (await cluster.pods()).items():
+            if pod.spec.node_name != name or _stays(pod):
+                continue
+            if reason := await cluster.evict(pod):
+                refused[key] = reason
+        if not refused:
+            break
+        await clock.sleep(_EVICTION_PAUSE_NS)
+    await cluster.settle()
+    return refused
+
+
+def _stays(pod: Pod) -> bool:
+    """Pods of DaemonSets belong to their node; pods on their way out go anyway."""
+    owners = pod.metadata.owner_references
+    return pod.metadata.deletion_timestamp is not None or any(
+        owner.kind == "DaemonSet" for owner in owners
+    )
+
+
+def _size(node: Node) -> tuple[int, str]:
+    return Resources.from_resource_list(node.status.allocatable).milli_cpu, node.metadata.name

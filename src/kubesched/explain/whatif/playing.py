@@ -1,0 +1,71 @@
+"""Plays a plan on a copy of a cluster, in virtual time.
+
+The copy comes to rest once as it is, then the changes are made and it comes to rest again. The
+difference is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubesched.api import Pod, ReplicaSet
+from kubesched.api.base import ApiObject
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.explain.virtual_cluster import VirtualCluster
+from kubesched.explain.whatif.difference import ClusterState, WhatIf, difference
+from kubesched.explain.whatif.plan import Plan, carry_out
+from kubesched.util import virtual_loop
+
+__all__ = ["play"]
+
+
+def play(
+    objects: Iterable[ApiObject],
+    plan: Plan,
+    *,
+    configuration: KubeSchedulerConfiguration | None = None,
+    plugins: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> WhatIf:
+    """Play the plan on a copy of the cluster. Same input, same answer.
+
+    Raises:
+        ExplainError: the plan names what is not there.
+    """
+    whole = list(objects)
+    return virtual_loop.run(lambda: _play(whole, plan, configuration, plugins, seed), seed=seed)
+
+
+async def _play(
+    objects: list[ApiObject],
+    plan: Plan,
+    configuration: KubeSchedulerConfiguration | None,
+    plugins: Mapping[str, Any] | None,
+    seed: int,
+) -> WhatIf:
+    baseline = VirtualCluster(objects, configuration=configuration, plugins=plugins, seed=seed)
+    async with baseline.living():
+        await baseline.settle()
+        before = ClusterState(await baseline.pods(), await baseline.nodes())
+        kept = await _objects_of(baseline, objects)
+    other = plan.configuration or configuration
+    cluster = VirtualCluster(kept, configuration=other, plugins=plugins, seed=seed, life="changed")
+    async with cluster.living():
+        await cluster.settle()
+        refused = await carry_out(cluster, plan)
+        settled = await cluster.settle()
+        after = ClusterState(await cluster.pods(), await cluster.nodes())
+    answer = difference(before, after, refused, settled=settled)
+    return replace(answer, drain_order=plan.drain)
+
+
+async def _objects_of(cluster: VirtualCluster, given: Iterable[ApiObject]) -> list[ApiObject]:
+    """All objects of the kinds that there were, as they are now."""
+    kinds: dict[type[Any], None] = dict.fromkeys([*map(type, given), Pod, ReplicaSet])
+    found: list[ApiObject] = []
+    for kind in kinds:
+        found += (await cluster.api.list(kind)).items
+    return found
