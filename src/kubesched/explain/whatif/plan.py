@@ -128,8 +128,8 @@ async def _scale(cluster: VirtualCluster, target: str, replicas: int) -> None:
     resource = cluster.api.store.catalog.by_type(kind)
     if cluster.api.store.find_record(resource, namespace, name) is None:
         raise ExplainError(f"no {kind.__name__} {namespace}/{name}")
-    workload = await cluster.api.get(kind, name, namespace)
-    await cluster.api.update(replace(workload, spec=replace(workload.spec, replicas=replicas)))
+    change = {"spec": {"replicas": replicas}}
+    await cluster.api.patch(kind, name, namespace, change, patch_type="merge")
 
 
 async def _drain(cluster: VirtualCluster, name: str) -> dict[str, str]:
