@@ -69,7 +69,8 @@ class VirtualCluster:
                 continue
             revision += 1
             resource = store.catalog.by_type(type(each))
-            document = _document(each, revision)
+            # Controllers compare templates: all have the defaults that a server fills in.
+            document = resource.strategy.default(_document(each, revision))
             namespace = document["metadata"].get("namespace", "")
             name = document["metadata"]["name"]
             key = f"{namespace}/{name}" if resource.namespaced else name
