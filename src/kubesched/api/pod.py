@@ -77,6 +77,30 @@ class ContainerRestartRule(ApiStruct):
     exit_codes: ContainerRestartRuleOnExitCodes | None = None
 
 
+class ExecAction(ApiStruct):
+    command: tuple[str, ...] = ()
+
+
+class SleepAction(ApiStruct):
+    seconds: int = 0
+
+
+class Probe(ApiStruct):
+    """How a kubelet asks a container how it is, as far as a stand-in for one can tell."""
+
+    exec: ExecAction | None = None
+    initial_delay_seconds: int = 0
+
+
+class LifecycleHandler(ApiStruct):
+    exec: ExecAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(ApiStruct):
+    pre_stop: LifecycleHandler | None = None
+
+
 class Container(ApiStruct):
     name: str = ""
     image: str = ""
@@ -89,6 +113,8 @@ class Container(ApiStruct):
     termination_message_path: str = ""
     termination_message_policy: str = ""
     image_pull_policy: str = ""
+    readiness_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
 
 
 class EphemeralContainer(ApiStruct):

@@ -222,6 +222,29 @@ class LocalApi:
         )
         _answer(fault, None)
 
+    async def remove(
+        self,
+        kind: type[msgspec.Struct],
+        name: str,
+        namespace: str | None,
+        *,
+        uid: str,
+        grace_period_seconds: int | None,
+        propagation: str,
+    ) -> None:
+        """Delete, and say what is to become of what the object owns."""
+        fault = await self._before("delete", kind, namespace, name) if self._faults else None
+        self.store.delete(
+            self._resource(kind),
+            namespace,
+            name,
+            self._clock.now_ns(),
+            uid=uid,
+            grace_period_seconds=grace_period_seconds,
+            propagation=propagation,
+        )
+        _answer(fault, None)
+
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
         fault = await self._before("bind", "Pod", namespace, name) if self._faults else None
         self.store.bind(namespace, name, uid, node, self._clock.now_ns())

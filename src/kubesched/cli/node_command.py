@@ -1,4 +1,4 @@
-"""`kubesched node`: add nodes to a cluster that has no machines, and remove them."""
+"""`kubesched node`: add nodes to a cluster without machines, stop, start and remove them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kubesched.cli.api_clients import user_agent
 from kubesched.client.connections import connect_process
 from kubesched.client.http_api import HttpApi
 from kubesched.client.http_transport import HttpTransport
+from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.util.clock import RealClock
 from kubesched.util.errors import QuantityError
 from kubesched.util.randomness import derive
@@ -29,7 +30,7 @@ _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 
 
 @click.group(
-    short_help="Add or remove nodes of a running cluster.",
+    short_help="Add, remove, stop or start nodes of a running cluster.",
     epilog="Example: kubesched node add --count 100 --cpu 8 --memory 32Gi --zones a,b,c",
 )
 def node() -> None:
@@ -126,6 +127,53 @@ def remove(names: tuple[str, ...], kubeconfig: str) -> None:
             click.echo(name)
 
     asyncio.run(_with_api(kubeconfig, work))
+
+
+_SELECTOR = click.option(
+    "-l", "--selector", default="", metavar="LABELS",
+    help="Also all nodes with these labels, such as topology.kubernetes.io/zone=a.",
+)  # fmt: skip
+
+
+@node.command(epilog="Example: kubesched node stop -l topology.kubernetes.io/zone=a")
+@click.argument("names", nargs=-1)
+@_SELECTOR
+@_KUBECONFIG
+def stop(names: tuple[str, ...], selector: str, kubeconfig: str) -> None:
+    """Let nodes fail: their kubelets say nothing more and do nothing more. Each prints its name.
+
+    After 50 s a node counts as unreachable, gets the taints for it, and its pods go when they no
+    longer tolerate them.
+    """
+    asyncio.run(_with_api(kubeconfig, _marking(names, selector, "true")))
+
+
+@node.command(epilog="Example: kubesched node start node-3 node-4")
+@click.argument("names", nargs=-1)
+@_SELECTOR
+@_KUBECONFIG
+def start(names: tuple[str, ...], selector: str, kubeconfig: str) -> None:
+    """Let nodes that were stopped go on. Each prints its name."""
+    asyncio.run(_with_api(kubeconfig, _marking(names, selector, None)))
+
+
+def _marking(
+    names: Sequence[str], selector: str, stopped: str | None
+) -> Callable[[ApiAccess], Awaitable[None]]:
+    if not names and not selector:
+        raise click.UsageError("name some nodes, or select them with --selector")
+
+    async def work(api: ApiAccess) -> None:
+        chosen = list(names)
+        if selector:
+            selected = await api.list(Node, label_selector=selector)
+            chosen += [each.metadata.name for each in selected.items]
+        for name in dict.fromkeys(chosen):
+            patch = {"metadata": {"annotations": {STOPPED: stopped}}}
+            await api.patch(Node, name, None, patch, patch_type="merge")
+            click.echo(name)
+
+    return work
 
 
 def nodes_to_add(

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
 from kubesched.apiserver.http.kubeconfig import kubeconfig
 from kubesched.apiserver.http.limits import Limits
@@ -22,7 +23,9 @@ from kubesched.apiserver.http.users import ADMIN, Users
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.persistence import DataFile, open_store
-from kubesched.cluster.controllers import Controllers
+from kubesched.client.core_event_recorder import CoreEventBroadcaster
+from kubesched.cluster.controllers import Controllers, GarbageCollector
+from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.util.clock import Clock
@@ -65,10 +68,13 @@ class EmbeddedCluster:
         else:
             self.store = open_store(self._data, rng, clock.now_ns())
         self.api = LocalApi(self.store, clock)
+        events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
         self.parts: tuple[Component, ...] = (
+            events,
             FakeKubelet(self.api, clock),
             NodeAgent(self.api, clock),
-            Controllers(self.api, clock),
+            Controllers(self.api, clock, events=_recorded(events)),
+            GarbageCollector(self.store, clock),
         )
         self._server: ApiServer | None = None
         self._certificate = b""
@@ -135,3 +141,10 @@ class EmbeddedCluster:
             await self._server.stop()
         if self._data is not None:
             self._data.close()
+
+
+def _recorded(broadcaster: CoreEventBroadcaster) -> EventSink:
+    def record(controller: str, subject: ApiObject, kind: str, reason: str, message: str) -> None:
+        broadcaster.recorder(controller, "").event(subject, kind, reason, "", message)
+
+    return record

@@ -11,8 +11,9 @@ import msgspec
 from kubesched.api import ApiError, Node, Pod
 from kubesched.apiserver.local_api import Faults, LocalApi
 from kubesched.apiserver.store.object_store import Store
-from kubesched.cluster.controllers import Controllers
+from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.util.clock import SECOND, Clock, current_clock
 from kubesched.util.components import StopSwitch, running
 
@@ -35,6 +36,7 @@ class Binder:
 
     def __init__(self, api: LocalApi) -> None:
         self._api, self._stopping = api, StopSwitch()
+        self.node = "n0"
 
     async def run(self) -> None:
         await self._stopping.guard(self._work())
@@ -49,13 +51,13 @@ class Binder:
                 continue
             with contextlib.suppress(ApiError):
                 metadata = pod.metadata
-                await self._api.bind(metadata.namespace, metadata.name, "", _node(pod))
+                await self._api.bind(metadata.namespace, metadata.name, "", _node(pod) or self.node)
 
 
 def _node(pod: Pod) -> str:
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
-        return "n0"
+        return ""
     required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
     assert required is not None
     return required.node_selector_terms[0].match_fields[0].values[0]
@@ -64,6 +66,7 @@ def _node(pod: Pod) -> str:
 class Workloads:
     def __init__(self, api: LocalApi, clock: Clock) -> None:
         self.api, self.clock = api, clock
+        self.binder = Binder(api)
 
     async def create(self, kind: type[T], document: Json) -> T:
         return await self.api.create_document(kind, "default", document)
@@ -91,7 +94,9 @@ class Workloads:
 
 
 @contextlib.asynccontextmanager
-async def workloads(nodes: int = 1, faults: Faults | None = None) -> AsyncIterator[Workloads]:
+async def workloads(
+    nodes: int = 1, faults: Faults | None = None, *, heartbeats: bool = False
+) -> AsyncIterator[Workloads]:
     clock = current_clock()
     store = Store(now_ns=clock.now_ns())
     api = LocalApi(store, clock)
@@ -99,6 +104,13 @@ async def workloads(nodes: int = 1, faults: Faults | None = None) -> AsyncIterat
     for number in range(nodes):
         await world.node(f"n{number}")
     managed = LocalApi(store, clock, faults=faults)
-    async with running(Controllers(managed, clock), FakeKubelet(api, clock), Binder(api)):
+    parts = (
+        Controllers(managed, clock),
+        GarbageCollector(store, clock),
+        NodeAgent(api, clock, heartbeats=heartbeats),
+        FakeKubelet(api, clock),
+        world.binder,
+    )
+    async with running(*parts):
         yield world
     store.check_invariants()

@@ -18,7 +18,7 @@ from kubesched.api import (
 )
 from kubesched.apiserver import Fault, Faults, LocalApi, Store
 from kubesched.cluster.nodes.kubelet import FakeKubelet
-from kubesched.cluster.nodes.pod_lifecycle import RUN_DURATION, run_duration_ns
+from kubesched.cluster.nodes.pod_behavior import RUN_DURATION, run_duration_ns
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, current_clock
 from kubesched.util.components import running
 from kubesched.util.virtual_loop import run

@@ -122,11 +122,11 @@ def deletion_grace(request: Request, options: dict[str, Any]) -> int | None:
 
 
 def propagation(request: Request, options: dict[str, Any]) -> str:
-    """What is to become of what a deleted object owns. Raises ApiError 422."""
+    """What is to become of what a deleted object owns, if that is said. Raises ApiError 422."""
     value = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
-    if not value and options.get("orphanDependents"):
-        return "Orphan"
+    if not value and options.get("orphanDependents") is not None:
+        return "Orphan" if options["orphanDependents"] else "Background"
     if value and value not in _PROPAGATIONS:
         kind = "DeleteOptions.meta.k8s.io"
         raise api_errors.unsupported_option(kind, "propagationPolicy", str(value), _PROPAGATIONS)
-    return value or "Background"
+    return str(value)

@@ -295,7 +295,8 @@ class ResourceHandlers:
     ) -> Deletion:
         preconditions = options.get("preconditions") or {}
         dry_run = is_dry_run(request, options)
-        if propagation(request, options) == "Orphan" and not dry_run:
+        policy = propagation(request, options) or resource.strategy.default_propagation
+        if policy == "Orphan" and not dry_run:
             owner = self._store.get(resource, target.namespace, target.name)
             orphan_dependents(self._store, owner.data["metadata"]["uid"], self._now_ns())
         return self._store.delete(
@@ -306,6 +307,7 @@ class ResourceHandlers:
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
             grace_period_seconds=deletion_grace(request, options),
+            propagation=policy,
             dry_run=dry_run,
         )
 

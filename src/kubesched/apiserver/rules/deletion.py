@@ -11,11 +11,13 @@ from kubesched.api.time import parse_time
 from kubesched.apiserver.rules.generated_metadata import stamp
 from kubesched.apiserver.rules.strategies.base import Strategy
 
-__all__ = ["DeletionPlan", "ends_deletion", "plan_deletion"]
+__all__ = ["FOREGROUND", "DeletionPlan", "ends_deletion", "in_foreground", "plan_deletion"]
 
 Json = dict[str, Any]
 
 _SECOND_NS = 1_000_000_000
+FOREGROUND = "foregroundDeletion"
+"""The finalizer of an owner that waits for what it owns."""
 
 
 class DeletionPlan(NamedTuple):
@@ -48,6 +50,15 @@ def plan_deletion(
         period = strategy.grace_period(old, grace_period_seconds)
         marked = _marked(old, stamp(now_ns + period * _SECOND_NS), period, first=True)
     return DeletionPlan(marked, remove=period == 0 and not waiting)
+
+
+def in_foreground(data: Json) -> Json:
+    """An object that, once it is deleted, waits for what it owns."""
+    metadata = data["metadata"]
+    finalizers = metadata.get("finalizers", ())
+    if FOREGROUND in finalizers or "deletionTimestamp" in metadata:
+        return data
+    return {**data, "metadata": {**metadata, "finalizers": [*finalizers, FOREGROUND]}}
 
 
 def _marked(old: Json, when: str, period: int, *, first: bool) -> Json:

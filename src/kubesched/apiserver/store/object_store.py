@@ -15,7 +15,7 @@ import msgspec
 
 from kubesched.api.access import PatchType
 from kubesched.apiserver.rules import api_errors
-from kubesched.apiserver.rules.deletion import ends_deletion, plan_deletion
+from kubesched.apiserver.rules.deletion import ends_deletion, in_foreground, plan_deletion
 from kubesched.apiserver.rules.generated_metadata import (
     generated_name,
     generated_uid,
@@ -373,9 +373,11 @@ class Store:
         uid: str = "",
         resource_version: str = "",
         grace_period_seconds: int | None = None,
+        propagation: str = "",
         dry_run: bool = False,
     ) -> Deletion:
-        """Delete an object, or begin to.
+        """Delete an object, or begin to. With `Foreground` propagation it stays until what it
+        owns is gone, which is for a garbage collector to see to.
 
         Raises:
             ApiError: 404; 409 for another uid or version than the one given.
@@ -386,13 +388,21 @@ class Store:
             return Deletion(self._shown(resource, old), gone=False)
         if resource.group_resource == "namespaces":
             return self._delete_namespace(resource, old, now_ns)
-        deletion = self._delete(resource, old, grace_period_seconds, now_ns)
+        foreground = propagation == "Foreground"
+        deletion = self._delete(resource, old, grace_period_seconds, now_ns, foreground=foreground)
         return Deletion(self._shown(resource, deletion.record), deletion.gone)
 
     def _delete(
-        self, resource: Resource, old: Record, grace_period_seconds: int | None, now_ns: int
+        self,
+        resource: Resource,
+        old: Record,
+        grace_period_seconds: int | None,
+        now_ns: int,
+        *,
+        foreground: bool = False,
     ) -> Deletion:
-        plan = plan_deletion(resource.strategy, old.data, grace_period_seconds, now_ns)
+        data = in_foreground(old.data) if foreground else old.data
+        plan = plan_deletion(resource.strategy, data, grace_period_seconds, now_ns)
         if plan.marked is not None:
             old = self._commit("MODIFIED", resource, old.key, plan.marked, old)
         if not plan.remove:

@@ -1,4 +1,4 @@
-"""What the controllers know of the cluster: objects, and who owns them.
+"""What the controllers know of the cluster: objects, where they are, and who owns them.
 
 A write's answer is taken in at once, so that a plan never counts on a watch being quick. What
 a watch then brings late does not undo it.
@@ -6,7 +6,7 @@ a watch then brings late does not undo it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from kubesched.api import OwnerReference, Pod
@@ -25,40 +25,69 @@ __all__ = [
 ]
 
 _FINISHED = ("Succeeded", "Failed")
+_EMPTY: dict[str, Any] = {}
 
 
 class View:
-    """Objects by uid, the owned ones also by the uid of their owners."""
+    """Objects by uid, by kind, namespace and name; owned ones by their owners, pods by nodes."""
 
     def __init__(self) -> None:
         self._objects: dict[str, Any] = {}
+        self._by_kind: dict[type, dict[str, Any]] = {}
+        self._by_namespace: dict[tuple[type, str], dict[str, Any]] = {}
+        self._by_name: dict[tuple[type, str, str], str] = {}
         self._owned: dict[str, dict[str, None]] = {}
+        self._on_node: dict[str, dict[str, Pod]] = {}
         self._gone: set[str] = set()
         """Uids of objects that we have deleted and that a watch may still show."""
+        self.refused: dict[str, str] = {}
+        """Why something could not be made, by the uid of the owner it was for."""
 
     def get(self, uid: str) -> Any | None:
         return self._objects.get(uid)
 
-    def all(self, kind: type[ApiObject]) -> Iterator[Any]:
-        return (each for each in self._objects.values() if isinstance(each, kind))
+    def find(self, kind: type[ApiObject], namespace: str, name: str) -> Any | None:
+        uid = self._by_name.get((kind, namespace, name))
+        return None if uid is None else self._objects[uid]
+
+    def all(self, kind: type[ApiObject]) -> Collection[Any]:
+        return self._by_kind.get(kind, _EMPTY).values()
+
+    def within(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
+        """Objects of a kind in a namespace."""
+        return self._by_namespace.get((kind, namespace), _EMPTY).values()
+
+    def pods_on(self, node: str) -> Collection[Pod]:
+        return self._on_node.get(node, _EMPTY).values()
 
     def observe(self, subject: Any) -> bool:
         """Take in an object. False if something newer is known."""
-        uid = subject.metadata.uid
+        metadata = subject.metadata
+        uid = metadata.uid
         known = self._objects.get(uid)
         if uid in self._gone:
             return False
-        if known is not None and _version(known) >= _version(subject):
-            return False
+        if known is not None:
+            if _version(known) >= _version(subject):
+                return False
+            if known.metadata.owner_references != metadata.owner_references:
+                self._disown(known)
         self._objects[uid] = subject
-        for owner in subject.metadata.owner_references:
+        kind = type(subject)
+        self._by_kind.setdefault(kind, {})[uid] = subject
+        self._by_namespace.setdefault((kind, metadata.namespace), {})[uid] = subject
+        self._by_name[kind, metadata.namespace, metadata.name] = uid
+        for owner in metadata.owner_references:
             self._owned.setdefault(owner.uid, {})[uid] = None
+        if kind is Pod and subject.spec.node_name:
+            self._on_node.setdefault(subject.spec.node_name, {})[uid] = subject
         return True
 
     def expect_gone(self, uid: str) -> None:
         """Take note of a deletion that a watch will confirm."""
-        self._gone.add(uid)
-        self._drop(uid)
+        if uid in self._objects:
+            self._gone.add(uid)
+            self._drop(uid)
 
     def forget(self, uid: str) -> None:
         """An object is gone, as a watch says."""
@@ -69,15 +98,26 @@ class View:
         gone = self._objects.pop(uid, None)
         if gone is None:
             return
-        for owner in gone.metadata.owner_references:
+        kind, metadata = type(gone), gone.metadata
+        del self._by_kind[kind][uid]
+        del self._by_namespace[kind, metadata.namespace][uid]
+        if self._by_name.get((kind, metadata.namespace, metadata.name)) == uid:
+            del self._by_name[kind, metadata.namespace, metadata.name]
+        if kind is Pod and gone.spec.node_name:
+            self._on_node.get(gone.spec.node_name, {}).pop(uid, None)
+        self.refused.pop(uid, None)
+        self._disown(gone)
+
+    def _disown(self, known: Any) -> None:
+        for owner in known.metadata.owner_references:
             owned = self._owned.get(owner.uid)
             if owned is not None:
-                owned.pop(uid, None)
+                owned.pop(known.metadata.uid, None)
                 if not owned:
                     del self._owned[owner.uid]
 
     def uids(self, kind: type[ApiObject]) -> set[str]:
-        return {uid for uid, each in self._objects.items() if isinstance(each, kind)}
+        return set(self._by_kind.get(kind, _EMPTY))
 
     def dependents(self, uid: str) -> list[Any]:
         """Everything that names this owner."""
@@ -92,6 +132,10 @@ class View:
             and (owner := controller_of(each)) is not None
             and owner.uid == uid
         ]
+
+    def nodes_of_pods(self) -> Iterator[str]:
+        """Names of nodes, there or not, that some pod is bound to."""
+        return (name for name, pods in self._on_node.items() if pods)
 
 
 def _version(subject: Any) -> int:

@@ -3,66 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from kubesched.api import (
-    ApiAccess,
-    ApiError,
-    DaemonSet,
-    Deployment,
-    Job,
-    Node,
-    OwnerReference,
-    Pod,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    StatefulSet,
-)
+from kubesched.api import ApiAccess, ApiError, Pod, ResourceClaim
 from kubesched.api.access import ObjectList
 from kubesched.api.base import ApiObject
-from kubesched.cluster.controllers.cluster_view import View, controller_of
-from kubesched.cluster.controllers.daemon_sets import plan_daemon_set
-from kubesched.cluster.controllers.deployments import plan_deployment
-from kubesched.cluster.controllers.disruption_budgets import plan_disruption_budget
-from kubesched.cluster.controllers.garbage_collection import garbage
-from kubesched.cluster.controllers.jobs import plan_job
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
-from kubesched.cluster.controllers.replica_sets import plan_replica_set
-from kubesched.cluster.controllers.resource_claims import plan_claim, plan_claims_of_pod
+from kubesched.cluster.controllers.cluster_view import View
+from kubesched.cluster.controllers.interests import LOST_NODE, concerned, settles
+from kubesched.cluster.controllers.planners import FOLLOWED, Planner, planners
+from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan, RecordEvent
+from kubesched.cluster.controllers.pod_collection import LostNodes
+from kubesched.cluster.controllers.taint_eviction import TaintEvictions
 from kubesched.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.util.components import StopSwitch
+from kubesched.util.heap import KeyedHeap
 from kubesched.util.logging import get_logger
 
-__all__ = ["Controllers", "DocumentAccess"]
+__all__ = ["Controllers", "DocumentAccess", "EventSink"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 Json = dict[str, Any]
 
-_NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
+_FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 403, 404, 409, 410, 422
 _SETTLING_NS = 100 * MILLISECOND
-"""Budgets look at all pods: they wait for changes that come together."""
+"""What looks at all pods of a namespace waits for changes that come together."""
 _PAUSE_NS = 10 * MILLISECOND
 """Between two plans for one object: a plan looks at all that it owns."""
 _FIRST_RETRY_NS, _LAST_RETRY_NS = 10 * MILLISECOND, 10 * SECOND
 
 log = get_logger(__name__)
-
-_PLANS: Mapping[type[ApiObject], Callable[[View, Any, Mapping[str, Any], int], Plan]] = {
-    Deployment: plan_deployment,
-    ReplicaSet: plan_replica_set,
-    DaemonSet: plan_daemon_set,
-    Job: plan_job,
-    PodDisruptionBudget: plan_disruption_budget,
-    Pod: plan_claims_of_pod,
-    ResourceClaim: plan_claim,
-}
-_FOLLOWED: tuple[type[ApiObject], ...] = (*_PLANS, StatefulSet, Node, ResourceClaimTemplate)
-_OWNERS: Mapping[str, type[ApiObject]] = {kind.kind: kind for kind in _FOLLOWED}
 
 
 class DocumentAccess(ApiAccess, Protocol):
@@ -76,26 +48,58 @@ class DocumentAccess(ApiAccess, Protocol):
         self, kind: type[T], namespace: str | None, document: Mapping[str, Any]
     ) -> T: ...
 
+    async def remove(
+        self,
+        kind: type[msgspec.Struct],
+        name: str,
+        namespace: str | None,
+        *,
+        uid: str,
+        grace_period_seconds: int | None,
+        propagation: str,
+    ) -> None:
+        """Delete, and say what is to become of what the object owns."""
+        ...
+
+
+class EventSink(Protocol):
+    """Takes events about objects, in the name of a controller."""
+
+    def __call__(
+        self, controller: str, subject: ApiObject, kind: str, reason: str, message: str
+    ) -> None: ...
+
+
+class _Due(NamedTuple):
+    key: str
+    due_ns: int
+
 
 class Controllers:
-    """The controllers of Deployments, ReplicaSets, DaemonSets, Jobs and PodDisruptionBudgets.
+    """The controllers of workloads, nodes, namespaces, services, volumes and claims.
 
-    And garbage collection: what is owned goes with its last owner.
+    Each kind has plans (`planners.py`); a change makes those look again whom it concerns
+    (`interests.py`).
     """
 
-    def __init__(self, api: DocumentAccess, clock: Clock) -> None:
-        self._api, self._clock = api, clock
+    def __init__(
+        self, api: DocumentAccess, clock: Clock, *, events: EventSink | None = None
+    ) -> None:
+        self._api, self._clock, self._events = api, clock, events
         self._view = View()
-        self._due: dict[str, int] = {}
-        """When to plan for an owner next, by its uid."""
+        self._evictions = TaintEvictions()
+        self._lost_nodes = LostNodes()
+        self._planners = planners(self._evictions)
+        self._due: KeyedHeap[str, _Due] = KeyedHeap(
+            key=lambda due: due.key, sort_key=lambda due: due.due_ns
+        )
+        """When to plan for an object next, by its uid; for a lost node, by its name."""
         self._planned: dict[str, int] = {}
         """When an object was last planned for, by its uid."""
         self._failures: dict[str, int] = {}
-        self._budgets: dict[str, str] = {}
-        """Namespaces of budgets, by their uids."""
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
-        self._unsynced = set(_FOLLOWED)
+        self._unsynced = set(FOLLOWED)
 
     async def run(self) -> None:
         await self._stopping.guard(self._work())
@@ -105,17 +109,17 @@ class Controllers:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for kind in _FOLLOWED:
+            for kind in FOLLOWED:
                 name = f"Controllers.{kind.kind}"
                 tasks.create_task(self._follow(kind), name=name)
             while True:
                 self._changed.clear()
                 await self._plan_what_is_due()
                 now_ns = self._clock.now_ns()
-                next_ns = min(self._due.values(), default=None)
+                first = self._due.peek()
                 # Plans before all is known would make pods that are already there.
-                waits = next_ns is None or bool(self._unsynced)
-                timeout_ns = None if waits else max(0, (next_ns or 0) - now_ns)
+                waits = first is None or bool(self._unsynced)
+                timeout_ns = None if waits or first is None else max(0, first.due_ns - now_ns)
                 await self._clock.wait(self._changed, timeout_ns)
 
     # What the cluster says
@@ -132,8 +136,8 @@ class Controllers:
     async def _list_and_watch(self, kind: type[ApiObject]) -> None:
         listed: ObjectList[Any] = await self._api.list(kind)
         there = {each.metadata.uid for each in listed.items}
-        for uid in self._view.uids(kind) - there:
-            await self._forget(self._view.get(uid))
+        for uid in sorted(self._view.uids(kind) - there):
+            self._forget(self._view.get(uid))
         for each in listed.items:
             self._observe(each)
         self._unsynced.discard(kind)
@@ -142,59 +146,46 @@ class Controllers:
             if event.object is None:
                 continue
             if event.type == "DELETED":
-                await self._forget(event.object)
+                self._forget(event.object)
             else:
                 self._observe(event.object)
 
     def _observe(self, subject: Any) -> None:
+        before = self._view.get(subject.metadata.uid)
         if self._view.observe(subject):
-            if isinstance(subject, PodDisruptionBudget):
-                self._budgets[subject.metadata.uid] = subject.metadata.namespace
-            self._touch(subject)
-            if subject.metadata.owner_references:
-                self._soon(subject.metadata.uid)
+            self._touch(subject, before)
 
-    async def _forget(self, subject: Any) -> None:
+    def _forget(self, subject: Any) -> None:
         uid = subject.metadata.uid
-        dependents = self._view.dependents(uid)
+        before = self._view.get(uid)
         self._view.forget(uid)
-        self._budgets.pop(uid, None)
-        self._touch(subject)
-        for known in (self._due, self._planned, self._failures):
-            known.pop(uid, None)
-        for each in dependents:
-            self._soon(each.metadata.uid)
-
-    def _touch(self, subject: Any) -> None:
-        """Look again at whom a change concerns: itself, its controller, on nodes all daemons."""
+        self._touch(subject, before, gone=True)
+        self._due.delete(uid)
+        self._planned.pop(uid, None)
+        self._failures.pop(uid, None)
         if isinstance(subject, Pod):
-            # Most pods ask for no devices, and there are many.
-            if subject.spec.resource_claims:
-                self._soon(subject.metadata.uid)
-                self._touch_claims(subject)
-        elif type(subject) in _PLANS:
-            self._soon(subject.metadata.uid)
-        owner = controller_of(subject)
-        if owner is not None:
-            self._soon(owner.uid)
-        if isinstance(subject, Node):
-            for each in self._view.all(DaemonSet):
-                self._soon(each.metadata.uid)
-        elif not isinstance(subject, PodDisruptionBudget):
-            for uid, namespace in self._budgets.items():
-                if namespace == subject.metadata.namespace:
-                    self._due.setdefault(uid, self._clock.now_ns() + _SETTLING_NS)
-                    self._changed.set()
+            self._evictions.forget(uid)
 
-    def _touch_claims(self, pod: Pod) -> None:
-        for each in self._view.all(ResourceClaim):
-            if any(user.uid == pod.metadata.uid for user in each.status.reserved_for):
-                self._soon(each.metadata.uid)
+    def _touch(self, subject: Any, before: Any | None, *, gone: bool = False) -> None:
+        """Look again at whom a change concerns: some at once, some when things have settled."""
+        for key in concerned(self._view, subject, before, gone=gone):
+            self._soon(key)
+        for key in settles(self._view, subject):
+            if self._due.get(key) is None:
+                self._due.add(_Due(key, self._clock.now_ns() + _SETTLING_NS))
+                self._changed.set()
 
-    def _soon(self, uid: str) -> None:
-        due_ns = self._planned.get(uid, -_PAUSE_NS) + _PAUSE_NS
-        self._due[uid] = min(due_ns, self._due.get(uid, due_ns))
+    def _soon(self, key: str) -> None:
+        self._at(key, self._planned.get(key, -_PAUSE_NS) + _PAUSE_NS)
         self._changed.set()
+
+    def _at(self, key: str, due_ns: int) -> None:
+        """Plan for an object at a time, if not before."""
+        known = self._due.get(key)
+        if known is None:
+            self._due.add(_Due(key, due_ns))
+        elif known.due_ns > due_ns:
+            self._due.update(_Due(key, due_ns))
 
     # What is to be done
 
@@ -202,46 +193,63 @@ class Controllers:
         if self._unsynced:
             return
         now_ns = self._clock.now_ns()
-        for uid in [uid for uid, due_ns in self._due.items() if due_ns <= now_ns]:
-            del self._due[uid]
-            subject = self._view.get(uid)
+        due = []
+        while (first := self._due.peek()) is not None and first.due_ns <= now_ns:
+            due.append(self._due.pop().key)
+        for key in due:
+            if key.startswith(LOST_NODE):
+                name = key.removeprefix(LOST_NODE)
+                await self._give_up_pods(name, key, now_ns)
+                continue
+            subject = self._view.get(key)
             if subject is not None:
-                self._planned[uid] = now_ns
+                self._planned[key] = now_ns
                 await self._attempt(subject, now_ns)
+
+    async def _give_up_pods(self, node: str, key: str, now_ns: int) -> None:
+        plan = self._lost_nodes.plan(self._view, node, now_ns)
+        try:
+            for action in plan.actions:
+                await self._carry_out("pod-garbage-collector", action)
+        except ApiError as error:
+            if error.code not in (_NOT_FOUND, _CONFLICT):
+                log.warning("A controller failed, trying again", node=node, error=error)
+            self._at(key, now_ns + SECOND)
+        if plan.again_ns is not None:
+            self._at(key, plan.again_ns)
 
     async def _attempt(self, subject: Any, now_ns: int) -> None:
         uid = subject.metadata.uid
         try:
-            for deletion in garbage([subject], self._is_gone):
-                await self._carry_out(deletion)
-                return
-            await self._plan(subject, now_ns)
+            for planner in self._planners.get(type(subject), ()):
+                await self._plan(planner, subject, now_ns)
             self._failures.pop(uid, None)
         except ApiError as error:
             if error.code not in (_NOT_FOUND, _CONFLICT):
                 log.warning("A controller failed, trying again", object=subject, error=error)
-            failures = self._failures.get(uid, 0)
-            self._failures[uid] = failures + 1
-            delay_ns = min(_FIRST_RETRY_NS << min(failures, 20), _LAST_RETRY_NS)
-            self._due.setdefault(uid, now_ns + delay_ns)
+            self._retry(uid, now_ns)
 
-    async def _plan(self, subject: Any, now_ns: int) -> None:
-        plan_for = _PLANS.get(type(subject))
-        if plan_for is None or (isinstance(subject, Pod) and not subject.spec.resource_claims):
-            return
+    def _retry(self, uid: str, now_ns: int) -> None:
+        failures = self._failures.get(uid, 0)
+        self._failures[uid] = failures + 1
+        self._at(uid, now_ns + min(_FIRST_RETRY_NS << min(failures, 20), _LAST_RETRY_NS))
+
+    async def _plan(self, planner: Planner, subject: Any, now_ns: int) -> None:
         metadata = subject.metadata
+        if not planner.applies(subject):
+            return
         document = self._api.document(type(subject), metadata.name, metadata.namespace)
         if document["metadata"]["uid"] != metadata.uid:
             return
         # The document may be newer than what a watch has brought: decide by the newest.
-        subject = msgspec.convert(document, type(subject))
+        if document["metadata"]["resourceVersion"] != metadata.resource_version:
+            subject = msgspec.convert(document, type(subject))
         if isinstance(subject, ResourceClaim):
             self._look_up_users(subject)
-        plan = plan_for(self._view, subject, document, now_ns)
-        for action in plan.actions:
-            await self._carry_out(action)
+        plan = planner.plan(self._view, subject, document, now_ns)
+        await self._carry_out_all(planner.controller, subject, plan, now_ns)
         if plan.again_ns is not None:
-            self._due.setdefault(metadata.uid, plan.again_ns)
+            self._at(metadata.uid, plan.again_ns)
 
     def _look_up_users(self, claim: ResourceClaim) -> None:
         """See to it that a pod that a watch has not yet brought does not count as gone."""
@@ -255,40 +263,107 @@ class Controllers:
             if document["metadata"]["uid"] == user.uid:
                 self._view.observe(msgspec.convert(document, Pod))
 
-    def _is_gone(self, owner: OwnerReference) -> bool:
-        """Whether an owner of a kind that is followed here does not exist."""
-        kind = _OWNERS.get(owner.kind)
-        if kind is None or kind.api_version != owner.api_version:
-            return False
-        return self._view.get(owner.uid) is None
+    async def _carry_out_all(self, controller: str, subject: Any, plan: Plan, now_ns: int) -> None:
+        """Carry out a plan; what may not be made does not keep the rest from being done."""
+        uid = subject.metadata.uid
+        refused = ""
+        for action in plan.actions:
+            if not isinstance(action, Create):
+                await self._carry_out(controller, action, subject)
+                continue
+            if refused:
+                continue
+            try:
+                await self._carry_out(controller, action, subject)
+            except ApiError as error:
+                if error.code not in (_FORBIDDEN, _INVALID):
+                    raise
+                refused = str(error)
+                if action.reports:
+                    text = f"Error creating: {refused}"
+                    self._record(controller, RecordEvent(subject, "FailedCreate", text, True))
+        if refused != self._view.refused.get(uid, ""):
+            if refused:
+                self._view.refused[uid] = refused
+            else:
+                del self._view.refused[uid]
+            self._soon(uid)
+        elif refused:
+            self._retry(uid, now_ns)
 
-    async def _carry_out(self, action: Action) -> None:
+    async def _carry_out(self, controller: str, action: Action, owner: Any | None = None) -> None:
         match action:
-            case Create(kind, document):
-                namespace = document["metadata"].get("namespace")
-                made = await self._api.create_document(kind, namespace, document)
-                self._observe(made)
-            case Delete(subject):
-                await self._delete(subject)
-            case Patch(subject, patch, subresource):
+            case Create():
+                await self._create(controller, action, owner)
+            case Delete():
+                await self._delete(controller, action, owner)
+            case RecordEvent():
+                self._record(controller, action)
+            case Patch(subject, patch, subresource, strategic):
                 metadata = subject.metadata
                 changed = await self._api.patch(
                     type(subject),
                     metadata.name,
                     metadata.namespace or None,
                     {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata.uid}},
-                    patch_type="merge",
+                    patch_type="strategic" if strategic else "merge",
                     subresource=subresource,
                 )
                 self._observe(changed)
 
-    async def _delete(self, subject: Any) -> None:
+    async def _create(self, controller: str, action: Create, owner: Any | None) -> None:
+        namespace = action.document["metadata"].get("namespace")
+        try:
+            made: Any = await self._api.create_document(action.kind, namespace, action.document)
+        except ApiError as error:
+            if action.optional and error.code == _CONFLICT:
+                return
+            raise
+        self._observe(made)
+        if action.reports and owner is not None:
+            text = f"Created {_noun(made)}: {made.metadata.name}"
+            self._record(controller, RecordEvent(owner, "SuccessfulCreate", text))
+
+    async def _delete(self, controller: str, action: Delete, owner: Any | None) -> None:
+        subject = action.subject
         metadata = subject.metadata
         try:
-            await self._api.delete(
-                type(subject), metadata.name, metadata.namespace or None, uid=metadata.uid
+            await self._api.remove(
+                type(subject),
+                metadata.name,
+                metadata.namespace or None,
+                uid=metadata.uid,
+                grace_period_seconds=action.grace_period_seconds,
+                propagation=action.propagation,
             )
         except ApiError as error:
             if error.code not in (_NOT_FOUND, _CONFLICT):
                 raise
-        self._view.expect_gone(metadata.uid)
+            return
+        if action.reports and owner is not None:
+            text = f"Deleted {_noun(subject)}: {metadata.name}"
+            self._record(controller, RecordEvent(owner, "SuccessfulDelete", text))
+        self._take_in_deletion(subject)
+
+    def _take_in_deletion(self, subject: Any) -> None:
+        """Know at once what a deletion did: the object is gone, or on its way."""
+        metadata = subject.metadata
+        try:
+            document = self._api.document(type(subject), metadata.name, metadata.namespace or None)
+        except ApiError:
+            document = {"metadata": {"uid": ""}}
+        if document["metadata"]["uid"] != metadata.uid:
+            self._view.expect_gone(metadata.uid)
+        else:
+            self._observe(msgspec.convert(document, type(subject)))
+
+    def _record(self, controller: str, event: RecordEvent) -> None:
+        if self._events is not None:
+            kind = "Warning" if event.warning else "Normal"
+            self._events(controller, event.subject, kind, event.reason, event.message)
+
+
+def _noun(made: Any) -> str:
+    """The word for a kind in events: `pod: web-1`, `job hello-1`."""
+    word: str = type(made).kind.lower()
+    return word

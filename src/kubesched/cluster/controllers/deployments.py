@@ -247,5 +247,5 @@ def _status(
         "readyReplicas": ready or None,
         "availableReplicas": available or None,
         "unavailableReplicas": max(0, wanted - available) or None,
-        "conditions": conditions_with(stored, conditions, format_time(now_ns)),
+        "conditions": conditions_with(stored, conditions, format_time(now_ns), updated=True),
     }

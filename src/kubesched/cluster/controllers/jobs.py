@@ -17,7 +17,7 @@ from kubesched.cluster.controllers.plans import (
     status_patch,
 )
 from kubesched.cluster.controllers.replica_sets import pod_from_template
-from kubesched.cluster.nodes.pod_lifecycle import RUN_DURATION
+from kubesched.cluster.nodes.pod_behavior import RUN_DURATION
 from kubesched.util.clock import SECOND
 
 __all__ = ["DEFAULT_RUN", "plan_job"]

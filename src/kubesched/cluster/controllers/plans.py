@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from kubesched.api.base import ApiObject
 
-__all__ = ["Action", "Create", "Delete", "Patch", "Plan", "status_patch"]
+__all__ = [
+    "Action",
+    "Create",
+    "Delete",
+    "Patch",
+    "Plan",
+    "RecordEvent",
+    "conditions_with",
+    "status_patch",
+]
 
 Json = dict[str, Any]
 
@@ -17,10 +26,18 @@ Json = dict[str, Any]
 class Create(msgspec.Struct, frozen=True):
     kind: type[ApiObject]
     document: Json
+    reports: bool = False
+    """Whether an event on the owner says so: `SuccessfulCreate`, or `FailedCreate`."""
+    optional: bool = False
+    """Whether it is well if the object is already there."""
 
 
 class Delete(msgspec.Struct, frozen=True):
     subject: Any
+    grace_period_seconds: int | None = None
+    propagation: Literal["", "Background", "Foreground"] = ""
+    reports: bool = False
+    """Whether an event on the owner says so: `SuccessfulDelete`."""
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -29,9 +46,19 @@ class Patch(msgspec.Struct, frozen=True):
     subject: Any
     patch: Json
     subresource: str = ""
+    strategic: bool = False
 
 
-Action = Create | Delete | Patch
+class RecordEvent(msgspec.Struct, frozen=True):
+    """Something for people to read."""
+
+    subject: Any
+    reason: str
+    message: str
+    warning: bool = False
+
+
+Action = Create | Delete | Patch | RecordEvent
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -48,10 +75,18 @@ def status_patch(subject: Any, document: Mapping[str, Any], status: Json) -> lis
 
 
 def conditions_with(
-    stored: Sequence[Mapping[str, Any]], wanted: Sequence[Json], now: str
+    stored: Sequence[Mapping[str, Any]],
+    wanted: Sequence[Json],
+    now: str,
+    *,
+    updated: bool = False,
+    without: Sequence[str] = (),
 ) -> list[Json]:
-    """Conditions with these set; times move only where something does."""
-    by_type = {each["type"]: dict(each) for each in stored}
+    """Conditions with these set, and some taken away; times move only where something does.
+
+    With `updated` the time of a change to anything is kept as well.
+    """
+    by_type = {each["type"]: dict(each) for each in stored if each["type"] not in without}
     for condition in wanted:
         before = by_type.get(condition["type"], {})
         if all(before.get(key) == value for key, value in condition.items()):
@@ -61,7 +96,7 @@ def conditions_with(
         by_type[condition["type"]] = {
             **before,
             **condition,
-            "lastUpdateTime": now,
+            **({"lastUpdateTime": now} if updated else {}),
             "lastTransitionTime": transition,
         }
     return list(by_type.values())

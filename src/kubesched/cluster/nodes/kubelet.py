@@ -1,20 +1,20 @@
 """A stand-in for the kubelets of all nodes: bound pods run, finish and go.
 
 It knows the cluster only through `ApiAccess`, so it works on the embedded store and on any
-API server that has nodes without kubelets.
+API server that has nodes without kubelets. A node that is marked as stopped
+(`kubesched.io/stopped`) or deleted has no kubelet: nothing happens to its pods until it is back.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from kubesched.api import ApiAccess, ApiError, Pod
-from kubesched.cluster.nodes.pod_lifecycle import (
-    PodLifecycles,
-    Step,
-    finished_status,
-    started_status,
-)
+from kubesched.api import ApiAccess, ApiError, Node, Pod
+from kubesched.cluster.nodes.node_agent import is_stopped
+from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
+from kubesched.cluster.nodes.pod_lifecycle import PodLifecycles, Step
+from kubesched.cluster.nodes.pod_status import status_of
 from kubesched.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.util.components import StopSwitch
 from kubesched.util.logging import get_logger
@@ -34,7 +34,8 @@ class FakeKubelet:
     """Runs the pods of every node.
 
     `start_delay_ns` passes between binding and running, and at most `stop_delay_ns` (less if
-    the grace period is shorter) between deletion and removal.
+    the grace period is shorter) between deletion and removal, unless a pod's `behavior` says
+    otherwise.
     """
 
     def __init__(
@@ -44,12 +45,16 @@ class FakeKubelet:
         *,
         start_delay_ns: int = 100 * MILLISECOND,
         stop_delay_ns: int = SECOND,
+        behavior: Callable[[Pod], Behavior] = behavior_of,
     ) -> None:
         self._api, self._clock = api, clock
-        self._lifecycles = PodLifecycles(start_delay_ns=start_delay_ns, stop_delay_ns=stop_delay_ns)
+        self._lifecycles = PodLifecycles(
+            start_delay_ns=start_delay_ns, stop_delay_ns=stop_delay_ns, behavior=behavior
+        )
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
         self._host_ips: dict[str, str] = {}
+        self._nodes: set[str] = set()
         self._pods_started = 0
 
     async def run(self) -> None:
@@ -61,7 +66,8 @@ class FakeKubelet:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow_pods(), name="FakeKubelet.follow")
+            tasks.create_task(self._follow(self._watch_nodes), name="FakeKubelet.nodes")
+            tasks.create_task(self._follow(self._watch_pods), name="FakeKubelet.pods")
             while True:
                 self._changed.clear()
                 now_ns = self._clock.now_ns()
@@ -72,16 +78,45 @@ class FakeKubelet:
                 timeout_ns = None if due_ns is None else due_ns - now_ns
                 await self._clock.wait(self._changed, timeout_ns)
 
-    async def _follow_pods(self) -> None:
+    async def _follow(self, watch: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._list_and_watch()
+                await watch()
             except ApiError as error:
                 if error.code != _GONE:
-                    log.warning("Lost sight of pods, starting over", error=error)
+                    log.warning("Lost sight of the cluster, starting over", error=error)
                     await self._clock.sleep(_RETRY_NS)
 
-    async def _list_and_watch(self) -> None:
+    async def _watch_nodes(self) -> None:
+        nodes = await self._api.list(Node)
+        there = {node.metadata.name for node in nodes.items}
+        for name in sorted(self._nodes - there):
+            self._lifecycles.stop_node(name)
+        self._nodes = there
+        for node in nodes.items:
+            self._observe_node(node)
+        async for event in self._api.watch(Node, resource_version=nodes.resource_version):
+            if event.object is None:
+                continue
+            if event.type == "DELETED":
+                self._nodes.discard(event.object.metadata.name)
+                self._lifecycles.stop_node(event.object.metadata.name)
+            else:
+                self._observe_node(event.object)
+
+    def _observe_node(self, node: Node) -> None:
+        name = node.metadata.name
+        self._nodes.add(name)
+        for address in node.status.addresses:
+            if address.type == "InternalIP":
+                self._host_ips[name] = address.address
+        if is_stopped(node):
+            self._lifecycles.stop_node(name)
+        else:
+            self._lifecycles.start_node(name, self._clock.now_ns())
+            self._changed.set()
+
+    async def _watch_pods(self) -> None:
         pods = await self._api.list(Pod, field_selector=_BOUND)
         self._lifecycles.keep_only({pod.metadata.uid for pod in pods.items})
         for pod in pods.items:
@@ -101,33 +136,39 @@ class FakeKubelet:
 
     async def _take(self, step: Step) -> None:
         """Tell the API server what happened, until it listens or it no longer matters."""
+        failed = False
         while True:
             try:
                 await self._report(step)
-                return
+                break
             except ApiError as error:
                 if error.code in _FINAL:
-                    log.detail(4, "Pod moved on without its kubelet", pod=step.pod, error=error)
-                    return
-                log.warning("Could not report on a pod, trying again", pod=step.pod, error=error)
+                    log.detail(4, "Pod moved on without its kubelet", pod=step.run.pod, error=error)
+                    failed = True
+                    break
+                log.warning("Could not report on a pod, trying again", error=error)
                 await self._clock.sleep(_RETRY_NS)
+        self._lifecycles.done(step, self._clock.now_ns(), failed=failed)
+        self._changed.set()
 
     async def _report(self, step: Step) -> None:
-        metadata = step.pod.metadata
-        now_ns = self._clock.now_ns()
+        pod = step.run.pod
+        metadata = pod.metadata
         if step.kind == "remove":
             await self._api.delete(
                 Pod, metadata.name, metadata.namespace, uid=metadata.uid, grace_period_seconds=0
             )
             return
-        if step.kind == "start":
-            host_ip = self._host_ip(step.pod.spec.node_name)
-            status = started_status(step.pod, now_ns, host_ip, self._next_pod_ip())
-        else:
-            status = finished_status(step.pod, now_ns)
+        addresses = (self._host_ip(pod.spec.node_name), "")
+        if not pod.status.pod_ip:
+            addresses = (addresses[0], self._next_pod_ip())
+        status = status_of(step.run, self._clock.now_ns(), addresses)
         # With the uid, so that a new pod of the same name is left alone.
         patch = {"metadata": {"uid": metadata.uid}, "status": status}
-        await self._api.patch(Pod, metadata.name, metadata.namespace, patch, subresource="status")
+        changed = await self._api.patch(
+            Pod, metadata.name, metadata.namespace, patch, subresource="status"
+        )
+        self._observe(changed)
 
     def _host_ip(self, node: str) -> str:
         if node not in self._host_ips:

@@ -1,52 +1,69 @@
-"""What kubelets say about their nodes: that they are ready, and what runs on them.
+"""What kubelets say about their nodes: that they are there, and that they are well.
 
 A node that somebody creates by hand comes without a condition. Here it gets those of a healthy
-node once; a condition that somebody sets stays as it is.
+node once; a condition that somebody sets stays as it is. From then on its lease is renewed and its
+conditions are confirmed now and then, as long as the node is not marked as stopped.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from kubesched.api import ApiAccess, ApiError, Node
-from kubesched.api.time import format_time
+from kubesched.api import ApiAccess, ApiError, Lease, Node
+from kubesched.api.coordination import LeaseSpec
+from kubesched.api.meta import ObjectMeta, OwnerReference
+from kubesched.api.time import format_micro_time, format_time
+from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.util.clock import SECOND, Clock
 from kubesched.util.components import StopSwitch
 from kubesched.util.logging import get_logger
 
-__all__ = ["NodeAgent", "first_status"]
+__all__ = [
+    "LEASE_NAMESPACE",
+    "SILENT_REASON",
+    "NodeAgent",
+    "first_status",
+    "is_stopped",
+]
 
-_GONE = 410
+LEASE_NAMESPACE = "kube-node-lease"
+SILENT_REASON = "NodeStatusUnknown"
+"""Why a condition is unknown that a kubelet no longer confirms."""
+_LEASE_SECONDS = 40
+_RENEWAL_TURNS = 10
+"""A lease is renewed every so many seconds; each second has its share of the nodes."""
+_CONFIRMATION_TURNS = 300
+"""Conditions are confirmed every so many seconds."""
+_NOT_FOUND, _EXISTS, _GONE = 404, 409, 410
 _RETRY_NS = SECOND
 _FINAL = frozenset({404, 409, 422})
 _CONDITIONS = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID"),
-    ("Ready", "True", "KubeletReady"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "posting ready status"),
 )
 
 log = get_logger(__name__)
 
 
-def first_status(node: Node, now_ns: int) -> dict[str, Any] | None:
+def is_stopped(node: Node) -> bool:
+    """Whether a node is marked as one whose kubelet does not run."""
+    return node.metadata.annotations.get(STOPPED, "false").lower() not in ("", "false")
+
+
+def first_status(node: Node, now_ns: int, number: int = 0) -> dict[str, Any] | None:
     """The status that a node's kubelet writes when it starts; None if it has done so."""
     if any(condition.type == "Ready" for condition in node.status.conditions):
         return None
-    now = format_time(now_ns)
-    name = node.metadata.name
+    addresses = [{"type": "Hostname", "address": node.metadata.name}]
+    if number:
+        internal = f"10.{number >> 16 & 127}.{number >> 8 & 255}.{number & 255}"
+        addresses.insert(0, {"type": "InternalIP", "address": internal})
     return {
-        "conditions": [
-            {
-                "type": kind,
-                "status": status,
-                "reason": reason,
-                "lastHeartbeatTime": now,
-                "lastTransitionTime": now,
-            }
-            for kind, status, reason in _CONDITIONS
-        ],
-        "addresses": [{"type": "Hostname", "address": name}],
+        "conditions": _healthy(now_ns),
+        "addresses": addresses,
         "nodeInfo": {
             "kubeletVersion": "v1.36.4",
             "operatingSystem": "linux",
@@ -58,11 +75,53 @@ def first_status(node: Node, now_ns: int) -> dict[str, Any] | None:
     }
 
 
-class NodeAgent:
-    """Writes the first status of every node."""
+def _healthy(now_ns: int) -> list[dict[str, Any]]:
+    now = format_time(now_ns)
+    return [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": f"kubelet {'is' if kind == 'Ready' else 'has'} {message}",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        for kind, status, reason, message in _CONDITIONS
+    ]
 
-    def __init__(self, api: ApiAccess, clock: Clock) -> None:
+
+def confirmed_status(node: Node, now_ns: int) -> dict[str, Any]:
+    """The status of a node whose kubelet is there: what it said before, said again.
+
+    What was called unknown because of its silence is known again.
+    """
+    unknown = {
+        each.type
+        for each in node.status.conditions
+        if each.status == "Unknown" and each.reason == SILENT_REASON
+    }
+    conditions: list[dict[str, Any]] = [
+        {"type": each.type, "lastHeartbeatTime": format_time(now_ns)}
+        for each in node.status.conditions
+        if each.type not in unknown
+    ]
+    conditions += [each for each in _healthy(now_ns) if each["type"] in unknown]
+    return {"conditions": conditions}
+
+
+class NodeAgent:
+    """Writes the status of every node, and renews its lease.
+
+    Without `heartbeats`, for simulations of long times, nothing is written while all is well: a
+    node has a lease only while it is stopped, last renewed at that time.
+    """
+
+    def __init__(self, api: ApiAccess, clock: Clock, *, heartbeats: bool = True) -> None:
         self._api, self._clock = api, clock
+        self._heartbeats = heartbeats
+        self._nodes: dict[str, Node] = {}
+        self._numbers: dict[str, int] = {}
+        self._stopped: set[str] = set()
         self._stopping = StopSwitch()
 
     async def run(self) -> None:
@@ -72,26 +131,100 @@ class NodeAgent:
         self._stopping.set()
 
     async def _work(self) -> None:
-        while True:
-            try:
-                await self._list_and_watch()
-            except ApiError as error:
-                if error.code != _GONE:
-                    log.warning("Lost sight of nodes, starting over", error=error)
-                    await self._clock.sleep(_RETRY_NS)
+        async with asyncio.TaskGroup() as tasks:
+            if self._heartbeats:
+                tasks.create_task(self._beat(), name="NodeAgent.beat")
+            while True:
+                try:
+                    await self._list_and_watch()
+                except ApiError as error:
+                    if error.code != _GONE:
+                        log.warning("Lost sight of nodes, starting over", error=error)
+                        await self._clock.sleep(_RETRY_NS)
 
     async def _list_and_watch(self) -> None:
         nodes = await self._api.list(Node)
+        self._nodes = {node.metadata.name: node for node in nodes.items}
         for node in nodes.items:
-            await self._report(node)
+            await self._observe(node)
         async for event in self._api.watch(Node, resource_version=nodes.resource_version):
-            if event.object is not None and event.type != "DELETED":
-                await self._report(event.object)
+            if event.object is None:
+                continue
+            if event.type == "DELETED":
+                self._nodes.pop(event.object.metadata.name, None)
+                self._stopped.discard(event.object.metadata.name)
+            else:
+                await self._observe(event.object)
 
-    async def _report(self, node: Node) -> None:
-        status = first_status(node, self._clock.now_ns())
-        if status is None:
+    async def _observe(self, node: Node) -> None:
+        name = node.metadata.name
+        self._nodes[name] = node
+        if is_stopped(node):
+            if name not in self._stopped:
+                self._stopped.add(name)
+                if not self._heartbeats:
+                    await self._renew(node)
             return
+        if name in self._stopped:
+            self._stopped.remove(name)
+            await self._resume(node)
+        number = self._numbers.setdefault(name, len(self._numbers) + 1)
+        status = first_status(node, self._clock.now_ns(), number)
+        if status is not None:
+            await self._patch(node, status)
+            if self._heartbeats:
+                await self._renew(node)
+
+    async def _resume(self, node: Node) -> None:
+        if self._heartbeats:
+            await self._renew(node)
+        else:
+            try:
+                await self._api.delete(Lease, node.metadata.name, LEASE_NAMESPACE)
+            except ApiError as error:
+                if error.code != _NOT_FOUND:
+                    raise
+        await self._patch(node, confirmed_status(node, self._clock.now_ns()))
+
+    async def _beat(self) -> None:
+        turn = 0
+        while True:
+            await self._clock.sleep(SECOND)
+            turn += 1
+            for position, (name, node) in enumerate(list(self._nodes.items())):
+                if name in self._stopped:
+                    continue
+                try:
+                    if position % _RENEWAL_TURNS == turn % _RENEWAL_TURNS:
+                        await self._renew(node)
+                    if position % _CONFIRMATION_TURNS == turn % _CONFIRMATION_TURNS:
+                        await self._patch(node, confirmed_status(node, self._clock.now_ns()))
+                except ApiError as error:
+                    log.warning("A heartbeat was lost", node=name, error=error)
+
+    async def _renew(self, node: Node) -> None:
+        name, now = node.metadata.name, format_micro_time(self._clock.now_ns())
+        try:
+            patch = {"spec": {"renewTime": now, "holderIdentity": name}}
+            await self._api.patch(Lease, name, LEASE_NAMESPACE, patch, patch_type="merge")
+            return
+        except ApiError as error:
+            if error.code != _NOT_FOUND:
+                raise
+        owner = OwnerReference(
+            api_version=Node.api_version, kind=Node.kind, name=name, uid=node.metadata.uid
+        )
+        metadata = ObjectMeta(name=name, namespace=LEASE_NAMESPACE, owner_references=(owner,))
+        spec = LeaseSpec(
+            holder_identity=name, lease_duration_seconds=_LEASE_SECONDS, renew_time=now
+        )
+        try:
+            await self._api.create(Lease(metadata=metadata, spec=spec))
+        except ApiError as error:
+            if error.code not in (_NOT_FOUND, _EXISTS):
+                raise
+
+    async def _patch(self, node: Node, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": node.metadata.uid}, "status": status}
         try:
             await self._api.patch(Node, node.metadata.name, None, patch, subresource="status")

@@ -1,232 +1,175 @@
-"""What becomes of a pod once it has a node, as a stand-in for a kubelet decides it.
+"""All pods that have a node: which of them something is due for.
 
-A bound pod starts after a moment and then runs, for the time that its annotation
-`kubesched.io/run-duration` gives (`90s`, `1h30m`, or seconds), else until it is deleted. A
-pod that is being deleted ends and is removed. Plain state: it is told of pods and of the
-time, and says which step is due for which pod.
+Plain state: it is told of pods, of nodes that stop and start, and of the time, and says which step
+is due for which pod. A pod's own story is a `PodRun`; what a pod is going to do is in
+`pod_behavior.py`.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any, Literal
-
-import msgspec
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from kubesched.api import Pod
-from kubesched.api.time import format_time, parse_time
-from kubesched.util.clock import SECOND
-from kubesched.util.go_format import parse_duration
+from kubesched.api.host_ports import HostPort, host_ports, ports_conflict
+from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
+from kubesched.cluster.nodes.pod_run import FINISHED, PodRun
+from kubesched.cluster.nodes.pod_status import needs_report
 from kubesched.util.heap import KeyedHeap
 
-__all__ = ["RUN_DURATION", "PodLifecycles", "Step", "finished_status", "started_status"]
+__all__ = ["PodLifecycles", "Step"]
 
-RUN_DURATION = "kubesched.io/run-duration"
-
-_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
-
-StepKind = Literal["start", "finish", "remove"]
+_TAKEN = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 
 
-class Step(msgspec.Struct, frozen=True):
-    """The next thing to happen to a pod."""
+class Step(NamedTuple):
+    """Something to tell the API server about a pod."""
 
-    kind: StepKind
-    pod: Pod
+    kind: Literal["report", "remove"]
+    run: PodRun
+
+
+class _Due(NamedTuple):
+    uid: str
     due_ns: int
-
-    @property
-    def uid(self) -> str:
-        return self.pod.metadata.uid
 
 
 class PodLifecycles:
-    """The next step of every pod that has one."""
+    """The runs of all pods, and when something is due for each."""
 
-    def __init__(self, *, start_delay_ns: int, stop_delay_ns: int) -> None:
-        self._start_delay_ns = start_delay_ns
-        self._stop_delay_ns = stop_delay_ns
-        self._steps: KeyedHeap[str, Step] = KeyedHeap(
-            key=lambda step: step.uid, sort_key=lambda step: step.due_ns
+    def __init__(
+        self,
+        *,
+        start_delay_ns: int,
+        stop_delay_ns: int,
+        behavior: Callable[[Pod], Behavior] = behavior_of,
+    ) -> None:
+        self._start_delay_ns, self._stop_delay_ns = start_delay_ns, stop_delay_ns
+        self._behavior = behavior
+        self._runs: dict[str, PodRun] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._ports: dict[str, dict[str, tuple[HostPort, ...]]] = {}
+        """Host ports in use, by node and by uid of the pod."""
+        self._stopped: set[str] = set()
+        self._taken: set[str] = set()
+        """Pods with a step that was handed out and is not done."""
+        self._due: KeyedHeap[str, _Due] = KeyedHeap(
+            key=lambda due: due.uid, sort_key=lambda due: due.due_ns
         )
-        self._taken: dict[str, StepKind] = {}
-        """Steps handed out, until the pod shows that they were done."""
 
     def observe(self, pod: Pod, now_ns: int) -> None:
         """Take note of a pod as it is now."""
+        node = pod.spec.node_name
+        if not node:
+            return
         uid = pod.metadata.uid
-        step = self._next_step(pod, now_ns)
-        if step is None:
-            self.forget(uid)
+        run = self._runs.get(uid)
+        if run is None:
+            if pod.status.phase in FINISHED and pod.metadata.deletion_timestamp is None:
+                return
+            run = PodRun(
+                pod, self._behavior(pod), self._start_delay_ns, self._stop_delay_ns, now_ns
+            )
+            self._runs[uid] = run
+            self._on_node.setdefault(node, {})[uid] = None
+            if run.phase == "Running" and (ports := host_ports(pod)):
+                self._ports.setdefault(node, {})[uid] = ports
+        run.observe(pod, now_ns)
+        if pod.status.phase in FINISHED:
+            self._ports.get(node, {}).pop(uid, None)
+            if pod.metadata.deletion_timestamp is None or run.is_held:
+                self._drop(run)
+                return
+        self._plan(run, now_ns)
+
+    def _plan(self, run: PodRun, now_ns: int) -> None:
+        uid = run.uid
+        self._due.delete(uid)
+        if run.pod.spec.node_name in self._stopped or uid in self._taken:
             return
-        if self._taken.get(uid) == step.kind:
-            return
-        self._taken.pop(uid, None)
-        planned = self._steps.get(uid)
-        if planned is not None and planned.kind == step.kind:
-            # Another change to the pod does not put off what was to happen.
-            step = Step(step.kind, pod, min(planned.due_ns, step.due_ns))
-        self._steps.add(step)
+        due_ns = run.next_ns(now_ns)
+        if run.pod.metadata.deletion_timestamp is None and needs_report(run, now_ns):
+            due_ns = now_ns
+        if due_ns is not None:
+            self._due.add(_Due(uid, due_ns))
 
     def forget(self, uid: str) -> None:
         """Drop a pod that is gone."""
-        self._steps.delete(uid)
-        self._taken.pop(uid, None)
+        run = self._runs.get(uid)
+        if run is not None:
+            self._drop(run)
+
+    def _drop(self, run: PodRun) -> None:
+        uid, node = run.uid, run.pod.spec.node_name
+        self._due.delete(uid)
+        self._taken.discard(uid)
+        del self._runs[uid]
+        for known in (self._on_node, self._ports):
+            of_node = known.get(node)
+            if of_node is not None:
+                of_node.pop(uid, None)
+                if not of_node:
+                    del known[node]
 
     def keep_only(self, uids: set[str]) -> None:
         """Drop all pods but these."""
-        known = {step.uid for step in self._steps} | set(self._taken)
-        for uid in sorted(known - uids):
+        for uid in [uid for uid in self._runs if uid not in uids]:
             self.forget(uid)
+
+    def stop_node(self, node: str) -> None:
+        """Let nothing more happen on a node."""
+        self._stopped.add(node)
+        for uid in self._on_node.get(node, ()):
+            self._due.delete(uid)
+
+    def start_node(self, node: str, now_ns: int) -> None:
+        """Go on with what is on a node; what is overdue happens now."""
+        if node not in self._stopped:
+            return
+        self._stopped.remove(node)
+        for uid in self._on_node.get(node, ()):
+            self._plan(self._runs[uid], now_ns)
 
     def due(self, now_ns: int) -> list[Step]:
         """Hand out the steps whose time has come, earliest first."""
         steps = []
-        while (step := self._steps.peek()) is not None and step.due_ns <= now_ns:
-            self._steps.pop()
-            self._taken[step.uid] = step.kind
-            steps.append(step)
+        while (due := self._due.peek()) is not None and due.due_ns <= now_ns:
+            self._due.pop()
+            run = self._runs[due.uid]
+            step = self._step(run, now_ns)
+            if step is None:
+                self._plan(run, now_ns)
+            else:
+                self._taken.add(run.uid)
+                steps.append(step)
         return steps
 
+    def _step(self, run: PodRun, now_ns: int) -> Step | None:
+        if run.pod.metadata.deletion_timestamp is not None:
+            if run.removal_ns is None or run.removal_ns > now_ns:
+                return None
+            if run.pod.metadata.finalizers and run.pod.status.phase not in FINISHED:
+                # Whoever keeps the object wants to know how the pod ended.
+                run.terminate(now_ns)
+                return Step("report", run)
+            return Step("remove", run)
+        was_pending = run.phase == "Pending"
+        if was_pending and run.start_due_ns <= now_ns and (ports := host_ports(run.pod)):
+            used = self._ports.setdefault(run.pod.spec.node_name, {})
+            if ports_conflict(ports, {port for each in used.values() for port in each}):
+                run.fail("NodePorts", _TAKEN, now_ns)
+                return Step("report", run)
+            used[run.uid] = ports
+        run.advance(now_ns)
+        return Step("report", run) if needs_report(run, now_ns) else None
+
+    def done(self, step: Step, now_ns: int, *, failed: bool) -> None:
+        """A step has been carried out, or can never be: then only a newer pod changes that."""
+        uid = step.run.uid
+        self._taken.discard(uid)
+        if step.kind == "report" and not failed and uid in self._runs:
+            self._plan(step.run, now_ns)
+
     def next_due_ns(self) -> int | None:
-        step = self._steps.peek()
-        return None if step is None else step.due_ns
-
-    def _next_step(self, pod: Pod, now_ns: int) -> Step | None:
-        if not pod.spec.node_name:
-            return None
-        if pod.metadata.deletion_timestamp is not None:
-            if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
-                return None  # its containers have ended; somebody else keeps the object
-            deadline_ns = parse_time(pod.metadata.deletion_timestamp)
-            return Step("remove", pod, min(deadline_ns, now_ns + self._stop_delay_ns))
-        if pod.status.phase == "Pending":
-            return Step("start", pod, now_ns + self._start_delay_ns)
-        if pod.status.phase == "Running" and (duration_ns := run_duration_ns(pod)) is not None:
-            began = pod.status.start_time
-            began_ns = now_ns if began is None else parse_time(began)
-            return Step("finish", pod, began_ns + duration_ns)
-        return None
-
-
-def run_duration_ns(pod: Pod) -> int | None:
-    """How long the pod runs; None for ever. A duration that cannot be read counts as none."""
-    text = pod.metadata.annotations.get(RUN_DURATION, "")
-    try:
-        if _SECONDS.fullmatch(text):
-            return round(float(text) * SECOND)
-        return parse_duration(text)
-    except ValueError:
-        return None
-
-
-def started_status(pod: Pod, now_ns: int, host_ip: str, pod_ip: str) -> dict[str, Any]:
-    """The status of a pod whose containers have just started, as a patch."""
-    now = format_time(now_ns)
-    waiting = [
-        gate.condition_type
-        for gate in pod.spec.readiness_gates
-        if not any(
-            condition.type == gate.condition_type and condition.status == "True"
-            for condition in pod.status.conditions
-        )
-    ]
-    status: dict[str, Any] = {
-        "phase": "Running",
-        "startTime": now,
-        "hostIP": host_ip,
-        "hostIPs": [{"ip": host_ip}],
-        "podIP": pod_ip,
-        "podIPs": [{"ip": pod_ip}],
-        "conditions": [
-            _condition("PodReadyToStartContainers", True, now),
-            _condition("Initialized", True, now),
-            _condition("Ready", not waiting, now, "ReadinessGatesNotReady"),
-            _condition("ContainersReady", True, now),
-        ],
-        "containerStatuses": [
-            {
-                "name": container.name,
-                "image": container.image,
-                "imageID": "",
-                "ready": True,
-                "started": True,
-                "restartCount": 0,
-                "state": {"running": {"startedAt": now}},
-                "lastState": {},
-            }
-            for container in pod.spec.containers
-        ],
-    }
-    if pod.spec.init_containers:
-        status["initContainerStatuses"] = [
-            _init_status(container.name, container.image, container.restart_policy, now)
-            for container in pod.spec.init_containers
-        ]
-    return status
-
-
-def _init_status(name: str, image: str, restart_policy: str | None, now: str) -> dict[str, Any]:
-    """A sidecar runs beside the containers; any other init container has ended before them."""
-    if restart_policy == "Always":
-        state: dict[str, Any] = {"running": {"startedAt": now}}
-    else:
-        state = _ended(now, now)
-    return {
-        "name": name,
-        "image": image,
-        "imageID": "",
-        "ready": True,
-        "started": restart_policy == "Always",
-        "restartCount": 0,
-        "state": state,
-        "lastState": {},
-    }
-
-
-def finished_status(pod: Pod, now_ns: int) -> dict[str, Any]:
-    """The status of a pod whose containers have all ended well, as a patch."""
-    now = format_time(now_ns)
-    return {
-        "phase": "Succeeded",
-        "conditions": [
-            _condition("PodReadyToStartContainers", False, now),
-            _condition("Ready", False, now, "PodCompleted"),
-            _condition("ContainersReady", False, now, "PodCompleted"),
-        ],
-        "containerStatuses": [
-            {
-                "name": container.name,
-                "image": container.image,
-                "imageID": "",
-                "ready": False,
-                "started": False,
-                "restartCount": 0,
-                "state": _ended(pod.status.start_time or now, now),
-                "lastState": {},
-            }
-            for container in pod.spec.containers
-        ],
-    }
-
-
-def _ended(began: str, now: str) -> dict[str, Any]:
-    return {
-        "terminated": {
-            "exitCode": 0,
-            "reason": "Completed",
-            "startedAt": began,
-            "finishedAt": now,
-        }
-    }
-
-
-def _condition(kind: str, holds: bool, now: str, reason: str = "") -> dict[str, Any]:
-    condition: dict[str, Any] = {
-        "type": kind,
-        "status": "True" if holds else "False",
-        "lastTransitionTime": now,
-    }
-    if not holds and reason:
-        condition["reason"] = reason
-    return condition
+        due = self._due.peek()
+        return None if due is None else due.due_ns

@@ -39,6 +39,8 @@ class Strategy:
     """Whether metadata.generation counts the changes of everything but metadata and status."""
     unconditional_update = True
     """Whether an update may leave out the version it is based on."""
+    default_propagation = "Background"
+    """What becomes of what an object owns when a deletion does not say."""
     graceful = False
     """Whether deletion gives the object time, and passes through an update."""
 

@@ -83,6 +83,7 @@ class DaemonSetStrategy(_WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(_WorkloadStrategy):
+    default_propagation = "Orphan"  # as it was before there was garbage collection
     spec_defaults = {"replicas": 1}
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
@@ -98,6 +99,7 @@ class ReplicationControllerStrategy(_WorkloadStrategy):
 
 
 class JobStrategy(_WorkloadStrategy):
+    default_propagation = "Orphan"
     spec_defaults = {
         "parallelism": 1,
         "completions": 1,

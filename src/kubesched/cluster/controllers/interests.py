@@ -1,0 +1,128 @@
+"""Whom a change concerns: which objects are to be looked at again, and how soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubesched.api import (
+    DaemonSet,
+    Deployment,
+    Job,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    ResourceClaim,
+    Service,
+    StatefulSet,
+)
+from kubesched.api.base import ApiObject
+from kubesched.api.core import ConfigMap, ServiceAccount
+from kubesched.api.taints import NO_EXECUTE
+from kubesched.cluster.controllers.adoption import selector_of
+from kubesched.cluster.controllers.cluster_view import View, controller_of
+from kubesched.cluster.controllers.planners import PLANNED
+
+__all__ = ["LOST_NODE", "concerned", "settles"]
+
+LOST_NODE = "lost-node/"
+"""Begins the key of a node that does not exist and yet has pods."""
+
+_ADOPT_PODS: tuple[type[ApiObject], ...] = (
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Job,
+)
+
+
+def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> Iterator[str]:
+    """Keys of those to look at soon."""
+    kind = type(subject)
+    if kind is Pod:
+        yield from _concerned_by_pod(view, subject, before, gone=gone)
+    elif kind is Node:
+        yield from _concerned_by_node(view, subject, before, gone=gone)
+    elif kind in PLANNED and not gone:
+        yield subject.metadata.uid
+    owner = controller_of(subject)
+    if owner is not None:
+        yield owner.uid
+    if before is not None and (owned := controller_of(before)) is not None and owned != owner:
+        yield owned.uid
+    if kind is ReplicaSet and owner is None:
+        yield from _adopters(view, subject, (Deployment,))
+    elif kind in (ServiceAccount, ConfigMap):
+        home = view.find(Namespace, "", subject.metadata.namespace)
+        if home is not None and subject.metadata.name in ("default", "kube-root-ca.crt"):
+            yield home.metadata.uid
+
+
+def settles(view: View, subject: Any) -> Iterator[str]:
+    """Keys of those that look at a whole namespace: a little later, once for many changes."""
+    if type(subject) is Node or not subject.metadata.namespace:
+        return
+    namespace = subject.metadata.namespace
+    if type(subject) is not PodDisruptionBudget:
+        for budget in view.within(PodDisruptionBudget, namespace):
+            yield budget.metadata.uid
+    if type(subject) is Pod:
+        for service in view.within(Service, namespace):
+            yield service.metadata.uid
+
+
+def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
+    if not gone and (pod.spec.resource_claims or pod.spec.volumes):
+        yield pod.metadata.uid
+    if pod.spec.resource_claims:
+        for claim in view.all(ResourceClaim):
+            if any(user.uid == pod.metadata.uid for user in claim.status.reserved_for):
+                yield claim.metadata.uid
+    if controller_of(pod) is None and pod.metadata.labels:
+        yield from _adopters(view, pod, _ADOPT_PODS)
+    node = pod.spec.node_name
+    if node and (before is None or _moved(before, pod)):
+        home: Node | None = view.find(Node, "", node)
+        if home is None:
+            yield LOST_NODE + node
+        elif any(taint.effect == NO_EXECUTE for taint in home.spec.taints):
+            yield home.metadata.uid
+
+
+def _moved(before: Pod, pod: Pod) -> bool:
+    """Whether a pod has got a node, other tolerations, or an end."""
+    if before.metadata.deletion_timestamp != pod.metadata.deletion_timestamp:
+        return True
+    return before.spec is not pod.spec and before.spec != pod.spec
+
+
+def _concerned_by_node(view: View, node: Node, before: Node | None, *, gone: bool) -> Iterator[str]:
+    if gone or before is None:
+        yield LOST_NODE + node.metadata.name
+    if not gone:
+        if before is None or before.spec != node.spec or _statuses(before) != _statuses(node):
+            yield node.metadata.uid
+        if (
+            before is not None
+            and before.spec == node.spec
+            and before.metadata.labels == node.metadata.labels
+        ):
+            return
+    for each in view.all(DaemonSet):
+        yield each.metadata.uid
+
+
+def _statuses(node: Node) -> list[tuple[str, str]]:
+    return [(each.type, each.status) for each in node.status.conditions]
+
+
+def _adopters(view: View, subject: Any, kinds: tuple[type[ApiObject], ...]) -> Iterator[str]:
+    """Owners that select an object which has no controller."""
+    for kind in kinds:
+        for owner in view.within(kind, subject.metadata.namespace):
+            if selector_of(owner).matches(subject.metadata.labels):
+                yield owner.metadata.uid

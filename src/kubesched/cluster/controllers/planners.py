@@ -1,0 +1,80 @@
+"""Which plans there are for objects of each kind, and in whose name they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kubesched.api import (
+    DaemonSet,
+    Deployment,
+    Job,
+    Lease,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    StatefulSet,
+)
+from kubesched.api.base import ApiObject
+from kubesched.cluster.controllers.cluster_view import View
+from kubesched.cluster.controllers.daemon_sets import plan_daemon_set
+from kubesched.cluster.controllers.deployments import plan_deployment
+from kubesched.cluster.controllers.disruption_budgets import plan_disruption_budget
+from kubesched.cluster.controllers.jobs import plan_job
+from kubesched.cluster.controllers.node_lifecycle import plan_node
+from kubesched.cluster.controllers.plans import Plan
+from kubesched.cluster.controllers.pod_collection import out_of_service_pods
+from kubesched.cluster.controllers.replica_sets import plan_replica_set
+from kubesched.cluster.controllers.resource_claims import plan_claim, plan_claims_of_pod
+from kubesched.cluster.controllers.taint_eviction import TaintEvictions
+
+__all__ = ["FOLLOWED", "PLANNED", "Planner", "planners"]
+
+
+def _always(_subject: Any) -> bool:
+    return True
+
+
+class Planner(NamedTuple):
+    controller: str
+    """The name that its events bear."""
+    plan: Callable[[View, Any, Mapping[str, Any], int], Plan]
+    """From what is known, an object, all of its JSON and the time to what is to be done."""
+    applies: Callable[[Any], bool] = _always
+    """Whether there can be anything to do for an object, told quickly."""
+
+
+def planners(evictions: TaintEvictions) -> Mapping[type[ApiObject], tuple[Planner, ...]]:
+    return {
+        Deployment: (Planner("deployment-controller", plan_deployment),),
+        ReplicaSet: (Planner("replicaset-controller", plan_replica_set),),
+        DaemonSet: (Planner("daemonset-controller", plan_daemon_set),),
+        Job: (Planner("job-controller", plan_job),),
+        PodDisruptionBudget: (Planner("controllermanager", plan_disruption_budget),),
+        Pod: (
+            Planner(
+                "resource-claim-controller",
+                plan_claims_of_pod,
+                lambda pod: bool(pod.spec.resource_claims),
+            ),
+        ),
+        ResourceClaim: (Planner("resource-claim-controller", plan_claim),),
+        Node: (
+            Planner("node-controller", plan_node),
+            Planner("taint-eviction-controller", evictions.plan),
+            Planner("pod-garbage-collector", out_of_service_pods),
+        ),
+    }
+
+
+PLANNED = frozenset(planners(TaintEvictions()))
+FOLLOWED: tuple[type[ApiObject], ...] = (
+    *planners(TaintEvictions()),
+    StatefulSet,
+    ResourceClaimTemplate,
+    Lease,
+)
+"""Every kind that a plan looks at."""

@@ -1,0 +1,78 @@
+"""What a literal command does, as far as it can be told without running it.
+
+`exit N`, `sleep N`, `true` and `false`, alone or one after the other in a shell, are understood.
+Anything else is not: who asks decides what then happens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kubesched.util.clock import MINUTE, SECOND
+
+__all__ = ["Outcome", "literal_outcome"]
+
+_SHELLS = frozenset({"sh", "bash", "ash", "dash"})
+_STEP = re.compile(r"\s*(?:&&|;|\n)\s*")
+_UNITS = {"": SECOND, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 24 * 60 * MINUTE}
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
+
+
+class Outcome(NamedTuple):
+    """How long a container runs, for ever if None, and with which code it then ends."""
+
+    duration_ns: int | None
+    exit_code: int = 0
+
+
+def literal_outcome(command: Sequence[str]) -> Outcome | None:
+    """What becomes of a container with this command; None if that cannot be told."""
+    words = list(command)
+    if not words:
+        return None
+    if _program(words[0]) in _SHELLS and len(words) == 3 and words[1] in ("-c", "-ec"):
+        return _script(words[2])
+    return _simple(words)
+
+
+def _script(text: str) -> Outcome | None:
+    total_ns = 0
+    outcome = Outcome(0)
+    for step in _STEP.split(text.strip()):
+        if not step:
+            continue
+        done = _simple(step.split())
+        if done is None:
+            return None
+        if done.duration_ns is None:
+            return Outcome(None)
+        total_ns += done.duration_ns
+        outcome = Outcome(total_ns, done.exit_code)
+        if done.exit_code or step.split()[0] == "exit":
+            break
+    return outcome
+
+
+def _simple(words: Sequence[str]) -> Outcome | None:
+    match _program(words[0]), list(words[1:]):
+        case "true" | ":", _:
+            return Outcome(0)
+        case "false", _:
+            return Outcome(0, 1)
+        case "exit", []:
+            return Outcome(0)
+        case "exit", [code] if code.isdecimal():
+            return Outcome(0, int(code) & 255)
+        case "sleep", ["infinity" | "inf"]:
+            return Outcome(None)
+        case "sleep", [*amounts] if amounts:
+            parts = [_AMOUNT.fullmatch(amount) for amount in amounts]
+            if all(parts):
+                return Outcome(sum(round(float(p[1]) * _UNITS[p[2]]) for p in parts if p))
+    return None
+
+
+def _program(word: str) -> str:
+    return word.rpartition("/")[2]

@@ -1,0 +1,215 @@
+"""A pod's status as a kubelet writes it, from how the pod is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubesched.api import Pod
+from kubesched.api.pod import Container
+from kubesched.api.time import format_time
+from kubesched.cluster.nodes.pod_run import FINISHED, ContainerRun, PodRun
+
+__all__ = ["needs_report", "status_of"]
+
+Json = dict[str, Any]
+
+_PULL_FAILED = "ErrImagePull"
+_CRASHED = "CrashLoopBackOff"
+_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+"""Conditions that a kubelet keeps, in the order in which it writes them."""
+
+
+def needs_report(run: PodRun, now_ns: int) -> bool:
+    """Whether what the API says of a pod is not how it is."""
+    pod = run.pod
+    if pod.status.phase in FINISHED:
+        return False
+    if pod.status.phase != run.phase:
+        return True
+    if run.phase == "Pending" and not run.pull_failed and not run.init_failed:
+        return False
+    if pod.status.observed_generation != pod.metadata.generation:
+        return True
+    held = {each.type: each.status for each in pod.status.conditions}
+    wanted = _conditions(run, now_ns)
+    if any(held.get(kind) != status for kind, (status, _, _) in wanted.items()):
+        return True
+    reported = {each.name: each for each in pod.status.container_statuses}
+    for container in run.containers:
+        known = reported.get(container.name)
+        if known is None or known.restart_count != container.restarts:
+            return True
+        if (known.state.running is not None) != container.is_running and not _waits(run):
+            return True
+    return False
+
+
+def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
+    """The status as a patch. `addresses` are the node's and the pod's."""
+    pod = run.pod
+    now = format_time(now_ns)
+    held = {each.type: each for each in pod.status.conditions}
+    generation = pod.metadata.generation
+    conditions = []
+    for kind, (status, reason, message) in _conditions(run, now_ns).items():
+        before = held.get(kind)
+        since = now
+        if before is not None and before.status == status:
+            since = before.last_transition_time or now
+        condition: Json = {"type": kind, "status": status, "lastTransitionTime": since}
+        # Null takes away what an earlier report said.
+        condition["reason"] = reason or None
+        condition["message"] = message or None
+        if generation:
+            condition["observedGeneration"] = generation
+        conditions.append(condition)
+    began = pod.status.start_time or now
+    status_: Json = {
+        "phase": run.phase,
+        "startTime": began,
+        "conditions": conditions,
+        "containerStatuses": [
+            _container_status(run, each, spec, now_ns)
+            for each, spec in zip(run.containers, pod.spec.containers, strict=True)
+        ],
+    }
+    if generation:
+        status_["observedGeneration"] = generation
+    if run.reason:
+        status_ |= {"reason": run.reason, "message": run.message}
+    if pod.spec.init_containers:
+        status_["initContainerStatuses"] = [
+            _init_status(run, each, began) for each in pod.spec.init_containers
+        ]
+    return status_ | _addresses(pod, addresses)
+
+
+def _addresses(pod: Pod, addresses: tuple[str, str]) -> Json:
+    host_ip, pod_ip = addresses
+    if pod.spec.host_network:
+        pod_ip = host_ip
+    host_ip, pod_ip = pod.status.host_ip or host_ip, pod.status.pod_ip or pod_ip
+    return {
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+    }
+
+
+def _waits(run: PodRun) -> bool:
+    return run.pull_failed or run.init_failed
+
+
+def _conditions(run: PodRun, now_ns: int) -> Mapping[str, tuple[str, str, str]]:
+    """Status, reason and message of the conditions that a kubelet keeps."""
+    if run.phase in FINISHED:
+        reason = "PodFailed" if run.phase == "Failed" else "PodCompleted"
+        return {
+            "PodReadyToStartContainers": ("False", "", ""),
+            "Initialized": ("True", reason if run.phase == "Succeeded" else "", ""),
+            "Ready": ("False", reason, ""),
+            "ContainersReady": ("False", reason, ""),
+        }
+    names = " ".join(each.name for each in run.containers)
+    unready = ("False", "ContainersNotReady", f"containers with unready status: [{names}]")
+    if run.init_failed:
+        begun = " ".join(each.name for each in run.pod.spec.init_containers)
+        text = f"containers with incomplete status: [{begun}]"
+        initialized = ("False", "ContainersNotInitialized", text)
+    else:
+        initialized = ("True", "", "")
+    containers = ready = unready
+    if run.is_ready(now_ns):
+        containers = ready = ("True", "", "")
+        waiting = _closed_gates(run.pod)
+        if waiting:
+            ready = ("False", "ReadinessGatesNotReady", waiting)
+    return {
+        "PodReadyToStartContainers": ("True", "", ""),
+        "Initialized": initialized,
+        "Ready": ready,
+        "ContainersReady": containers,
+    }
+
+
+def _closed_gates(pod: Pod) -> str:
+    held = {each.type: each.status for each in pod.status.conditions}
+    texts = []
+    for gate in pod.spec.readiness_gates:
+        kind = gate.condition_type
+        if kind not in held:
+            texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif held[kind] != "True":
+            texts.append(
+                f'the status of pod readiness gate "{kind}" is not "True", but {held[kind]}'
+            )
+    return ", ".join(texts)
+
+
+def _container_status(run: PodRun, each: ContainerRun, spec: Container, now_ns: int) -> Json:
+    status: Json = {
+        "name": each.name,
+        "image": each.image,
+        "imageID": "",
+        "ready": each.is_running and run.is_ready(now_ns),
+        "started": each.is_running,
+        "restartCount": each.restarts,
+        "state": _state(run, each, spec),
+        "lastState": {},
+    }
+    if each.last_end_ns is not None:
+        status["lastState"] = _ended(each.last_start_ns, each.last_end_ns, each.outcome.exit_code)
+    elif each.restart_at_ns is not None:
+        status["lastState"] = _ended(each.started_ns or 0, each.ended_ns or 0, each.exit_code)
+    return status
+
+
+def _state(run: PodRun, each: ContainerRun, spec: Container) -> Json:
+    if run.pull_failed:
+        text = f'failed to pull and unpack image "{spec.image}": not found'
+        return {"waiting": {"reason": _PULL_FAILED, "message": text}}
+    if each.started_ns is None:
+        if run.phase in FINISHED:
+            return {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
+        return {"waiting": {"reason": "PodInitializing"}}
+    if each.is_running:
+        return {"running": {"startedAt": format_time(each.started_ns)}}
+    if each.restart_at_ns is not None and run.phase not in FINISHED:
+        return {"waiting": {"reason": _CRASHED, "message": f"back-off restarting {each.name}"}}
+    return _ended(each.started_ns, each.ended_ns or 0, each.exit_code)
+
+
+def _ended(began_ns: int, ended_ns: int, exit_code: int) -> Json:
+    return {
+        "terminated": {
+            "exitCode": exit_code,
+            "reason": "Error" if exit_code else "Completed",
+            "startedAt": format_time(began_ns),
+            "finishedAt": format_time(ended_ns),
+        }
+    }
+
+
+def _init_status(run: PodRun, container: Container, began: str) -> Json:
+    """A sidecar runs beside the containers; any other init container has ended before them."""
+    is_sidecar = container.restart_policy == "Always"
+    state: Json
+    if run.init_failed:
+        state = {"waiting": {"reason": _CRASHED}}
+    elif is_sidecar and run.phase == "Running":
+        state = {"running": {"startedAt": began}}
+    else:
+        times = {"startedAt": began, "finishedAt": began}
+        state = {"terminated": {"exitCode": 0, "reason": "Completed", **times}}
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "ready": not run.init_failed,
+        "started": is_sidecar and run.phase == "Running",
+        "restartCount": 0,
+        "state": state,
+        "lastState": {},
+    }
