@@ -249,7 +249,7 @@ class Controllers:
         plan = planner.plan(self._view, subject, document, now_ns)
         await self._carry_out_all(planner.controller, subject, plan, now_ns)
         if plan.again_ns is not None:
-            self._at(metadata.uid, plan.again_ns)
+            self._at(metadata.uid, max(plan.again_ns, now_ns + _PAUSE_NS))
 
     def _look_up_users(self, claim: ResourceClaim) -> None:
         """See to it that a pod that a watch has not yet brought does not count as gone."""

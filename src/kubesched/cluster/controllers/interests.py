@@ -9,6 +9,7 @@ from kubesched.api import (
     DaemonSet,
     Deployment,
     Job,
+    Lease,
     Namespace,
     Node,
     Pod,
@@ -25,6 +26,7 @@ from kubesched.api.taints import NO_EXECUTE
 from kubesched.cluster.controllers.adoption import selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_of
 from kubesched.cluster.controllers.planners import PLANNED
+from kubesched.cluster.nodes.node_agent import LEASE_NAMESPACE
 
 __all__ = ["LOST_NODE", "concerned", "settles"]
 
@@ -56,6 +58,11 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
         yield owned.uid
     if kind is ReplicaSet and owner is None:
         yield from _adopters(view, subject, (Deployment,))
+    elif kind is Lease and (gone or before is None):
+        # Renewals concern nobody: a node is looked at when its lease would have run out.
+        node = view.find(Node, "", subject.metadata.name)
+        if node is not None and subject.metadata.namespace == LEASE_NAMESPACE:
+            yield node.metadata.uid
     elif kind in (ServiceAccount, ConfigMap):
         home = view.find(Namespace, "", subject.metadata.namespace)
         if home is not None and subject.metadata.name in ("default", "kube-root-ca.crt"):
@@ -64,7 +71,7 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
 
 def settles(view: View, subject: Any) -> Iterator[str]:
     """Keys of those that look at a whole namespace: a little later, once for many changes."""
-    if type(subject) is Node or not subject.metadata.namespace:
+    if type(subject) in (Node, Lease) or not subject.metadata.namespace:
         return
     namespace = subject.metadata.namespace
     if type(subject) is not PodDisruptionBudget:

@@ -65,7 +65,7 @@ def plan_node(view: View, node: Node, _document: Mapping[str, Any], now_ns: int)
         actions.append(Patch(node, {"spec": written}))
     if ready is not None and ready != "True":
         actions += _unready_pods(view, node, now_ns)
-    return Plan(actions, silent_ns)
+    return Plan(actions, silent_ns if silent_ns is not None and silent_ns > now_ns else None)
 
 
 def _silent_ns(view: View, node: Node) -> int | None:
