@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.devices import time_devices
 from benchmarks.engine_options import Case, Run, report, workload_options
 from benchmarks.loop import time_loop
 from benchmarks.measuring import Spent, Stopwatch
-from benchmarks.workloads import make_node, make_pod
+from benchmarks.workloads import DEVICES, make_node, make_pod
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
 from kubesched.framework import CycleState, PodInfo
@@ -48,7 +49,12 @@ class Engine:
 
 
 def time_engine(case: Case) -> Spent:
-    """What placing the pods takes, one after another, on an otherwise empty cluster."""
+    """What placing the pods takes, one after another, on an otherwise empty cluster.
+
+    Kind dra is another story: see `benchmarks.devices`.
+    """
+    if case.kind == DEVICES:
+        return time_devices(case)
     engine = Engine()
     for number in range(case.nodes):
         engine.cache.add_node(make_node(number))
@@ -67,6 +73,8 @@ def time_engine(case: Case) -> Spent:
 @workload_options
 @click.option("--path", type=click.Choice(["engine", "loop"]), default="engine", show_default=True)
 def main(run: Run, path: str) -> None:
+    if path == "loop" and any(case.kind == DEVICES for case in run.cases):
+        raise click.BadParameter(f"kind {DEVICES} is for the engine alone")
     report(path, time_engine if path == "engine" else time_loop, run)
 
 

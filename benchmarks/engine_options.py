@@ -12,7 +12,7 @@ import click
 
 from benchmarks.charts import Bar, bar_chart, line_chart
 from benchmarks.measuring import Spent, median_of, rates, write_line
-from benchmarks.workloads import KINDS, SHAPES
+from benchmarks.workloads import DEVICES, KINDS, SHAPES
 
 __all__ = ["Case", "Run", "report", "workload_options"]
 
@@ -50,8 +50,9 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
         **rest: Any,
     ) -> None:
         kinds = KINDS if kind == "all" else tuple(kind.split(","))
-        if unknown := set(kinds) - set(KINDS):
-            raise click.BadParameter(f"{', '.join(sorted(unknown))}: not among {', '.join(KINDS)}")
+        known = (*KINDS, DEVICES)
+        if unknown := set(kinds) - set(known):
+            raise click.BadParameter(f"{', '.join(sorted(unknown))}: not among {', '.join(known)}")
         cases = itertools.product(kinds, _numbers(shapes), _numbers(pods), _numbers(nodes))
         chosen = tuple(Case(nodes, pods, kind, shapes) for kind, shapes, pods, nodes in cases)
         command(Run(chosen, repeat, plot), **rest)
@@ -65,7 +66,7 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
             "--kind",
             default="basic",
             show_default=True,
-            help=f"One of {', '.join(KINDS)}; several by comma, or all.",
+            help=f"One of {', '.join((*KINDS, DEVICES))}; several by comma, or all but {DEVICES}.",
         ),
         click.option(
             "--shapes",

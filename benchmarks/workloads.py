@@ -8,9 +8,11 @@ from typing import Any
 from kubesched.api import Node, Pod
 from kubesched.api.codec import from_builtins
 
-__all__ = ["KINDS", "SHAPES", "make_node", "make_pod"]
+__all__ = ["DEVICES", "KINDS", "SHAPES", "make_node", "make_pod"]
 
 KINDS = ("basic", "spread", "affinity", "hetero", "mixed")
+DEVICES = "dra"
+"""Pods with claims for devices: `benchmarks.devices`, by the engine alone."""
 _MIX = ("basic", "spread", "affinity", "hetero")
 SHAPES = 500
 _ZONES = 10

@@ -31,13 +31,7 @@ from kubesched.util.clock import current_clock
 from kubesched.util.errors import PluginError
 from kubesched.util.virtual_loop import run
 from tests.conformance.comparison import Step, compare
-from tests.conformance.expectations import (
-    DEVICE_ALLOCATION,
-    Expectation,
-    expectation,
-    missing_plugins,
-    needs_devices,
-)
+from tests.conformance.expectations import expectation, missing_plugins
 from tests.conformance.goldens import read_lines
 from tests.conformance.step_facts import StepFacts
 from tests.conformance.world import World
@@ -72,8 +66,6 @@ class _Scenario:
             self._world.objects.put(pod)
             got = await self._step(pod, recorded)
             expected = expectation(recorded, self._missing)
-            if "gated" not in recorded and needs_devices(pod, self._world.objects):
-                expected = Expectation({}, (DEVICE_ALLOCATION,))
             if expected.needs:
                 got = {key: value for key, value in got.items() if key in expected.fields}
             differences = compare(expected.fields, got)

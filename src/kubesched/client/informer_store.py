@@ -7,7 +7,7 @@ the next `await`, not to be kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,7 @@ class ObjectStore(Generic[T]):
 
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, T]] = {}
+        self._listeners: tuple[Callable[[T | None, T | None], None], ...] = ()
 
     def __len__(self) -> int:
         return sum(map(len, self._namespaces.values()))
@@ -56,6 +57,12 @@ class ObjectStore(Generic[T]):
             return objects.values()
         return _AllNamespaces(self._namespaces)
 
+    def follow(self, listener: Callable[[T | None, T | None], None]) -> None:
+        """Tell the listener of every change, and of what is here already; it must not raise."""
+        self._listeners = (*self._listeners, listener)
+        for present in list(self.list()):
+            listener(None, present)
+
     def apply(self, event: WatchEvent[T]) -> Change[T] | None:
         """Take in one event; None if it changes nothing that was known.
 
@@ -72,11 +79,13 @@ class ObjectStore(Generic[T]):
                 return None
             if not objects:
                 del self._namespaces[namespace]
+            self._tell(new, None)
             return Change(new, None)
         if objects is None:
             objects = self._namespaces[namespace] = {}
         old = objects.get(name)
         objects[name] = new
+        self._tell(old, new)
         return Change(old, new)
 
     def replace(self, listed: Iterable[T]) -> Sequence[Change[T]]:
@@ -98,7 +107,14 @@ class ObjectStore(Generic[T]):
             for name, old in objects.items()
             if self.get(name, namespace) is None
         ]
+        if self._listeners:
+            for change in (*gone, *changes):
+                self._tell(change.old, change.new)
         return gone + changes
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for listener in self._listeners:
+            listener(old, new)
 
 
 class _AllNamespaces(Collection[T_co]):

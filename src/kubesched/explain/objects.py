@@ -85,3 +85,14 @@ class ObjectLister(Generic[T]):
 
     def list(self, namespace: str | None = None) -> Collection[T]:
         return self._objects.list(self._kind, namespace)
+
+    def follow(self, listener: Listener) -> None:
+        kind = self._kind
+
+        def of_this_kind(old: Any, new: Any) -> None:
+            if type(old if new is None else new) is kind:
+                listener(old, new)
+
+        self._objects.listeners.append(of_this_kind)
+        for present in list(self._objects.list(kind)):
+            listener(None, present)

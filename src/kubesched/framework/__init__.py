@@ -1,6 +1,7 @@
 """The plugin contract: what plugins are given, what they answer, what they may reach."""
 
 from kubesched.framework.affinity_terms import AffinityTerm, WeightedAffinityTerm
+from kubesched.framework.claim_cache import ClaimCache
 from kubesched.framework.cluster_version import ClusterVersion
 from kubesched.framework.cycle_state import Clonable, CycleState, StateNotFoundError
 from kubesched.framework.diagnosis import Diagnosis, FitError
@@ -40,6 +41,7 @@ from kubesched.framework.post_filter import Nominating, NominatingMode, PostFilt
 from kubesched.framework.preemption import DryRun, NominatedTotals, VictimReview, Victims
 from kubesched.framework.reads import PodPart, PodsOnNode, Reads
 from kubesched.framework.rejections import Rejections
+from kubesched.framework.shared_state import SharedState
 from kubesched.framework.status import REJECTED, SKIP, SUCCESS, Code, Status
 from kubesched.framework.totals_view import TotalsView
 
@@ -51,6 +53,7 @@ __all__ = [
     "SUCCESS",
     "ActionType",
     "AffinityTerm",
+    "ClaimCache",
     "Clonable",
     "ClusterEvent",
     "ClusterEventWithHint",
@@ -86,6 +89,7 @@ __all__ = [
     "QueueingHint",
     "Reads",
     "Rejections",
+    "SharedState",
     "Snapshot",
     "StateNotFoundError",
     "Status",

@@ -34,6 +34,7 @@ class CycleState:
 
     __slots__ = (
         "_values",
+        "asks_every_node",
         "evaluation",
         "plugin_timer",
         "pods_to_activate",
@@ -46,6 +47,8 @@ class CycleState:
         self._values: dict[str, Any] = {}
         self.plugin_timer: Any = None  # the runtime's, of attempts whose plugins are timed
         self.evaluation: object = None  # the runtime's, kept between pods of one shape
+        # A plugin's Filter fails on some node, or may: then the attempt must not leave one out.
+        self.asks_every_node = False
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
@@ -79,6 +82,7 @@ class CycleState:
         }
         copy.plugin_timer = self.plugin_timer
         copy.evaluation = None
+        copy.asks_every_node = self.asks_every_node
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score
         copy.skip_pre_bind = self.skip_pre_bind

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
+from kubesched.framework.claim_cache import ClaimCache
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_info import PodInfo
 from kubesched.framework.post_filter import Nominating
 from kubesched.framework.preemption import DryRun
+from kubesched.framework.shared_state import SharedState
 from kubesched.util.clock import Clock
 
 __all__ = [
@@ -44,6 +46,13 @@ class Lister(Protocol[T_co]):
     def get(self, name: str, namespace: str | None = None) -> T_co | None: ...
 
     def list(self, namespace: str | None = None) -> Collection[T_co]: ...
+
+    def follow(self, listener: Callable[[Any, Any], None]) -> None:
+        """Call back with (old or None, new or None) on every change, once it can be read here.
+
+        What is there already comes at once, as additions. For plugins that keep an index.
+        """
+        ...
 
 
 class Snapshot(Protocol):
@@ -135,6 +144,14 @@ class PluginMetrics(Protocol):
 
     def observe_background_preemption(self, result: str, duration_ns: int) -> None: ...
 
+    def count_created_claim(self, status: str) -> None: ...
+
+    def count_binding_conditions(self, profile: str, driver: str, status: str) -> None: ...
+
+    def observe_binding_conditions(
+        self, profile: str, driver: str, status: str, duration_ns: int
+    ) -> None: ...
+
 
 class Handle(Protocol):
     """What a plugin may call. Built by the runtime, one for each profile."""
@@ -171,6 +188,16 @@ class Handle(Protocol):
 
     @property
     def metrics(self) -> PluginMetrics: ...
+
+    @property
+    def claims(self) -> ClaimCache:
+        """Resource claims with this scheduler's own writes; asking makes it watch them."""
+        ...
+
+    @property
+    def shared(self) -> SharedState:
+        """What plugins of all profiles keep together."""
+        ...
 
     def feature_enabled(self, gate: str) -> bool: ...
 

@@ -93,6 +93,18 @@ class SchedulerMetrics(FamilyGroup):
         self.preemption_goroutines_execution_total.labels(result).inc()
         self.preemption_goroutines_duration_seconds.labels(result).observe_ns(duration_ns)
 
+    def count_created_claim(self, status: str) -> None:
+        self.resourceclaim_creates_total.labels(status).inc()
+
+    def count_binding_conditions(self, profile: str, driver: str, status: str) -> None:
+        self.dra_bindingconditions_allocations_total.labels(profile, driver, status).inc()
+
+    def observe_binding_conditions(
+        self, profile: str, driver: str, status: str, duration_ns: int
+    ) -> None:
+        waits = self.dra_bindingconditions_wait_duration_seconds
+        waits.labels(profile, driver, status).observe_ns(duration_ns)
+
     def show_plugin_evaluations(self, profile: str, points: Mapping[str, Iterable[str]]) -> None:
         """Make the series of a profile's plugins exist before they are first counted.
 

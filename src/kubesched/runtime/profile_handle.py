@@ -13,7 +13,14 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
-from kubesched.framework import EventRecorder, Lister, Nominator, Snapshot
+from kubesched.framework import (
+    ClaimCache,
+    EventRecorder,
+    Lister,
+    Nominator,
+    SharedState,
+    Snapshot,
+)
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
@@ -59,6 +66,14 @@ class ProfileHandle:
     def lister(self, kind: type[T]) -> Lister[T]:
         found: Lister[T] = self._services.lister(kind)
         return found
+
+    @property
+    def claims(self) -> ClaimCache:
+        return self._services.claims
+
+    @property
+    def shared(self) -> SharedState:
+        return self._services.shared
 
     def feature_enabled(self, gate: str) -> bool:
         return self._services.feature_enabled(gate)

@@ -8,14 +8,16 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from kubesched.api import Pod
+from kubesched.api import Pod, ResourceClaim
 from kubesched.api.access import ApiAccess
 from kubesched.framework import (
+    ClaimCache,
     ClusterVersion,
     EventRecorder,
     Lister,
     Nominator,
     PodInfo,
+    SharedState,
     Snapshot,
 )
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
@@ -24,6 +26,8 @@ from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPods
 from kubesched.util.clock import Clock
 
 __all__ = ["Services"]
+
+_CLAIMS = "claims"
 
 
 class Services:
@@ -48,6 +52,7 @@ class Services:
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         fits_now: Callable[[str, PodInfo, ClusterVersion], bool],
         metrics: SchedulerMetrics | None = None,
+        shared: SharedState | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.api = api
@@ -65,6 +70,7 @@ class Services:
         self.object_versions = ObjectVersions()
         self.waiting_pods = WaitingPods()
         self.pods_in_pre_bind = PodsInPreBind()
+        self.shared = shared or SharedState()
 
     def cluster_version(self) -> ClusterVersion:
         """Of the cluster as the snapshot shows it."""
@@ -75,3 +81,18 @@ class Services:
             self.nominator().position,
             self.object_versions.total,
         )
+
+    @property
+    def claims(self) -> ClaimCache:
+        """The claims that all profiles share; they are watched from when this is first read."""
+        return self.shared.get(_CLAIMS, self._build_claims)
+
+    @property
+    def uses_claims(self) -> bool:
+        """Whether some plugin reads claims from there."""
+        return _CLAIMS in self.shared
+
+    def _build_claims(self) -> ClaimCache:
+        claims = ClaimCache()
+        self.lister(ResourceClaim).follow(claims.watched)
+        return claims

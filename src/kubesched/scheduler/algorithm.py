@@ -227,6 +227,7 @@ class SchedulingAlgorithm:
         if (
             not outcome.status.is_success
             or outcome.only_nodes is not None
+            or state.asks_every_node
             or pod_info.pod.status.nominated_node_name
             or self._nodes_wanted(framework, len(nodes)) < len(nodes)
             or len(self._nominated(framework, pod_info).rows)

@@ -210,6 +210,26 @@ class EventHandlers:
             deleted if actions & ActionType.DELETE else None,
         )
 
+    def listener_of(self, resource: str, actions: ActionType) -> Callable[[Any, Any], None]:
+        """The same as one function of (old or None, new or None)."""
+        added, updated, deleted = self.handlers_of(resource, actions)
+
+        def changed(old: Any, new: Any) -> None:
+            try:
+                if new is None:
+                    if deleted is not None:
+                        deleted(old, False)
+                elif old is None:
+                    if added is not None:
+                        added(new)
+                elif updated is not None:
+                    updated(old, new)
+            except Exception as exc:
+                # As in an informer: one failure must not keep others from hearing of the change.
+                log.exception("Event handler failed", exc, kind=resource, object=new or old)
+
+        return changed
+
     # -- helpers -----------------------------------------------------------------------
 
     def _observe(self, label: str, started_ns: int) -> None:

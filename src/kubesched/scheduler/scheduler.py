@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Unpack
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.access import ApiAccess
 from kubesched.api.pod_status_writer import PodStatusWriter
 from kubesched.backend.cache import Cache, CacheCorruptedError
@@ -225,7 +225,10 @@ class Scheduler:
         }
         for resource, actions in self._registered_actions().items():
             kind = watched_kind(resource)
-            if kind is not None:
+            if kind is ResourceClaim and self.services.uses_claims:
+                # The scheduler's own writes count as changes too, before the watch brings them.
+                self.services.claims.follow(handlers.listener_of(resource, actions))
+            elif kind is not None:
                 informer = self.informers.informer(kind)
                 informer.add_handler(*handlers.handlers_of(resource, actions))
                 read.add(kind)

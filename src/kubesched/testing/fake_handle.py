@@ -15,6 +15,7 @@ from kubesched.api.base import ApiObject
 from kubesched.backend.queue import Nominator
 from kubesched.config.feature_gates import FeatureGates
 from kubesched.framework import (
+    ClaimCache,
     ClusterVersion,
     CycleState,
     DryRun,
@@ -26,6 +27,7 @@ from kubesched.framework import (
     PodInfo,
     PodInPreBind,
     Rejections,
+    SharedState,
     Snapshot,
     Status,
     WaitingPod,
@@ -176,6 +178,7 @@ class FakeHandle:
         self.fake_api = FakeApi(self.objects)
         self.api: ApiAccess = self.fake_api if api is None else api
         self.activated: dict[str, Pod] = {}
+        self.shared = SharedState()
         self.runner = runner
         self.metrics = SchedulerMetrics(CollectorRegistry())
         self.room = False  # what dry_run.fits_now answers
@@ -207,10 +210,15 @@ class FakeHandle:
             spawn=self.spawn,
             fits_now=lambda *_: self.room,
             metrics=self.metrics,
+            shared=self.shared,
         )
 
     def lister(self, kind: type[T]) -> Lister[T]:
         return self.objects.lister(kind)
+
+    @property
+    def claims(self) -> ClaimCache:
+        return self.services().claims
 
     def feature_enabled(self, gate: str) -> bool:
         return self._gates.enabled(gate)

@@ -75,6 +75,18 @@ class FakeLister(Generic[T]):
     def list(self, namespace: str | None = None) -> Collection[T]:
         return self._objects.list(self._kind, namespace)
 
+    def follow(self, listener: OnChange) -> None:
+        kind = self._kind
+
+        def of_this_kind(old: Any, new: Any) -> None:
+            if type(old if new is None else new) is kind:
+                listener(old, new)
+
+        # First, so that whoever reacts to a change finds it in every index.
+        self._objects.listeners.insert(0, of_this_kind)
+        for present in self._objects.list(kind):
+            listener(None, present)
+
 
 class ApiCall(NamedTuple):
     """A write that was asked for: `what` is the new object, the patch, or the node's name."""

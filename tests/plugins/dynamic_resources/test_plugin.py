@@ -1,4 +1,4 @@
-"""Pods without claims are let pass as the reference does; pods that need devices are told so."""
+"""How pods and their claims come together, and what the plugin says of pods without any."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from kubesched.testing import (
 from kubesched.testing.builders import make_meta
 
 GPU = "example.com/gpu"
-NOT_YET = "devices for resource claims cannot be allocated yet"
 NODES = make_view(make_node("plain"), make_node("with-gpu", extended={GPU: 2}))
 
 
@@ -124,12 +123,12 @@ USABLE = {
 
 
 @pytest.mark.parametrize(("pod", "objects"), USABLE.values(), ids=USABLE)
-def test_a_pod_with_claims_is_let_in_and_told_that_devices_are_not_allocated(
+def test_a_pod_whose_claims_ask_for_nothing_fits_everywhere(
     pod: Pod, objects: list[ApiObject]
 ) -> None:
     built = plugin(*objects)
     assert built.pre_enqueue(pod) == SUCCESS
-    assert run_filter(built, pod, NODES) == [Status.unresolvable(NOT_YET)] * 2
+    assert run_filter(built, pod, NODES) == [SUCCESS, SUCCESS]
 
 
 def test_a_pod_that_turned_out_to_need_no_claim_is_like_any_other() -> None:
@@ -160,7 +159,10 @@ def test_a_resource_that_a_class_serves_needs_a_node_that_has_it_itself() -> Non
     pod = make_pod("p", requests=[{GPU: 1}])
     assert run_filter(plugin(), pod, NODES) == [SUCCESS, SUCCESS]
     built = plugin(serving)
-    assert run_filter(built, pod, NODES) == [Status.unresolvable(NOT_YET), SUCCESS]
+    assert run_filter(built, pod, NODES) == [
+        Status.unresolvable("cannot allocate all claims"),
+        SUCCESS,
+    ]
     state = CycleState()
     built.pre_filter(state, PodInfo(pod), NODES)
     result = built.post_filter(state, PodInfo(pod), Diagnosis())

@@ -1,18 +1,14 @@
-"""DynamicResources: pods that use resource claims (docs/reference/08).
-
-Devices are not allocated. A pod that needs some is told so and stays pending; for all others
-the plugin says what the reference says.
-"""
+"""DynamicResources: pods that use claims get the devices they ask for (docs/reference/08)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import DeviceClass, Pod, ResourceClaim
+from kubesched.api import DeviceClass, Pod, ResourceClaim, ResourceSlice
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.config.plugin_names import DYNAMIC_RESOURCES
 from kubesched.framework import (
@@ -29,7 +25,6 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodPart,
     PodsOnNode,
     PostFilterResult,
     Reads,
@@ -37,50 +32,76 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.plugins.dynamic_resources import scoring
+from kubesched.plugins.dynamic_resources.answers import AnswerCache
+from kubesched.plugins.dynamic_resources.claim_writing import ClaimWriter
 from kubesched.plugins.dynamic_resources.claims import UnresolvedClaimError, claims_of
+from kubesched.plugins.dynamic_resources.device_state import DeviceState
+from kubesched.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.plugins.dynamic_resources.filtering import DeviceFilter
 from kubesched.plugins.dynamic_resources.hints import ClaimHints
+from kubesched.plugins.dynamic_resources.placing import Placing
+from kubesched.plugins.dynamic_resources.pod_devices import PodDevices
+from kubesched.plugins.dynamic_resources.post_filtering import Deallocation
+from kubesched.plugins.dynamic_resources.pre_filtering import ClaimReader
 from kubesched.plugins.helpers.device_classes import DeviceClassResolver
 from kubesched.plugins.helpers.missing_state import reject_all
+from kubesched.util.clock import MINUTE
 
 __all__ = ["DynamicResources"]
 
 STATE_KEY = "DynamicResources"
 
-NOT_ALLOCATED = Status.unresolvable("devices for resource claims cannot be allocated yet")
-_NO_CLAIMS = PostFilterResult(Status.unschedulable("no new claims to deallocate"))
-_STILL_NOT = PostFilterResult(Status.unschedulable("still not schedulable"))
-
-_NOTHING: frozenset[str] = frozenset()
+_NOTHING = PodDevices()
+_BINDING_TIMEOUT_NS = 10 * MINUTE
 
 
 class DynamicResources(Plugin):
     name = DYNAMIC_RESOURCES
     args_type = DynamicResourcesArgs
+    # What claims hold changes with every placement, so nothing is kept here for other pods by the
+    # runtime; the plugin itself keeps what it finds by claim, device and row.
     reads = Reads(
-        pod=PodPart.CONTAINERS | PodPart.RESOURCE_CLAIMS,
-        pods_on_node=PodsOnNode.NOTHING,
-        other_nodes=False,
-        objects=(DeviceClass, ResourceClaim),
+        pods_on_node=PodsOnNode.NOTHING, objects=(DeviceClass, ResourceClaim, ResourceSlice)
     )
     pre_bind_in_parallel = True
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
-        self._claims = None if handle is None else handle.lister(ResourceClaim)
-        self._classes = DeviceClassResolver(handle)
+        assert handle is not None, "claims and devices are read through the handle"
+        config: DynamicResourcesArgs = args if args is not None else DynamicResourcesArgs()
+        features = DeviceFeatures.of(handle)
+        timeout_ns = config.binding_timeout_ns or _BINDING_TIMEOUT_NS
+        self._filter_timeout_ns = (config.filter_timeout_ns or 0) if features.filter_timeout else 0
+        self.devices = DeviceState.of(handle, features)
+        answers = AnswerCache(self.devices.inventory, features, self._late_after)
+        self._filtering = DeviceFilter(self.devices, answers)
+        writer = ClaimWriter(handle, self.devices)
+        self._placing = Placing(handle, self.devices, self._filtering, writer, timeout_ns)
+        self._deallocation = Deallocation(handle, writer)
+        classes = DeviceClassResolver(handle)
+        self._reader = ClaimReader(handle, self.devices, classes, timeout_ns)
+
+    def _late_after(self) -> Callable[[], bool] | None:
+        """Tells from now on whether the time for one node is over; None: there is no limit."""
+        if not self._filter_timeout_ns:
+            return None
+        clock = self.handle.clock
+        until_ns = clock.monotonic_ns() + self._filter_timeout_ns
+        return lambda: clock.monotonic_ns() >= until_ns
 
     # -- in the queue ------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        try:
-            self._claims_of(pod)
-        except UnresolvedClaimError as exc:
-            return Status.unresolvable(str(exc))
+        if pod.spec.resource_claims:
+            try:
+                claims_of(pod, self.devices.claims)
+            except UnresolvedClaimError as exc:
+                return Status.unresolvable(str(exc))
         return SUCCESS
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        assert self._claims is not None, "built with a handle"
-        hints = ClaimHints(self._claims)
+        hints = ClaimHints(self.devices.claims)
         appears = ActionType.ADD | ActionType.UPDATE
         node_changes = (
             ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE
@@ -103,79 +124,92 @@ class DynamicResources(Plugin):
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         # Even an empty note counts: PostFilter takes its absence for an error.
         state.write(STATE_KEY, _NOTHING)
-        if pod_info.pod.spec.resource_claims:
-            try:
-                claims = self._claims_of(pod_info.pod)
-            except UnresolvedClaimError as exc:
-                return Status.unresolvable(str(exc))
-            if claims:
-                return NOT_ALLOCATED
-        wanted = pod_info.requested.scalar
-        if not wanted:
+        if not pod_info.pod.spec.resource_claims and not pod_info.requested.scalar:
             return SKIP
-        served = self._classes.served(name for name, amount in wanted.items() if amount)
-        if not served:
+        data = self._reader.read(pod_info)
+        if data is None:
             return SKIP
-        state.write(STATE_KEY, served)
+        if isinstance(data, Status):
+            return data
+        state.write(STATE_KEY, data)
+        if self._filtering.may_fail(data, pod_info.pod, nodes):
+            # An error on any node ends the attempt, so none may be passed over.
+            state.asks_every_node = True
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        served = _served(state)
-        if isinstance(served, Status):
-            return served
-        # Where the node itself has the resource, a device plugin hands it out.
-        has_all = all(node.allocatable.amount(name) > 0 for name in served)
-        return SUCCESS if has_all else NOT_ALLOCATED
+        data = _data(state)
+        return data if isinstance(data, Status) else self._filtering.filter(data, pod, node)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-        served = _served(state)
-        if isinstance(served, Status):
-            return reject_all(nodes, served)
-        lacking = np.zeros(len(nodes), dtype=bool)
-        for name in served:
-            lacking |= nodes.allocatable(name) <= 0
-        return Rejections.where(lacking, NOT_ALLOCATED)
+        data = _data(state)
+        if isinstance(data, Status):
+            return reject_all(nodes, data)
+        return self._filtering.filter_nodes(data, pod, nodes)
 
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        served = _served(state)
-        if isinstance(served, Status):
-            return PostFilterResult(served)
-        return _STILL_NOT if served else _NO_CLAIMS
+        data = _data(state)
+        if isinstance(data, Status):
+            return PostFilterResult(data)
+        return PostFilterResult(self._deallocation.run(data, pod_info.pod))
 
     # -- choosing among them -----------------------------------------------------------
 
+    def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
+        data = _data(state)
+        return None if isinstance(data, Status) or data.has_priorities else 0
+
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return 0
+        data = _data(state)
+        if isinstance(data, Status) or not data.has_priorities:
+            return 0
+        return scoring.score_node(self._filtering, data, pod, node)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        return np.zeros(len(nodes), dtype=np.int64)
+        data = _data(state)
+        if isinstance(data, Status) or not data.has_priorities:
+            return np.zeros(len(nodes), dtype=np.int64)
+        return scoring.score_nodes(self._filtering, data, pod, nodes)
+
+    def normalize_score(
+        self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        return scoring.normalized(scores)
 
     # -- placing the pod ---------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return SUCCESS  # a pod that comes this far needs no devices
+        data = _data(state)
+        if isinstance(data, Status):
+            return data
+        if not data.claims:
+            return SUCCESS
+        return self._placing.reserve(data, pod, self.handle.snapshot.get(node_name))
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        data = _data(state)
+        if not isinstance(data, Status) and data.claims:
+            self._placing.unreserve(data, pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return SKIP
+        data = _data(state)
+        if isinstance(data, Status):
+            return data
+        return SUCCESS if data.claims else SKIP
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return SUCCESS
-
-    # -- helpers -----------------------------------------------------------------------
-
-    def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
-        if not pod.spec.resource_claims:
-            return []
-        assert self._claims is not None, "built with a handle"
-        return claims_of(pod, self._claims)
+        data = _data(state)
+        if isinstance(data, Status):
+            return data
+        return await self._placing.pre_bind(data, pod, node_name)
 
 
-def _served(state: CycleState) -> frozenset[str] | Status:
-    """Resources of the pod that device classes serve, as PreFilter noted them."""
+def _data(state: CycleState) -> PodDevices | Status:
+    """What PreFilter noted."""
     try:
-        served: frozenset[str] = state.read(STATE_KEY)
+        data: PodDevices = state.read(STATE_KEY)
     except StateNotFoundError as exc:
         return Status.failure(exc)
-    return served
+    return data

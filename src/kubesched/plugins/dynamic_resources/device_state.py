@@ -1,0 +1,95 @@
+"""What a scheduler knows of devices, claims and classes: once, for all of its profiles."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubesched.api import DeviceClaim, DeviceClass, Pod, ResourceClaim
+from kubesched.framework import ClaimCache, Handle, Lister, NodeView
+from kubesched.plugins.dynamic_resources.allocated import InFlightClaims
+from kubesched.plugins.dynamic_resources.answers import encode_spec
+from kubesched.plugins.dynamic_resources.device_rows import DeviceRows
+from kubesched.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.plugins.dynamic_resources.inventory import DeviceInventory
+from kubesched.plugins.dynamic_resources.requests import ClaimRequests
+from kubesched.plugins.dynamic_resources.slice_source import follow_slices
+
+__all__ = ["EXTENDED_CLAIM", "DeviceState"]
+
+EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of a claim that stands for extended resources of a pod."""
+
+_SHARED_NAME = "DynamicResources"
+_SPECS_KEPT = 1024
+
+
+class DeviceState:
+    """Kept up to date by what is watched; plugins of all profiles share one."""
+
+    def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
+        self.features = features
+        self.claims: ClaimCache = handle.claims
+        self.classes: Lister[DeviceClass] = handle.lister(DeviceClass)
+        self.inventory = DeviceInventory(features)
+        self.in_flight = InFlightClaims(self.inventory.allocated)
+        # Writes that are under way and that a later attempt must wait for, by uid of the claim.
+        self.pending_writes: dict[str, asyncio.Event] = {}
+        # Claims in flight of which only the server knows whether they were written, by uid.
+        self.unsettled: set[str] = set()
+        # Claims that were made for extended resources, by uid of the pod that owns them.
+        self._special: dict[str, dict[str, ResourceClaim]] = {}
+        self._rows: DeviceRows | None = None
+        self._requests: dict[bytes, ClaimRequests] = {}
+        self.claims.follow(self.inventory.allocated.claim_changed)
+        self.claims.follow(self._note_special)
+        follow_slices(handle, features, self.inventory.slice_changed)
+
+    @classmethod
+    def of(cls, handle: Handle, features: DeviceFeatures) -> DeviceState:
+        """The one that the plugins of this scheduler share."""
+        return handle.shared.get(_SHARED_NAME, lambda: cls(handle, features))
+
+    def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
+        """The claim that was made before for extended resources of the pod."""
+        for claim in self._special.get(pod.metadata.uid, {}).values():
+            for owner in claim.metadata.owner_references:
+                if (
+                    owner.controller
+                    and owner.uid == pod.metadata.uid
+                    and owner.name == pod.metadata.name
+                ):
+                    return claim
+        return None
+
+    def _note_special(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        for claim in (old, new):
+            if claim is None or claim.metadata.annotations.get(EXTENDED_CLAIM) != "true":
+                continue
+            for owner in claim.metadata.owner_references:
+                known = self._special.setdefault(owner.uid, {})
+                if claim is new:
+                    known[claim.metadata.uid] = claim
+                else:
+                    known.pop(claim.metadata.uid, None)
+                if not known:
+                    del self._special[owner.uid]
+
+    def rows(self, nodes: NodeView) -> DeviceRows:
+        """The devices by row of the table that these nodes are in, up to date."""
+        if self._rows is None or self._rows.table is not nodes.table:
+            if self._rows is not None:
+                self._rows.close()
+            self._rows = DeviceRows(self.inventory, nodes)
+        self._rows.refresh(nodes)
+        return self._rows
+
+    def requests_of(self, spec: DeviceClaim) -> tuple[bytes, ClaimRequests]:
+        """What a claim asks for, with its spec in bytes; read once for all claims of that spec."""
+        key = encode_spec(spec)
+        known = self._requests.get(key)
+        if known is None or not known.has_current_classes(self.classes):
+            if len(self._requests) >= _SPECS_KEPT:
+                self._requests.clear()
+            known = ClaimRequests.read(spec, self.classes, self.features)
+            self._requests[key] = known
+        return key, known

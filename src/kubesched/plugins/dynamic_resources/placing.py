@@ -1,0 +1,154 @@
+"""Reserve to PreBind: what a pod is given, and what is written (docs/reference/08 §5.7–5.10)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubesched.api import ApiError, Pod, ResourceClaim
+from kubesched.framework import SUCCESS, Handle, NodeInfo, Status
+from kubesched.plugins.dynamic_resources.answers import Verdict
+from kubesched.plugins.dynamic_resources.claim_writing import (
+    FINALIZER,
+    ClaimError,
+    ClaimWriter,
+    is_reserved_for,
+)
+from kubesched.plugins.dynamic_resources.condition_wait import ConditionWait
+from kubesched.plugins.dynamic_resources.device_state import DeviceState
+from kubesched.plugins.dynamic_resources.filtering import DeviceFilter, special_claim_on
+from kubesched.plugins.dynamic_resources.pod_devices import PodDevices, is_in_memory
+from kubesched.plugins.dynamic_resources.results import allocation_of
+from kubesched.util.logging import get_logger
+
+__all__ = ["Placing"]
+
+log = get_logger(__name__)
+
+_NOT_FOUND = "claim allocation not found for node"
+
+
+class Placing:
+    """Reserve, Unreserve and PreBind for pods with claims."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        devices: DeviceState,
+        filtering: DeviceFilter,
+        writer: ClaimWriter,
+        binding_timeout_ns: int,
+    ) -> None:
+        self._handle = handle
+        self._devices = devices
+        self._filtering = filtering
+        self._writer = writer
+        self._conditions = ConditionWait(handle, devices, binding_timeout_ns)
+
+    # -- Reserve -----------------------------------------------------------------------
+
+    def reserve(self, data: PodDevices, pod: Pod, node: NodeInfo | None) -> Status:
+        """Keep the devices for the pod that the search found on the node."""
+        if not data.pending:
+            return SUCCESS
+        if node is None:
+            return Status.failure(_NOT_FOUND)
+        found = self._filtering.found_on(data, pod, node)
+        if found is None:
+            # A device plugin serves the extended resources here.
+            return SUCCESS
+        variant, answer = found
+        if answer.verdict is not Verdict.FITS or answer.solution is None:
+            return Status.failure(_NOT_FOUND)
+        assert node.node is not None
+        views = self._devices.inventory.of_node(node.node).views
+        for number, place in enumerate(data.pending):
+            claim = data.claims[place]
+            if place == data.special and variant.extended is not None:
+                claim = data.special_on_node = special_claim_on(claim, variant.extended)
+                data.mappings = variant.extended.mappings
+            allocation = allocation_of(
+                answer.solution, number, variant.requests[number], views, node.name, self._share_id
+            )
+            data.allocations[place] = allocation
+            finalizers = claim.metadata.finalizers
+            if FINALIZER not in finalizers:
+                finalizers = (*finalizers, FINALIZER)
+            self._devices.in_flight.add(
+                replace(
+                    claim,
+                    metadata=replace(claim.metadata, finalizers=finalizers),
+                    status=replace(claim.status, allocation=allocation),
+                )
+            )
+        return SUCCESS
+
+    def _share_id(self) -> str:
+        return str(uuid.UUID(int=self._handle.random.getrandbits(128), version=4))
+
+    # -- Unreserve ---------------------------------------------------------------------
+
+    def unreserve(self, data: PodDevices, pod: Pod) -> None:
+        """Give back what was kept for the pod, here and, if it got that far, on the server."""
+        for place, claim in enumerate(data.claims):
+            is_special = place == data.special
+            uid = data.in_flight_uids.get(place, claim.metadata.uid)
+            if uid not in self._devices.unsettled and self._devices.in_flight.remove(uid):
+                self._devices.claims.restore(claim.metadata.name, claim.metadata.namespace)
+            if is_special:
+                if not is_in_memory(claim):
+                    self._spawn(claim, self._delete(claim))
+            elif claim.status.allocation is not None and is_reserved_for(claim, pod):
+                self._spawn(claim, self._writer.release(claim, pod))
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        try:
+            await self._writer.delete_special(claim)
+        except ApiError as exc:
+            name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+            log.error("Deleting a claim for extended resources failed", exc=exc, claim=name)
+
+    def _spawn(self, claim: ResourceClaim, write: Coroutine[Any, Any, None]) -> None:
+        """Write beside the loop; PreBind of a later attempt waits until that is done."""
+        uid = claim.metadata.uid
+        done = self._devices.pending_writes[uid] = asyncio.Event()
+
+        async def written() -> None:
+            try:
+                await write
+            finally:
+                done.set()
+                if self._devices.pending_writes.get(uid) is done:
+                    del self._devices.pending_writes[uid]
+
+        self._handle.spawn(written(), "give back a claim")
+
+    # -- PreBind -----------------------------------------------------------------------
+
+    async def pre_bind(self, data: PodDevices, pod: Pod, node_name: str) -> Status:
+        """Write the claims, then wait until their devices are ready."""
+        for place in range(len(data.claims)):
+            await self._catch_up(data, place)
+            if is_reserved_for(data.claims[place], pod):
+                continue
+            try:
+                await self._writer.bind(data, place, pod, node_name)
+            except ClaimError as exc:
+                return Status.failure(exc)
+        if not self._devices.features.binding_conditions:
+            return SUCCESS
+        return await self._conditions.until_ready(data, pod, node_name)
+
+    async def _catch_up(self, data: PodDevices, place: int) -> None:
+        """Wait for what an earlier attempt still writes to the claim."""
+        claim = data.claims[place]
+        pending = self._devices.pending_writes.get(claim.metadata.uid)
+        if pending is not None:
+            await pending.wait()
+            current = self._devices.claims.get(claim.metadata.name, claim.metadata.namespace)
+            if current is not None and current.metadata.uid == claim.metadata.uid:
+                data.claims[place] = current

@@ -1,0 +1,64 @@
+"""What one attempt to place a pod knows of its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kubesched.api import AllocationResult, ContainerExtendedResourceRequest, ResourceClaim
+from kubesched.api.node_selector import NodeMatcher
+
+__all__ = ["IN_MEMORY_NAME", "PodDevices", "is_in_memory"]
+
+IN_MEMORY_NAME = "<extended-resources>"
+"""The name of a claim for extended resources that was not created yet."""
+
+
+def is_in_memory(claim: ResourceClaim) -> bool:
+    return claim.metadata.name == IN_MEMORY_NAME
+
+
+class PodDevices(msgspec.Struct, eq=False):
+    """Written in PreFilter; shared by all copies of a cycle state, as in the reference."""
+
+    claims: list[ResourceClaim] = []
+    """In order; the one for extended resources, if there is one, comes last."""
+    special: int | None = None
+    """The place of that one."""
+    selectors: Mapping[int, NodeMatcher] = {}
+    """Of allocated claims that cannot be used everywhere, where they can."""
+    unusable: frozenset[int] = frozenset()
+    """Allocated claims whose devices failed or did not get ready, wherever the pod goes."""
+    pending: Sequence[int] = ()
+    """Claims that need devices."""
+    served: Sequence[tuple[str, str]] = ()
+    """Extended resources the pod asks for that a class serves, each with the class's name."""
+    not_served: Sequence[str] = ()
+    """Other extended resources it asks for."""
+    variants: dict[int, Any] = {}
+    """The claims that need devices, by what the node lacks of the served resources."""
+    unavailable: set[int] = msgspec.field(default_factory=set)
+    """Allocated claims that kept some node from being used."""
+    allocations: dict[int, AllocationResult] = {}
+    """What Reserve decided, by place of the claim."""
+    special_on_node: ResourceClaim | None = None
+    """The claim for extended resources as it is on the node, from Reserve on."""
+    in_flight_uids: dict[int, str] = {}
+    """Under which uid a claim is in flight that had none from the server then."""
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    """Which container gets what of the claim for extended resources, from Reserve on."""
+
+    @property
+    def has_user_claims(self) -> bool:
+        return len(self.claims) > (self.special is not None)
+
+    @property
+    def has_priorities(self) -> bool:
+        """Whether a claim lists alternatives, which nodes are then ranked by."""
+        return any(
+            request.first_available
+            for claim in self.claims
+            for request in claim.spec.devices.requests
+        )

@@ -1,0 +1,76 @@
+"""Taking devices from a claim that keeps its own pod from being placed (docs/reference/08 §5.5).
+
+Which writes are needed is decided within the attempt; they are done beside it. The change they
+make is the event that brings the pod back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from kubesched.api import ApiError, Pod, ResourceClaim
+from kubesched.framework import Handle, Status
+from kubesched.plugins.dynamic_resources.claim_writing import ClaimWriter
+from kubesched.plugins.dynamic_resources.pod_devices import PodDevices, is_in_memory
+from kubesched.util.logging import get_logger
+
+__all__ = ["Deallocation"]
+
+log = get_logger(__name__)
+
+NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
+DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
+DELETED = Status.unschedulable("deletion of ResourceClaim completed")
+STILL_NOT = Status.unschedulable("still not schedulable")
+
+
+class Deallocation:
+    """PostFilter for pods with claims."""
+
+    def __init__(self, handle: Handle, writer: ClaimWriter) -> None:
+        self._handle = handle
+        self._writer = writer
+        self._under_way: set[str] = set()  # uids
+
+    def run(self, data: PodDevices, pod: Pod) -> Status:
+        if not data.claims:
+            return NO_CLAIMS
+        for place in sorted(data.unavailable):
+            if place == data.special:
+                if is_in_memory(data.claims[place]):
+                    continue
+                break
+            claim = data.claims[place]
+            if _is_only_used_by(claim, pod):
+                self._spawn(claim, self._writer.deallocate(claim))
+                return DEALLOCATED
+        if data.special is not None and not is_in_memory(data.claims[data.special]):
+            claim = data.claims[data.special]
+            self._spawn(claim, self._writer.delete_special(claim))
+            return DELETED
+        return STILL_NOT
+
+    def _spawn(self, claim: ResourceClaim, write: Coroutine[Any, Any, None]) -> None:
+        """Write beside the loop, unless the same is under way for another pod."""
+        uid = claim.metadata.uid
+        if uid in self._under_way:
+            write.close()
+            return
+        self._under_way.add(uid)
+
+        async def written() -> None:
+            try:
+                await write
+            except ApiError as exc:
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                log.error("Giving back a claim failed", exc=exc, claim=name)
+            finally:
+                self._under_way.discard(uid)
+
+        self._handle.spawn(written(), "give back a claim")
+
+
+def _is_only_used_by(claim: ResourceClaim, pod: Pod) -> bool:
+    users = claim.status.reserved_for
+    return not users or (len(users) == 1 and users[0].uid == pod.metadata.uid)

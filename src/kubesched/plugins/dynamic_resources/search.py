@@ -1,0 +1,564 @@
+"""The search for devices: depth first, and the first solution is taken.
+
+(docs/reference/08 §8.4 to §8.6)
+
+Claims, their requests, the alternatives of a request and the devices are tried in order, and an
+earlier choice is revised when a later request needs it. The order is the reference's, so the
+devices found are the same. What a search can do without is left out only where it cannot change
+the outcome: a device that is equal to one which led nowhere in the same place is not tried.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from kubesched.api.quantity import ZERO, Quantity
+from kubesched.plugins.dynamic_resources.allocated import PoolUsage
+from kubesched.plugins.dynamic_resources.capacity import consumption, has_room
+from kubesched.plugins.dynamic_resources.constraints import (
+    Constraint,
+    DistinctAttribute,
+    make_constraint,
+)
+from kubesched.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.plugins.dynamic_resources.pools import CounterKey, PoolState, PoolView, ViewedDevice
+from kubesched.plugins.dynamic_resources.requests import ALL, MAX_RESULTS, ClaimRequests, Request
+from kubesched.plugins.dynamic_resources.selectors import SelectorError, Selectors
+from kubesched.plugins.dynamic_resources.taints import are_tolerated
+
+__all__ = ["AllocationError", "NamedClaim", "Pick", "Search", "SearchTimeoutError", "Solution"]
+
+_STEPS_BETWEEN_LOOKS = 256  # at the clock
+_MOST_STEPS = 20_000_000  # also where the clock stands still, as in a simulation
+_NONE_TAKEN: Mapping[str, Quantity] = {}
+
+
+class AllocationError(Exception):
+    """The claims cannot be worked with: a mistake in them, a class or a slice."""
+
+
+class SearchTimeoutError(Exception):
+    """The search took too long."""
+
+
+class _TooManyResultsError(Exception):
+    """A claim would get more devices than a result may have."""
+
+
+class NamedClaim(NamedTuple):
+    """A claim that needs devices: how errors call it, and what it asks for."""
+
+    name: str  # namespace/name
+    requests: ClaimRequests
+
+
+class Pick(NamedTuple):
+    """A device that a request gets: by place, so that it holds for every node of a group."""
+
+    view: int
+    device: int
+    request: Request
+    is_share: bool
+    consumed: Mapping[str, Quantity]
+
+
+class Solution(NamedTuple):
+    """For each claim its devices, in the order taken, and the alternatives that were chosen."""
+
+    picks: tuple[tuple[Pick, ...], ...]
+    chosen: Mapping[tuple[int, int], int]  # claim and request -> alternative
+
+
+class _Candidate:
+    """A device of a usable pool, with what this attempt did to it."""
+
+    __slots__ = ("content", "device", "is_used", "place", "taken_by", "usage", "view", "view_place")
+
+    def __init__(
+        self, view_place: int, view: PoolView, place: int, usage: PoolUsage | None
+    ) -> None:
+        self.view_place, self.view, self.place = view_place, view, place
+        self.device: ViewedDevice = view.devices[place]
+        self.content = self.device.content
+        self.usage = usage
+        self.is_used = usage is not None and usage.is_dedicated(self.device.name)
+        self.taken_by: list[int] = []  # claims of this attempt
+
+    def likeness(self) -> object:
+        """Equal for devices that differ by nothing but their name, at this point of the search."""
+        usage = self.usage
+        return (
+            self.view_place,
+            self.content.number,
+            self.is_used,
+            tuple(self.taken_by),
+            # What shares took of it when it could still be shared tells it from all others.
+            self.place if usage is not None and usage.has_capacity_entry(self.device.name) else -1,
+        )
+
+
+UsageOf = Callable[[PoolView], PoolUsage | None]
+
+
+class Search:
+    """One attempt to find devices for some claims among what one node sees."""
+
+    def __init__(
+        self,
+        claims: Sequence[NamedClaim],
+        views: Sequence[PoolView],
+        usage_of: UsageOf,
+        selectors: Selectors,
+        features: DeviceFeatures,
+        is_late: Callable[[], bool] | None = None,
+    ) -> None:
+        self._claims = claims
+        self._views = views
+        self._selectors = selectors
+        self._features = features
+        self._is_late = is_late
+        self._steps = 0
+        self._usage = [usage_of(view) for view in views]
+        self._candidates = [
+            _Candidate(view_place, view, place, self._usage[view_place])
+            for view_place, view in enumerate(views)
+            for place in range(len(view.devices))
+        ]
+        self._all_devices: dict[tuple[int, int, int], list[_Candidate]] = {}
+        self._constraints: list[list[Constraint]] = []
+        self._results: list[list[tuple[_Candidate, Pick]]] = [[] for _ in claims]
+        self._chosen: dict[tuple[int, int], int] = {}
+        # What this attempt takes: of a pool's counters, and of a device's capacity.
+        self._counters: dict[int, dict[CounterKey, Quantity]] = {}
+        self._available: dict[int, Mapping[CounterKey, Quantity]] = {}
+        self._capacity: dict[tuple[int, int], dict[str, Quantity]] = {}
+        self._selectable: dict[tuple[int, int, int, int], bool] = {}
+        self._may_skip_equals = True
+
+    def run(self) -> Solution | None:
+        """Find devices for all claims; None: there are not enough of the right kind.
+
+        Raises:
+            AllocationError: the claims, or what was found on the way, cannot be worked with.
+            SearchTimeoutError: it took too long.
+        """
+        self._prepare()
+        if self._cannot_fit():
+            return None
+        levels = sum(MAX_RESULTS + 2 * len(claim.requests.choices) + 2 for claim in self._claims)
+        with _more_depth(levels):
+            found = self._step(0, 0, 0, 0, False, 0)
+        if not found:
+            return None
+        picks = tuple(tuple(pick for _, pick in results) for results in self._results)
+        self._check_node_selectors()
+        return Solution(picks, dict(self._chosen))
+
+    # -- before the search -------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Look at all requests once, in order; the first that is wrong ends the attempt."""
+        for place, (name, requests) in enumerate(self._claims):
+            least = 0
+            for number, choice in enumerate(requests.choices):
+                if choice.problem:
+                    raise AllocationError(f"claim {name}{choice.problem}")
+                least += min(
+                    self._needed(place, number, alternative, request)
+                    for alternative, request in enumerate(choice.alternatives)
+                )
+            if least > MAX_RESULTS:
+                raise AllocationError(
+                    f"claim {name}: number of requested devices {least} exceeds the claim "
+                    f"limit of {MAX_RESULTS}"
+                )
+            self._constraints.append(self._make_constraints(name, requests))
+
+    def _needed(self, claim: int, number: int, alternative: int, request: Request) -> int:
+        name = self._claims[claim].name
+        if request.problem:
+            raise AllocationError(f"claim {name}{request.problem}")
+        if request.mode != ALL:
+            return request.count
+        for view in self._views:
+            if view.state is not PoolState.COMPLETE:
+                problem = "being updated" if view.state is PoolState.INCOMPLETE else "invalid"
+                raise AllocationError(
+                    f"claim {name}, request {request.own_name}: asks for all devices, but "
+                    f"resource pool {'/'.join(view.pool.pool_id)} is currently {problem}"
+                )
+        found = [
+            candidate
+            for candidate in self._candidates
+            if self._is_selectable(claim, number, alternative, request, candidate)
+            and self._has_room(request, candidate)
+        ]
+        self._all_devices[claim, number, alternative] = found
+        return len(found)
+
+    def _make_constraints(self, name: str, requests: ClaimRequests) -> list[Constraint]:
+        found = []
+        for place, spec in enumerate(requests.spec.constraints):
+            constraint = make_constraint(
+                spec, knows_distinct=self._features.has_distinct_constraints
+            )
+            if constraint is None:
+                raise AllocationError(
+                    f"claim {name}, constraint #{place}: empty constraint "
+                    "(unsupported constraint type?)"
+                )
+            if isinstance(constraint, DistinctAttribute):
+                # It forgets what is taken back, so trying a device leaves its mark.
+                self._may_skip_equals = False
+            found.append(constraint)
+        return found
+
+    def _cannot_fit(self) -> bool:
+        """Whether counting alone says that there are too few devices.
+
+        Only where the search would find out without an error on its way.
+        """
+        short = False
+        for claim, (_, requests) in enumerate(self._claims):
+            for number, choice in enumerate(requests.choices):
+                counts = []
+                for alternative, request in enumerate(choice.alternatives):
+                    if request.mode == ALL:
+                        return False
+                    matching = self._count_free(claim, number, alternative, request)
+                    if matching is None:
+                        return False
+                    counts.append(matching >= request.count)
+                short = short or not any(counts)
+        return short
+
+    def _count_free(
+        self, claim: int, number: int, alternative: int, request: Request
+    ) -> int | None:
+        """How many devices the request could get if nobody else wanted any; None: an error."""
+        try:
+            return sum(
+                (request.admin_access or not candidate.is_used)
+                and self._is_selectable(claim, number, alternative, request, candidate)
+                for candidate in self._candidates
+            )
+        except AllocationError:
+            return None
+
+    def _check_node_selectors(self) -> None:
+        for (name, _), results in zip(self._claims, self._results, strict=True):
+            for candidate, _ in results:
+                device = candidate.device
+                of = device.content.device if device.slice.is_per_device else device.slice.selection
+                if of.node_name or device.content.device.binds_to_node:
+                    break
+                terms = of.node_selector.node_selector_terms if of.node_selector else ()
+                if len(terms) > 1:
+                    raise AllocationError(
+                        f"create NodeSelector for claim {name.partition('/')[2]}: unsupported "
+                        f"ResourceSlice.NodeSelector with {len(terms)} terms"
+                    )
+
+    # -- the search --------------------------------------------------------------------
+
+    def _look_at_clock(self) -> None:
+        self._steps += 1
+        if self._steps % _STEPS_BETWEEN_LOOKS == 1 and (
+            self._steps > _MOST_STEPS or (self._is_late is not None and self._is_late())
+        ):
+            raise SearchTimeoutError
+
+    def _step(
+        self, claim: int, number: int, alternative: int, taken: int, inside: bool, start: int
+    ) -> bool:
+        """Go on from here; True if everything that is left can be had.
+
+        `inside` says that an alternative of a prioritised list was settled on.
+        """
+        self._look_at_clock()
+        if claim == len(self._claims):
+            return True
+        choices = self._claims[claim].requests.choices
+        if number == len(choices):
+            try:
+                return self._step(claim + 1, 0, 0, 0, False, 0)
+            except _TooManyResultsError:
+                return False
+        choice = choices[number]
+        if choice.is_prioritized and not inside:
+            return self._first_available(claim, number)
+        request = choice.alternatives[alternative]
+        if request.mode == ALL:
+            return self._step_all(claim, number, alternative, request, taken, inside)
+        if taken == request.count:
+            return self._step(claim, number + 1, 0, 0, False, 0)
+        self._check_size(claim, request.count - taken)
+        return self._step_exact(claim, number, alternative, request, taken, inside, start)
+
+    def _first_available(self, claim: int, number: int) -> bool:
+        only_too_many = True
+        for alternative in range(len(self._claims[claim].requests.choices[number].alternatives)):
+            try:
+                found = self._step(claim, number, alternative, 0, True, 0)
+            except _TooManyResultsError:
+                continue
+            only_too_many = False
+            if found:
+                self._chosen[claim, number] = alternative
+                return True
+        if only_too_many:
+            raise _TooManyResultsError
+        return False
+
+    def _step_all(
+        self, claim: int, number: int, alternative: int, request: Request, taken: int, inside: bool
+    ) -> bool:
+        devices = self._all_devices[claim, number, alternative]
+        if not devices:
+            return False
+        if taken == len(devices):
+            return self._step(claim, number + 1, 0, 0, False, 0)
+        self._check_size(claim, len(devices) - taken)
+        undo = self._take(claim, request, devices[taken], must=True)
+        if undo is None:
+            return False
+        found = False
+        try:
+            found = self._step(claim, number, alternative, taken + 1, inside, 0)
+        finally:
+            if not found:
+                undo()
+        return found
+
+    def _step_exact(
+        self,
+        claim: int,
+        number: int,
+        alternative: int,
+        request: Request,
+        taken: int,
+        inside: bool,
+        start: int,
+    ) -> bool:
+        led_nowhere: set[object] = set()
+        for place in range(start, len(self._candidates)):
+            candidate = self._candidates[place]
+            if claim in candidate.taken_by if request.admin_access else _is_in_use(candidate):
+                continue
+            if led_nowhere and candidate.likeness() in led_nowhere:
+                continue
+            if not self._is_selectable(
+                claim, number, alternative, request, candidate
+            ) or not self._has_room(request, candidate):
+                continue
+            self._look_at_clock()
+            undo = self._take(claim, request, candidate, must=False)
+            if undo is None:
+                continue
+            found = False
+            try:
+                found = self._step(claim, number, alternative, taken + 1, inside, place + 1)
+            finally:
+                if not found:
+                    undo()
+            if found:
+                return True
+            if self._may_skip_equals and not self._is_shareable(candidate):
+                led_nowhere.add(candidate.likeness())
+        return False
+
+    def _check_size(self, claim: int, more: int) -> None:
+        if len(self._results[claim]) + more > MAX_RESULTS:
+            raise _TooManyResultsError
+
+    # -- one device --------------------------------------------------------------------
+
+    def _is_selectable(
+        self, claim: int, number: int, alternative: int, request: Request, candidate: _Candidate
+    ) -> bool:
+        """Whether class and request ask for such a device; raises AllocationError."""
+        key = (claim, number, alternative, candidate.content.number)
+        selectable = self._selectable.get(key)
+        if selectable is None:
+            selectable = self._selectable[key] = self._is_selected(claim, request, candidate)
+        return selectable and candidate.device.is_for_node
+
+    def _is_selected(self, claim: int, request: Request, candidate: _Candidate) -> bool:
+        content = candidate.content
+        if content.has_conditions and not self._features.binding_conditions:
+            return False
+        if content.problem:
+            raise AllocationError(
+                f"device {'/'.join(candidate.view.pool.pool_id)}/{candidate.device.name}: "
+                f"{content.problem}"
+            )
+        assert request.device_class is not None, "checked before the search"
+        for whose, expressions in (
+            (f"class {request.device_class.metadata.name}", request.class_selectors),
+            (f"claim {self._claims[claim].name}", request.selectors),
+        ):
+            for place, expression in enumerate(expressions):
+                try:
+                    if not self._selectors.matches(expression, content):
+                        return False
+                except SelectorError as exc:
+                    raise AllocationError(f"{whose}: selector #{place}: {exc}") from exc
+        return True
+
+    def _is_shareable(self, candidate: _Candidate) -> bool:
+        return self._features.consumable_capacity and candidate.content.allows_sharing
+
+    def _has_room(self, request: Request, candidate: _Candidate) -> bool:
+        """Whether the device has the capacity that is asked for left."""
+        if not self._features.consumable_capacity:
+            return True
+        rules = candidate.content.capacity
+        if not rules:
+            return not request.capacity
+        usage = candidate.usage
+        committed = _NONE_TAKEN if usage is None else usage.consumed_capacity(candidate.device.name)
+        taken = self._capacity.get((candidate.view_place, candidate.place), _NONE_TAKEN)
+        return has_room(rules, request.capacity, committed, taken)
+
+    def _take(
+        self, claim: int, request: Request, candidate: _Candidate, *, must: bool
+    ) -> Callable[[], None] | None:
+        """Give the device to the request; returns how to undo that, or None if it cannot be."""
+        is_share = self._is_shareable(candidate)
+        if request.admin_access:
+            if not is_share and claim in candidate.taken_by:
+                return None
+        elif _is_in_use(candidate):
+            return None
+        content = candidate.content
+        consumes = bool(content.device.consumes_counters)
+        if consumes and not self._features.partitionable_devices:
+            return None
+        place = (candidate.view_place, candidate.place)
+        counts = consumes and not (is_share and self._has_capacity_entry(candidate))
+        if counts and not self._take_counters(candidate):
+            return None
+        if not self._may_take(claim, request, candidate, must=must, counts=counts):
+            return None
+        if not is_share:
+            candidate.taken_by.append(claim)
+        consumed: Mapping[str, Quantity] = {}
+        had_entry = place in self._capacity
+        if not self._has_room(request, candidate):
+            self._undo(claim, request, candidate, counts=counts, is_share=is_share)
+            return None
+        if is_share:
+            consumed = consumption(content.capacity, request.capacity)
+            self._add_capacity(place, consumed)
+        pick = Pick(candidate.view_place, candidate.place, request, is_share, consumed)
+        self._results[claim].append((candidate, pick))
+
+        def undo() -> None:
+            self._results[claim].pop()
+            if is_share:
+                self._subtract_capacity(place, consumed, keep_entry=had_entry)
+            self._undo(claim, request, candidate, counts=counts, is_share=is_share)
+
+        return undo
+
+    def _may_take(
+        self, claim: int, request: Request, candidate: _Candidate, *, must: bool, counts: bool
+    ) -> bool:
+        """Whether neither taints nor constraints are in the way; if they are, all is as before."""
+        content = candidate.content
+        if (
+            self._features.device_taints
+            and content.blocking_taints
+            and not are_tolerated(content.blocking_taints, request.tolerations)
+        ):
+            if counts:
+                self._give_back_counters(candidate)
+            return False
+        for place, constraint in enumerate(self._constraints[claim]):
+            if constraint.add(request.request, request.subrequest, content):
+                continue
+            for added in reversed(self._constraints[claim][:place]):
+                added.remove(request.request, request.subrequest, content)
+            if counts:
+                self._give_back_counters(candidate)
+            if must:
+                device = "/".join((*candidate.view.pool.pool_id, candidate.device.name))
+                raise AllocationError(
+                    f"claim {self._claims[claim].name}, request {request.own_name}: cannot add "
+                    f"device {device} because a claim constraint would not be satisfied"
+                )
+            return False
+        return True
+
+    def _undo(
+        self, claim: int, request: Request, candidate: _Candidate, *, counts: bool, is_share: bool
+    ) -> None:
+        if not is_share:
+            candidate.taken_by.pop()
+        for constraint in reversed(self._constraints[claim]):
+            constraint.remove(request.request, request.subrequest, candidate.content)
+        if counts:
+            self._give_back_counters(candidate)
+
+    # -- counters and capacity ---------------------------------------------------------
+
+    def _has_capacity_entry(self, candidate: _Candidate) -> bool:
+        if (candidate.view_place, candidate.place) in self._capacity:
+            return True
+        usage = candidate.usage
+        return usage is not None and usage.has_capacity_entry(candidate.device.name)
+
+    def _take_counters(self, candidate: _Candidate) -> bool:
+        """Take what the device consumes of its pool's counters, if they all still suffice."""
+        place = candidate.view_place
+        available = self._available.get(place)
+        if available is None:
+            view = candidate.view
+            available = view.pool.available_counters(view, candidate.usage)
+            self._available[place] = available
+        taken = self._counters.setdefault(place, {})
+        for key, amount in candidate.content.consumed_counters.items():
+            taken[key] = taken.get(key, ZERO) + amount
+        if all(amount >= taken.get(key, ZERO) for key, amount in available.items()):
+            return True
+        self._give_back_counters(candidate)
+        return False
+
+    def _give_back_counters(self, candidate: _Candidate) -> None:
+        taken = self._counters[candidate.view_place]
+        for key, amount in candidate.content.consumed_counters.items():
+            taken[key] -= amount
+
+    def _add_capacity(self, place: tuple[int, int], consumed: Mapping[str, Quantity]) -> None:
+        taken = self._capacity.setdefault(place, {})
+        for name, amount in consumed.items():
+            taken[name] = taken.get(name, ZERO) + amount
+
+    def _subtract_capacity(
+        self, place: tuple[int, int], consumed: Mapping[str, Quantity], *, keep_entry: bool
+    ) -> None:
+        """An entry is kept as long as another share of the device is there."""
+        if not keep_entry:
+            del self._capacity[place]
+            return
+        taken = self._capacity[place]
+        for name, amount in consumed.items():
+            taken[name] -= amount
+
+
+def _is_in_use(candidate: _Candidate) -> bool:
+    return candidate.is_used or bool(candidate.taken_by)
+
+
+@contextmanager
+def _more_depth(levels: int) -> Iterator[None]:
+    """Room for a search that goes a few calls deep for every device."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before + 3 * levels)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
