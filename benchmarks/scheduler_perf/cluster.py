@@ -19,6 +19,13 @@ from kubesched.util.clock import Clock
 __all__ = ["Cluster", "MissingFeatureError", "with_metadata"]
 
 _NOT_FOUND = 404
+_CURRENT_VERSIONS = {
+    "DeviceClass": "resource.k8s.io/v1",
+    "ResourceClaim": "resource.k8s.io/v1",
+    "ResourceClaimTemplate": "resource.k8s.io/v1",
+    "ResourceSlice": "resource.k8s.io/v1",
+    "DeviceTaintRule": "resource.k8s.io/v1beta2",
+}
 
 
 class MissingFeatureError(Exception):
@@ -37,6 +44,7 @@ class Cluster:
         if document["kind"] == "Pod" and "priority" in document["spec"]:
             document = self._with_priority_class(document)
         resource = self._resource(document)
+        document = {**document, "apiVersion": resource.api_version}
         at = namespace if resource.namespaced else None
         return self.store.create(resource, at, document, self._clock.now_ns()).data
 
@@ -108,7 +116,11 @@ class Cluster:
         return list(self.store.list(resource, namespace).records)
 
     def _resource(self, document: Mapping[str, Any]) -> Resource:
-        found = self.store.catalog.by_manifest(document["apiVersion"], document["kind"])
+        version, kind = document["apiVersion"], document["kind"]
+        found = self.store.catalog.by_manifest(version, kind)
+        if found is None:
+            # Files may be older than the server: what they use of these kinds did not change.
+            found = self.store.catalog.by_manifest(_CURRENT_VERSIONS.get(kind, version), kind)
         if found is None:
             raise MissingFeatureError(f"{document['kind']} of {document['apiVersion']}")
         return found

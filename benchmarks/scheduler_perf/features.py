@@ -21,7 +21,6 @@ _DEVICE_KINDS = frozenset(
     {"DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}
 )
 _DEVICE_OPCODES = frozenset({"createResourceDriver", "allocResourceClaims"})
-_ALLOCATION = "allocation of devices"
 _PATHS = ("podTemplatePath", "nodeTemplatePath", "templatePath")
 
 
@@ -29,20 +28,18 @@ def missing_features(workload: Workload, present: Collection[str]) -> list[str]:
     """What the workload is about and is not among these, by name: plugins, and what they can do."""
     needed: set[str] = set()
     if workload.gates.get("DRAExtendedResource"):
-        needed.update(("DynamicResources", _ALLOCATION))
+        needed.add("DynamicResources")
     for step in _steps(workload):
         if "persistentVolumeTemplatePath" in step:
             needed.update(_VOLUME_PLUGINS)
         if step["opcode"] in _DEVICE_OPCODES:
             needed.add("DynamicResources")
-        if step["opcode"] == "allocResourceClaims":
-            needed.add(_ALLOCATION)
     for document in _documents(workload):
         spec = document.get("spec") or {}
         if document["kind"] in _DEVICE_KINDS:
             needed.add("DynamicResources")
         if spec.get("resourceClaims"):
-            needed.update(("DynamicResources", _ALLOCATION))
+            needed.add("DynamicResources")
         # Who outranks others tries to push them out when nothing is free.
         if document["kind"] == "Pod" and spec.get("priority", 0) > 0:
             needed.add("DefaultPreemption")

@@ -6,7 +6,7 @@ A plugin without any of these is right. `Plugin` inherits them.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ __all__ = ["FastPaths"]
 class FastPaths:
     """Filter and Score for many nodes at once, and what their answers may be cached on."""
 
-    reads: ClassVar[Reads] = Reads()
+    reads: Reads = Reads()
     """What Filter and Score look at; the cache trusts it."""
 
     if TYPE_CHECKING:

@@ -23,6 +23,10 @@ class SharedState:
     def __contains__(self, name: str) -> bool:
         return name in self._objects
 
+    def find(self, name: str) -> Any | None:
+        """The object of this name, if somebody asked for it before."""
+        return self._objects.get(name)
+
     def get(self, name: str, build: Callable[[], T]) -> T:
         """The object of this name; `build` makes it if nobody asked before."""
         if name not in self._objects:

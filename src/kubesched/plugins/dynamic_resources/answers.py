@@ -23,6 +23,7 @@ from kubesched.plugins.dynamic_resources.pools import PoolState, PoolView
 from kubesched.plugins.dynamic_resources.requests import ClaimRequests
 from kubesched.plugins.dynamic_resources.search import (
     AllocationError,
+    DeadViews,
     NamedClaim,
     Search,
     SearchTimeoutError,
@@ -67,6 +68,7 @@ class Answers:
     def __init__(self, requests: Sequence[ClaimRequests], search: _Searching) -> None:
         self._requests = requests
         self._search = search
+        self._dead = DeadViews()
         self._by_group: dict[tuple[int, tuple[int, ...]], Answer] = {}
         self._rows: DeviceRows | None = None
         self._position = -1
@@ -85,7 +87,7 @@ class Answers:
                 NamedClaim(name, requests)
                 for name, requests in zip(names, self._requests, strict=True)
             ]
-            answer = self._search.run(claims, devices)
+            answer = self._search.run(claims, devices, self._dead)
             if len(self._by_group) >= _ANSWERS_KEPT:
                 self._by_group.clear()
             self._by_group[key] = answer
@@ -147,7 +149,7 @@ class _Searching:
         self._late_after = late_after
         self._selectors = Selectors()
 
-    def run(self, claims: Sequence[NamedClaim], devices: NodeDevices) -> Answer:
+    def run(self, claims: Sequence[NamedClaim], devices: NodeDevices, dead: DeadViews) -> Answer:
         if devices.problem is not None:
             error = AllocationError(f"gather pool information: {devices.problem}")
             return Answer(Verdict.ERROR, error=error)
@@ -158,6 +160,7 @@ class _Searching:
             self._selectors,
             self._features,
             self._late_after(),
+            dead,
         )
         try:
             solution = search.run()

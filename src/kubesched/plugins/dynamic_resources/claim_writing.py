@@ -37,7 +37,6 @@ _ATTEMPTS = 5
 _PAUSE_NS = 10 * MILLISECOND
 _JITTER = 0.1
 _KNOWN_WITHIN_NS = 120 * SECOND
-_ASK_AGAIN_NS = SECOND
 _LONGEST_PAUSE_NS = 30 * SECOND
 
 
@@ -166,22 +165,13 @@ class ClaimWriter:
         if written is not None:
             try:
                 if is_special:
-                    await self._until_known(written)
+                    await self._devices.until_known(written, self._handle.clock, _KNOWN_WITHIN_NS)
                 self._devices.claims.assume(written)
                 is_assumed = True
             except CacheError as exc:
                 log.error("A claim that was written is not known", exc=exc, claim=_name(written))
         if allocation is not None:
             self._devices.in_flight.remove(uid, for_all=is_assumed)
-
-    async def _until_known(self, written: ResourceClaim) -> None:
-        """A claim that was just created is assumed once the watch has brought it."""
-        metadata, clock = written.metadata, self._handle.clock
-        until_ns = clock.monotonic_ns() + _KNOWN_WITHIN_NS
-        while self._devices.claims.get(metadata.name, metadata.namespace) is None:
-            if clock.monotonic_ns() >= until_ns:
-                return
-            await clock.sleep(_ASK_AGAIN_NS)
 
     async def _find_out(self, claim: ResourceClaim, uid: str) -> None:
         """Ask for a claim until the server says what became of a write to it."""

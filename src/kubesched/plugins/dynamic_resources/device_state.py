@@ -8,11 +8,14 @@ from kubesched.api import DeviceClaim, DeviceClass, Pod, ResourceClaim
 from kubesched.framework import ClaimCache, Handle, Lister, NodeView
 from kubesched.plugins.dynamic_resources.allocated import InFlightClaims
 from kubesched.plugins.dynamic_resources.answers import encode_spec
+from kubesched.plugins.dynamic_resources.device_counts import DeviceCounts
 from kubesched.plugins.dynamic_resources.device_rows import DeviceRows
 from kubesched.plugins.dynamic_resources.features import DeviceFeatures
 from kubesched.plugins.dynamic_resources.inventory import DeviceInventory
 from kubesched.plugins.dynamic_resources.requests import ClaimRequests
 from kubesched.plugins.dynamic_resources.slice_source import follow_slices
+from kubesched.plugins.helpers.device_counts import DEVICE_COUNTS
+from kubesched.util.clock import Clock
 
 __all__ = ["EXTENDED_CLAIM", "DeviceState"]
 
@@ -36,18 +39,39 @@ class DeviceState:
         self.pending_writes: dict[str, asyncio.Event] = {}
         # Claims in flight of which only the server knows whether they were written, by uid.
         self.unsettled: set[str] = set()
+        self._awaited: dict[tuple[str, str], asyncio.Event] = {}  # namespace, name
         # Claims that were made for extended resources, by uid of the pod that owns them.
         self._special: dict[str, dict[str, ResourceClaim]] = {}
         self._rows: DeviceRows | None = None
         self._requests: dict[bytes, ClaimRequests] = {}
         self.claims.follow(self.inventory.allocated.claim_changed)
         self.claims.follow(self._note_special)
+        self.claims.follow(self._note_appeared)
         follow_slices(handle, features, self.inventory.slice_changed)
+        handle.shared.get(DEVICE_COUNTS, lambda: DeviceCounts(self.inventory))
 
     @classmethod
     def of(cls, handle: Handle, features: DeviceFeatures) -> DeviceState:
         """The one that the plugins of this scheduler share."""
         return handle.shared.get(_SHARED_NAME, lambda: cls(handle, features))
+
+    async def until_known(self, claim: ResourceClaim, clock: Clock, timeout_ns: int) -> bool:
+        """Wait until the watch has brought a claim that was just created."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        if self.claims.get(claim.metadata.name, claim.metadata.namespace) is not None:
+            return True
+        appeared = self._awaited.setdefault(key, asyncio.Event())
+        try:
+            return await clock.wait(appeared, timeout_ns)
+        finally:
+            if self._awaited.get(key) is appeared and not appeared.is_set():
+                del self._awaited[key]
+
+    def _note_appeared(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if new is not None and old is None and self._awaited:
+            appeared = self._awaited.pop((new.metadata.namespace, new.metadata.name), None)
+            if appeared is not None:
+                appeared.set()
 
     def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
         """The claim that was made before for extended resources of the pod."""

@@ -177,7 +177,7 @@ class DeviceFilter:
             failed = np.flatnonzero(among & (codes == Verdict.ERROR))
             if len(failed):
                 index = int(failed[0])
-                node = nodes.info(index)
+                node = _node_at(nodes, index)
                 answer = self.answer(data, pod, node, kind)
                 return index, _status_of(answer, node.name)
         return None
@@ -186,7 +186,7 @@ class DeviceFilter:
         """Verdicts up to the first error: there are nodes whose search takes too long."""
         verdicts: list[int] = []
         for place in places:
-            node = nodes.info(place).node
+            node = _node_at(nodes, place).node
             assert node is not None
             devices = self._devices.inventory.of_node(node)
             verdict = variant.answers.answer(devices, variant.names).verdict
@@ -241,6 +241,11 @@ def _status_of(answer: Answer, node_name: str) -> Status:
     return _OF_VERDICT.get(answer.verdict, SUCCESS)
 
 
+def _node_at(nodes: NodeView, index: int) -> NodeInfo:
+    """The node, whatever pods it is thought to have: they make no difference here."""
+    return nodes.info_at(int(nodes.rows[index]))
+
+
 def _lacking(data: PodDevices, node: NodeInfo) -> int:
     """A bit for each served resource that the node itself has nothing of."""
     bits = 0
@@ -267,7 +272,7 @@ def _without_others(data: PodDevices, nodes: NodeView) -> NDArray[np.bool_]:
     missing = np.zeros(len(nodes), dtype=bool)
     for resource in data.not_served:
         for index in np.flatnonzero(nodes.allocatable(resource) == 0).tolist():
-            missing[index] |= resource not in nodes.info(index).allocatable.scalar
+            missing[index] |= resource not in _node_at(nodes, index).allocatable.scalar
     return missing
 
 

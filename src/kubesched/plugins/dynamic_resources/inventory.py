@@ -25,6 +25,9 @@ from kubesched.plugins.dynamic_resources.slices import GatherError, SliceRecord
 
 __all__ = ["DeviceGroup", "DeviceInventory", "NodeDevices"]
 
+# Of more pools than these it is not looked up whose usage changed.
+_FEW_POOLS = 16
+
 
 class DeviceGroup:
     """Nodes that see the same devices, equally free."""
@@ -57,6 +60,7 @@ class DeviceInventory:
             consumable_capacity=features.consumable_capacity, on_change=self._usage_changed
         )
         self._slices: dict[str, SliceRecord] = {}
+        self._slices_of_node: dict[str, dict[str, SliceRecord]] = {}  # "": of no single node
         self._of_pool: dict[PoolId, dict[str, SliceRecord]] = {}
         self._pools: dict[PoolId, Pool] = {}
         self._pools_of_node: dict[str, set[PoolId]] = {}
@@ -66,6 +70,7 @@ class DeviceInventory:
         self._nodes: dict[str, NodeDevices] = {}
         self._groups: dict[object, DeviceGroup] = {}
         self._group_numbers = itertools.count(1)
+        self.shared_version = 0  # grows with every change of usage of a pool that is not local
         # Told the name of each node that may be in another group now; None: all of them.
         self.listeners: list[Callable[[str | None], None]] = []
 
@@ -79,11 +84,15 @@ class DeviceInventory:
             if record is not None:
                 touched[record.pool_id] = self._pools.get(record.pool_id)
                 del self._of_pool[record.pool_id][record.name]
+                del self._slices_of_node[record.node_name][record.name]
+                if not self._slices_of_node[record.node_name]:
+                    del self._slices_of_node[record.node_name]
         if new is not None and self._is_known_kind(new):
             record = SliceRecord(new, self._contents)
             touched.setdefault(record.pool_id, self._pools.get(record.pool_id))
             self._slices[record.name] = record
             self._of_pool.setdefault(record.pool_id, {})[record.name] = record
+            self._slices_of_node.setdefault(record.node_name, {})[record.name] = record
         for pool_id, before in touched.items():
             self._rebuild(pool_id, before)
 
@@ -128,12 +137,21 @@ class DeviceInventory:
         if view is not None and (view.devices or view.state is not PoolState.COMPLETE):
             self._outsiders[pool.pool_id] = view
 
+    def slices_for(self, node_name: str) -> Iterable[SliceRecord]:
+        """Slices that name the node, and those that name none."""
+        for name in (node_name, ""):
+            yield from self._slices_of_node.get(name, {}).values()
+
     # -- usage -------------------------------------------------------------------------
 
     def _usage_changed(self, pool_id: PoolId) -> None:
         pool = self._pools.get(pool_id)
-        if pool is not None and pool.only_node:
+        if pool is None:
+            return
+        if pool.only_node:
             self._forget(pool.only_node)
+        else:
+            self.shared_version += 1
 
     def _forget(self, node_name: str) -> None:
         known = self._nodes.pop(node_name, None)
@@ -219,6 +237,8 @@ class DeviceInventory:
 
     def usage_versions(self, group: DeviceGroup) -> tuple[int, ...]:
         """Changes with the usage of what the nodes of a group share with others."""
+        if len(group.shared) > _FEW_POOLS:
+            return (self.shared_version,)
         return tuple(
             0 if (usage := self.allocated.usage(view.pool.pool_id)) is None else usage.version
             for view in group.shared

@@ -29,10 +29,19 @@ from kubesched.plugins.dynamic_resources.requests import ALL, MAX_RESULTS, Claim
 from kubesched.plugins.dynamic_resources.selectors import SelectorError, Selectors
 from kubesched.plugins.dynamic_resources.taints import are_tolerated
 
-__all__ = ["AllocationError", "NamedClaim", "Pick", "Search", "SearchTimeoutError", "Solution"]
+__all__ = [
+    "AllocationError",
+    "DeadViews",
+    "NamedClaim",
+    "Pick",
+    "Search",
+    "SearchTimeoutError",
+    "Solution",
+]
 
 _STEPS_BETWEEN_LOOKS = 256  # at the clock
 _MOST_STEPS = 20_000_000  # also where the clock stands still, as in a simulation
+_DEAD_VIEWS_KEPT = 100_000
 _NONE_TAKEN: Mapping[str, Quantity] = {}
 
 
@@ -72,6 +81,26 @@ class Solution(NamedTuple):
     chosen: Mapping[tuple[int, int], int]  # claim and request -> alternative
 
 
+class DeadViews:
+    """Pools that have nothing left for a request, as long as their usage stays as it is.
+
+    Kept from one search to the next for the same claims: usage only grows within a search.
+    """
+
+    __slots__ = ("_by_request",)
+
+    def __init__(self) -> None:
+        self._by_request: dict[tuple[int, int, int, int], int] = {}  # -> version of the usage
+
+    def has(self, key: tuple[int, int, int, int], version: int) -> bool:
+        return self._by_request.get(key) == version
+
+    def add(self, key: tuple[int, int, int, int], version: int) -> None:
+        if len(self._by_request) >= _DEAD_VIEWS_KEPT:
+            self._by_request.clear()
+        self._by_request[key] = version
+
+
 class _Candidate:
     """A device of a usable pool, with what this attempt did to it."""
 
@@ -100,6 +129,9 @@ class _Candidate:
         )
 
 
+Place = tuple[int, int]  # pool, device
+_BEGIN: Place = (0, 0)
+
 UsageOf = Callable[[PoolView], PoolUsage | None]
 
 
@@ -114,19 +146,19 @@ class Search:
         selectors: Selectors,
         features: DeviceFeatures,
         is_late: Callable[[], bool] | None = None,
+        dead: DeadViews | None = None,
     ) -> None:
+        self._dead = DeadViews() if dead is None else dead
         self._claims = claims
         self._views = views
         self._selectors = selectors
         self._features = features
         self._is_late = is_late
         self._steps = 0
-        self._usage = [usage_of(view) for view in views]
-        self._candidates = [
-            _Candidate(view_place, view, place, self._usage[view_place])
-            for view_place, view in enumerate(views)
-            for place in range(len(view.devices))
-        ]
+        self._usage_of = usage_of
+        # Of each pool that is looked at its usage, and its devices with what was done to them.
+        self._usage: dict[int, PoolUsage | None] = {}
+        self._candidates: dict[int, list[_Candidate]] = {}
         self._all_devices: dict[tuple[int, int, int], list[_Candidate]] = {}
         self._constraints: list[list[Constraint]] = []
         self._results: list[list[tuple[_Candidate, Pick]]] = [[] for _ in claims]
@@ -137,6 +169,8 @@ class Search:
         self._capacity: dict[tuple[int, int], dict[str, Quantity]] = {}
         self._selectable: dict[tuple[int, int, int, int], bool] = {}
         self._may_skip_equals = True
+        self._touched: dict[int, int] = {}  # pool -> how much of it this attempt took
+        self._constraint_refusals = 0
 
     def run(self) -> Solution | None:
         """Find devices for all claims; None: there are not enough of the right kind.
@@ -150,12 +184,36 @@ class Search:
             return None
         levels = sum(MAX_RESULTS + 2 * len(claim.requests.choices) + 2 for claim in self._claims)
         with _more_depth(levels):
-            found = self._step(0, 0, 0, 0, False, 0)
+            found = self._step(0, 0, 0, 0, False, _BEGIN)
         if not found:
             return None
         picks = tuple(tuple(pick for _, pick in results) for results in self._results)
         self._check_node_selectors()
         return Solution(picks, dict(self._chosen))
+
+    def _of_view(self, view_place: int) -> list[_Candidate]:
+        found = self._candidates.get(view_place)
+        if found is None:
+            view = self._views[view_place]
+            usage = self._usage_in(view_place)
+            found = self._candidates[view_place] = [
+                _Candidate(view_place, view, place, usage) for place in range(len(view.devices))
+            ]
+        return found
+
+    def _usage_in(self, view_place: int) -> PoolUsage | None:
+        if view_place not in self._usage:
+            self._usage[view_place] = self._usage_of(self._views[view_place])
+        return self._usage[view_place]
+
+    def _all_candidates(self) -> Iterator[_Candidate]:
+        for view_place in range(len(self._views)):
+            yield from self._of_view(view_place)
+
+    def _is_dead(self, key: tuple[int, int, int], view_place: int) -> bool:
+        usage = self._usage_in(view_place)
+        number = self._views[view_place].number
+        return self._dead.has((*key, number), 0 if usage is None else usage.version)
 
     # -- before the search -------------------------------------------------------------
 
@@ -192,7 +250,7 @@ class Search:
                 )
         found = [
             candidate
-            for candidate in self._candidates
+            for candidate in self._all_candidates()
             if self._is_selectable(claim, number, alternative, request, candidate)
             and self._has_room(request, candidate)
         ]
@@ -221,32 +279,35 @@ class Search:
 
         Only where the search would find out without an error on its way.
         """
-        short = False
+        is_short = False
         for claim, (_, requests) in enumerate(self._claims):
             for number, choice in enumerate(requests.choices):
-                counts = []
-                for alternative, request in enumerate(choice.alternatives):
-                    if request.mode == ALL:
-                        return False
-                    matching = self._count_free(claim, number, alternative, request)
-                    if matching is None:
-                        return False
-                    counts.append(matching >= request.count)
-                short = short or not any(counts)
-        return short
+                if any(request.mode == ALL for request in choice.alternatives):
+                    return False
+                try:
+                    is_short |= not any(
+                        self._has_enough(claim, number, alternative, request)
+                        for alternative, request in enumerate(choice.alternatives)
+                    )
+                except AllocationError:
+                    return False
+        return is_short
 
-    def _count_free(
-        self, claim: int, number: int, alternative: int, request: Request
-    ) -> int | None:
-        """How many devices the request could get if nobody else wanted any; None: an error."""
-        try:
-            return sum(
+    def _has_enough(self, claim: int, number: int, alternative: int, request: Request) -> bool:
+        """Whether the request could be met if nobody else wanted anything."""
+        left = request.count
+        key = (claim, number, alternative)
+        for view_place in range(len(self._views)):
+            if left <= 0:
+                break
+            if not request.admin_access and self._is_dead(key, view_place):
+                continue
+            left -= sum(
                 (request.admin_access or not candidate.is_used)
                 and self._is_selectable(claim, number, alternative, request, candidate)
-                for candidate in self._candidates
+                for candidate in self._of_view(view_place)
             )
-        except AllocationError:
-            return None
+        return left <= 0
 
     def _check_node_selectors(self) -> None:
         for (name, _), results in zip(self._claims, self._results, strict=True):
@@ -272,7 +333,7 @@ class Search:
             raise SearchTimeoutError
 
     def _step(
-        self, claim: int, number: int, alternative: int, taken: int, inside: bool, start: int
+        self, claim: int, number: int, alternative: int, taken: int, inside: bool, start: Place
     ) -> bool:
         """Go on from here; True if everything that is left can be had.
 
@@ -284,7 +345,7 @@ class Search:
         choices = self._claims[claim].requests.choices
         if number == len(choices):
             try:
-                return self._step(claim + 1, 0, 0, 0, False, 0)
+                return self._step(claim + 1, 0, 0, 0, False, _BEGIN)
             except _TooManyResultsError:
                 return False
         choice = choices[number]
@@ -294,7 +355,7 @@ class Search:
         if request.mode == ALL:
             return self._step_all(claim, number, alternative, request, taken, inside)
         if taken == request.count:
-            return self._step(claim, number + 1, 0, 0, False, 0)
+            return self._step(claim, number + 1, 0, 0, False, _BEGIN)
         self._check_size(claim, request.count - taken)
         return self._step_exact(claim, number, alternative, request, taken, inside, start)
 
@@ -302,7 +363,7 @@ class Search:
         only_too_many = True
         for alternative in range(len(self._claims[claim].requests.choices[number].alternatives)):
             try:
-                found = self._step(claim, number, alternative, 0, True, 0)
+                found = self._step(claim, number, alternative, 0, True, _BEGIN)
             except _TooManyResultsError:
                 continue
             only_too_many = False
@@ -320,14 +381,14 @@ class Search:
         if not devices:
             return False
         if taken == len(devices):
-            return self._step(claim, number + 1, 0, 0, False, 0)
+            return self._step(claim, number + 1, 0, 0, False, _BEGIN)
         self._check_size(claim, len(devices) - taken)
         undo = self._take(claim, request, devices[taken], must=True)
         if undo is None:
             return False
         found = False
         try:
-            found = self._step(claim, number, alternative, taken + 1, inside, 0)
+            found = self._step(claim, number, alternative, taken + 1, inside, _BEGIN)
         finally:
             if not found:
                 undo()
@@ -341,34 +402,61 @@ class Search:
         request: Request,
         taken: int,
         inside: bool,
-        start: int,
+        start: Place,
     ) -> bool:
-        led_nowhere: set[object] = set()
-        for place in range(start, len(self._candidates)):
-            candidate = self._candidates[place]
-            if claim in candidate.taken_by if request.admin_access else _is_in_use(candidate):
+        key = (claim, number, alternative)
+        for view_place in range(start[0], len(self._views)):
+            first = start[1] if view_place == start[0] else 0
+            if self._is_dead(key, view_place):
                 continue
-            if led_nowhere and candidate.likeness() in led_nowhere:
-                continue
-            if not self._is_selectable(
-                claim, number, alternative, request, candidate
-            ) or not self._has_room(request, candidate):
-                continue
-            self._look_at_clock()
-            undo = self._take(claim, request, candidate, must=False)
-            if undo is None:
-                continue
-            found = False
-            try:
-                found = self._step(claim, number, alternative, taken + 1, inside, place + 1)
-            finally:
-                if not found:
-                    undo()
-            if found:
-                return True
-            if self._may_skip_equals and not self._is_shareable(candidate):
-                led_nowhere.add(candidate.likeness())
+            is_dead = not first and not self._is_touched(view_place)
+            led_nowhere: set[object] = set()
+            for candidate in self._of_view(view_place)[first:]:
+                undo = None
+                if not led_nowhere or candidate.likeness() not in led_nowhere:
+                    undo, is_out = self._try(claim, number, alternative, request, candidate)
+                    is_dead = is_dead and is_out
+                if undo is None:
+                    continue
+                found = False
+                try:
+                    after = (view_place, candidate.place + 1)
+                    found = self._step(claim, number, alternative, taken + 1, inside, after)
+                finally:
+                    if not found:
+                        undo()
+                if found:
+                    return True
+                if self._may_skip_equals and not self._is_shareable(candidate):
+                    led_nowhere.add(candidate.likeness())
+            if is_dead:
+                usage = self._usage_in(view_place)
+                version = 0 if usage is None else usage.version
+                self._dead.add((*key, self._views[view_place].number), version)
         return False
+
+    def _is_touched(self, view_place: int) -> bool:
+        """Whether this attempt took anything of a pool."""
+        return view_place in self._touched and self._touched[view_place] > 0
+
+    def _try(
+        self, claim: int, number: int, alternative: int, request: Request, candidate: _Candidate
+    ) -> tuple[Callable[[], None] | None, bool]:
+        """Take a device if that can be: how to undo it, and whether it is out for good.
+
+        Out for good is what others have, or what is not of the right kind: not what only a
+        constraint is in the way of.
+        """
+        if claim in candidate.taken_by if request.admin_access else _is_in_use(candidate):
+            return None, not candidate.taken_by
+        if not self._is_selectable(
+            claim, number, alternative, request, candidate
+        ) or not self._has_room(request, candidate):
+            return None, True
+        self._look_at_clock()
+        refusals = self._constraint_refusals
+        undo = self._take(claim, request, candidate, must=False)
+        return undo, undo is None and refusals == self._constraint_refusals
 
     def _check_size(self, claim: int, more: int) -> None:
         if len(self._results[claim]) + more > MAX_RESULTS:
@@ -455,9 +543,12 @@ class Search:
             self._add_capacity(place, consumed)
         pick = Pick(candidate.view_place, candidate.place, request, is_share, consumed)
         self._results[claim].append((candidate, pick))
+        view_place = candidate.view_place
+        self._touched[view_place] = self._touched.get(view_place, 0) + 1
 
         def undo() -> None:
             self._results[claim].pop()
+            self._touched[view_place] -= 1
             if is_share:
                 self._subtract_capacity(place, consumed, keep_entry=had_entry)
             self._undo(claim, request, candidate, counts=counts, is_share=is_share)
@@ -482,6 +573,7 @@ class Search:
                 continue
             for added in reversed(self._constraints[claim][:place]):
                 added.remove(request.request, request.subrequest, content)
+            self._constraint_refusals += 1
             if counts:
                 self._give_back_counters(candidate)
             if must:

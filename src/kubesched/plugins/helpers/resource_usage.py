@@ -7,14 +7,16 @@ in whether cpu and memory count as requested or with defaults for containers tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.api import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.resource_names import CPU, MEMORY, is_scalar_resource_name
 from kubesched.config.args import ResourceSpec
-from kubesched.framework import NodeInfo, NodeView
+from kubesched.framework import Handle, NodeInfo, NodeView
+from kubesched.plugins.helpers.device_counts import ServedAmounts
 from kubesched.util.errors import KubeschedError
 from kubesched.util.ints import wrap_int64
 
@@ -48,11 +50,21 @@ class ResourceColumns(NamedTuple):
 class TrackedResources:
     """The configured resources. `wanted` is what the pod asks of each, in their order."""
 
-    def __init__(self, specs: Sequence[ResourceSpec], *, with_defaults: bool) -> None:
+    def __init__(
+        self, specs: Sequence[ResourceSpec], handle: Handle | None = None, *, with_defaults: bool
+    ) -> None:
         self.names = tuple(spec.name for spec in specs)
         self._weights = tuple(spec.weight for spec in specs)
         self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
         self._with_defaults = with_defaults
+        self._served = ServedAmounts(handle, self.names)
+
+    @property
+    def objects_read(self) -> tuple[type[Any], ...]:
+        """Kinds of objects that amounts depend on, besides nodes and pods."""
+        if not self._served.may_count:
+            return (DeviceClass,)
+        return DeviceClass, ResourceClaim, ResourceSlice
 
     def usages(self, wanted: Sequence[int], node: NodeInfo) -> list[ResourceUsage]:
         """One entry per configured resource.
@@ -76,12 +88,28 @@ class TrackedResources:
         if not places:
             return None
         names = [self.names[place] for place in places]
-        return ResourceColumns(
+        columns = ResourceColumns(
             nodes.allocatable_of(names),
             self._allocated_of(names, nodes),
             [wanted[place] for place in places],
             [self._weights[place] for place in places],
         )
+        return self._with_devices(columns, names, nodes) if self._served.may_count else columns
+
+    def _with_devices(
+        self, columns: ResourceColumns, names: list[str], nodes: NodeView
+    ) -> ResourceColumns:
+        """Add what nodes have as devices of what they have no number of their own of."""
+        for place, name in enumerate(names):
+            lacking = columns.allocatable[place] == 0
+            amounts = self._served.of_nodes(name, nodes, lacking)
+            if amounts is not None:
+                # Copies: the columns are the table's own.
+                allocatable, allocated = columns.allocatable.copy(), columns.allocated.copy()
+                allocatable[place] = np.where(lacking, amounts[0], allocatable[place])
+                allocated[place] = np.where(lacking, amounts[1], allocated[place])
+                columns = columns._replace(allocatable=allocatable, allocated=allocated)
+        return columns
 
     def _check(self) -> None:
         if not self.names:
@@ -90,9 +118,13 @@ class TrackedResources:
     def _usage(self, place: int, amount: int, node: NodeInfo) -> ResourceUsage:
         weight = self._weights[place]
         allocatable = node.allocatable.amount(self.names[place])
-        if not allocatable or (not amount and self._is_scalar[place]):
+        if not amount and self._is_scalar[place]:
             return ResourceUsage(0, 0, 0, weight)
         allocated = self._allocated(place, node)
+        if not allocatable and self._served.may_count:
+            allocatable, allocated = self._served.of_node(self.names[place], node)
+        if not allocatable:
+            return ResourceUsage(0, 0, 0, weight)
         return ResourceUsage(allocatable, allocated, wrap_int64(allocated + amount), weight)
 
     def _allocated(self, place: int, node: NodeInfo) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubesched.api import DeviceClass, Pod
@@ -57,7 +58,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         super().__init__(args, handle)
         config: NodeResourcesBalancedAllocationArgs
         config = args if args is not None else NodeResourcesBalancedAllocationArgs()
-        self._tracked = TrackedResources(config.resources, with_defaults=False)
+        self._tracked = TrackedResources(config.resources, handle, with_defaults=False)
+        self.reads = replace(self.reads, objects=self._tracked.objects_read)
         pod_level = feature_enabled(handle, "PodLevelResources")
         self._signed = PodRequestOptions(pod_level=pod_level)
         self._scored = PodRequestOptions(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubesched.api import DeviceClass, Pod
@@ -70,7 +71,8 @@ class NodeResourcesFit(Plugin):
         strategy = config.scoring_strategy
         assert strategy is not None, "validated: there is a strategy"
         self._strategy = make_strategy(strategy)
-        self._tracked = TrackedResources(strategy.resources, with_defaults=True)
+        self._tracked = TrackedResources(strategy.resources, handle, with_defaults=True)
+        self.reads = replace(self.reads, objects=self._tracked.objects_read)
         self._options = PodRequestOptions(pod_level=feature_enabled(handle, "PodLevelResources"))
         self._has_device_classes = feature_enabled(handle, "DRAExtendedResource")
         self._classes = DeviceClassResolver(handle)
