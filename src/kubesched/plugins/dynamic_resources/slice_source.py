@@ -1,4 +1,4 @@
-"""Where slices come from: as drivers publish them, or with the taints of rules added (§3.6)."""
+"""Where slices come from: drivers, with the taints of rules added (docs/reference/08 §3.6)."""
 
 from __future__ import annotations
 
