@@ -9,12 +9,12 @@ import pytest
 PUBLIC = {
     "kubesched": "Scheduler __version__",
     "kubesched.framework": """
-        MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm Clonable
-        ClusterEvent ClusterEventWithHint ClusterVersion Code CycleState Diagnosis DryRun
+        MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm ClaimCache
+        Clonable ClusterEvent ClusterEventWithHint ClusterVersion Code CycleState Diagnosis DryRun
         EventRecorder EventResource ExtensionPoint FitError Handle HintFunction ImageState Lister
         NodeInfo NodeView NominatedTotals Nominating NominatingMode Nominator OnlyNodes Plugin
         PluginMetrics PodInPreBind PodIndex PodInfo PodPart PodsOnNode PostFilterResult
-        QueuedPodInfo QueueingHint Reads Rejections Snapshot StateNotFoundError Status TotalsView
+        QueuedPodInfo QueueingHint Reads Rejections SharedState Snapshot StateNotFoundError Status TotalsView
         VictimReview Victims Wait WaitingPod WeightedAffinityTerm extension_points overrides
     """,
     "kubesched.testing": """
