@@ -14,7 +14,8 @@ PUBLIC = {
         EventRecorder EventResource ExtensionPoint FitError Handle HintFunction ImageState Lister
         NodeInfo NodeView NominatedTotals Nominating NominatingMode Nominator OnlyNodes Plugin
         PluginMetrics PodInPreBind PodIndex PodInfo PodPart PodsOnNode PostFilterResult
-        QueuedPodInfo QueueingHint Reads Rejections SharedState Snapshot StateNotFoundError Status TotalsView
+        QueuedPodInfo QueueingHint Reads Rejections SharedState Snapshot StateNotFoundError Status
+        TotalsView
         VictimReview Victims Wait WaitingPod WeightedAffinityTerm extension_points overrides
     """,
     "kubesched.testing": """
