@@ -9,6 +9,7 @@ from __future__ import annotations
 from kubesched.cel.device import DeviceInput, DeviceSelector
 from kubesched.cel.environment import Environment
 from kubesched.cel.errors import CelCompileError, CelError, CelRuntimeError
+from kubesched.cel.kubernetes import kubernetes_environment
 from kubesched.cel.program import Program, compile_expression
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "Environment",
     "Program",
     "compile_expression",
+    "kubernetes_environment",
 ]

@@ -10,8 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kubesched.cel.closures import Code, Frame, Run
-from kubesched.cel.errors import CostLimitError, EvaluationError, no_such_overload
-from kubesched.cel.syntax import Call
+from kubesched.cel.errors import (
+    CelRuntimeError,
+    CostLimitError,
+    EvaluationError,
+    no_such_overload,
+)
+from kubesched.cel.syntax import Call, Literal
 from kubesched.cel.types import Type
 from kubesched.cel.values import NONE, OptionalValue, Value, type_name
 
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     from kubesched.cel.compiler import Compiler
     from kubesched.cel.declarations import Overload
 
-__all__ = ["compile_call"]
+__all__ = ["compile_call", "is_constant_call"]
 
 _LAZY: Final = frozenset(("or", "orValue"))
 
@@ -31,15 +36,48 @@ def compile_call(compiler: Compiler, node: Call) -> Code:
     codes = [compiler.compile(operand) for operand in node.operands]
     cost = sum(code.cost for code in codes)
     runs = tuple(code.run for code in codes)
-    known = all(not operand.type.is_dynamic for operand in node.operands)
-    if len(node.overloads) == 1 and known:
-        call = node.overloads[0].call
-    else:
-        call = _dispatch(node.overloads)
+    call = node.overloads[0].call if _is_certain(node) else _dispatch(node.overloads)
+    if (constant := _folded(node, call)) is not None:
+        return constant
     if not compiler.metered or not any(callable(each.cost) for each in node.overloads):
         fixed = max((each.cost for each in node.overloads if isinstance(each.cost, int)), default=1)
         return Code(_plain(call, runs), cost + fixed)
     return Code(_metered(compiler, node.overloads, call, runs), cost)
+
+
+def _is_certain(node: Call) -> bool:
+    """Whether the types alone say which overload it is, and that the arguments fit it.
+
+    They do not if one is dynamic, or null, which passes for many types.
+    """
+    return len(node.overloads) == 1 and all(
+        wanted.is_parameter or wanted.name in ("dyn", operand.type.name)
+        for operand, wanted in zip(node.operands, node.overloads[0].parameters, strict=True)
+    )
+
+
+def _folded(node: Call, call: Callable[..., Value]) -> Code | None:
+    """A call with constant arguments, made now. One that fails is made when it is reached."""
+    if not is_constant_call(node):
+        return None
+    arguments = tuple(each.value for each in node.operands if isinstance(each, Literal))
+    try:
+        result = call(*arguments)
+    except CelRuntimeError:
+        return None
+    costs = [cost_of(each, arguments, result) for each in node.overloads]
+    return Code(lambda _frame: result, max(costs))
+
+
+def is_constant_call(node: Call) -> bool:
+    """Whether all that is passed to a call is known beforehand."""
+    return bool(node.operands) and all(isinstance(each, Literal) for each in node.operands)
+
+
+def cost_of(overload: Overload, arguments: tuple[Value, ...], result: Value) -> int:
+    """What a call with these arguments costs."""
+    cost = overload.cost
+    return cost if isinstance(cost, int) else cost(arguments, result)
 
 
 def _plain(call: Callable[..., Value], runs: tuple[Run, ...]) -> Run:
@@ -62,14 +100,11 @@ def _metered(
 ) -> Run:
     """A call whose cost depends on its arguments or on what it returns."""
     limit = compiler.limit
-    costs = [each.cost for each in overloads]
 
     def run(frame: Frame) -> Value:
         arguments = tuple([each(frame) for each in runs])
         result = call(*arguments)
-        frame[0] += max(
-            [each if isinstance(each, int) else each(arguments, result) for each in costs]
-        )
+        frame[0] += max([cost_of(each, arguments, result) for each in overloads])
         if frame[0] > limit:
             raise CostLimitError
         return result

@@ -290,16 +290,16 @@ class _Checker:
     def _list(self, node: ListLiteral) -> Type:
         joined: Type | None = None
         for element, optional in zip(node.elements, node.optional, strict=True):
-            joined = self._join(element, joined, self._element(element, optional=optional))
+            joined = self._join(joined, self._element(element, optional=optional))
         return list_of(joined if joined is not None else self._substitutions.fresh())
 
     def _map(self, node: MapLiteral) -> Type:
         keys: Type | None = None
         values: Type | None = None
         for entry in node.entries:
-            keys = self._join(entry.key, keys, self.check(entry.key))
+            keys = self._join(keys, self.check(entry.key))
             value = self._element(entry.value, optional=entry.optional)
-            values = self._join(entry.value, values, value)
+            values = self._join(values, value)
         if keys is None or values is None:
             return map_of(self._substitutions.fresh(), self._substitutions.fresh())
         return map_of(keys, values)
@@ -313,13 +313,13 @@ class _Checker:
             self._mismatch(node, optional_of(inner), inner)
         return inner
 
-    def _join(self, node: Node, previous: Type | None, current: Type) -> Type:
+    def _join(self, previous: Type | None, current: Type) -> Type:
+        """The type of elements so far; that they are all alike is checked at the end."""
         if previous is None:
             return current
         if self._substitutions.assignable(previous, current):
             return most_general(previous, current)
-        self._mismatch(node, previous, current)
-        return ERROR
+        return DYN
 
     def _comprehension(self, node: Comprehension) -> Type:
         operand = self._substitutions.resolve(self.check(node.operand))

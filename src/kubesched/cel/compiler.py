@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kubesched.cel import logic
-from kubesched.cel.calls import compile_call
+from kubesched.cel.calls import compile_call, is_constant_call
 from kubesched.cel.closures import Code, Frame, Run
 from kubesched.cel.comparisons import compile_binary
 from kubesched.cel.conversions import to_text
@@ -256,9 +256,11 @@ def _is_metered(node: Node) -> bool:
     """Whether what a run costs depends on more than the expression."""
     if isinstance(node, Comprehension | Bind | OptionalMap):
         return True
-    if isinstance(node, Call | Binary) and any(callable(each.cost) for each in node.overloads):
-        return True
-    return any(map(_is_metered, children(node)))
+    if isinstance(node, Call) and not is_constant_call(node):
+        varies = any(callable(each.cost) for each in node.overloads)
+    else:
+        varies = False
+    return varies or any(map(_is_metered, children(node)))
 
 
 def _select_of(operand: Run, field: str) -> Run:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from kubesched.cel.values import Value
 
 __all__ = ["Cost", "Library", "Overload", "by_result", "by_size", "merge", "size_or_one"]
 
+_Call = TypeVar("_Call", bound=Callable[..., Value])
 Cost: TypeAlias = int | Callable[[tuple[Value, ...], Value], int]
 
 
@@ -42,20 +43,20 @@ class Library:
 
     def function(
         self, name: str, *parameters: Type, result: Type, cost: Cost = 1
-    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    ) -> Callable[[_Call], _Call]:
         """Declare `name(…)`: a decorator for what computes it."""
         return self._declare(name, parameters, result, cost, member=False)
 
     def method(
         self, name: str, *parameters: Type, result: Type, cost: Cost = 1
-    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    ) -> Callable[[_Call], _Call]:
         """Declare `x.name(…)`; the first parameter is x."""
         return self._declare(name, parameters, result, cost, member=True)
 
     def _declare(
         self, name: str, parameters: tuple[Type, ...], result: Type, cost: Cost, *, member: bool
-    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-        def keep(call: Callable[..., Value]) -> Callable[..., Value]:
+    ) -> Callable[[_Call], _Call]:
+        def keep(call: _Call) -> _Call:
             self.overloads.setdefault(name, []).append(
                 Overload(name, parameters, result, call, member, cost, not self._standard)
             )

@@ -25,6 +25,8 @@ _TYPES: Final[dict[str, Type]] = {
     "type": types.TYPE,
     "uint": types.UINT,
     "optional_type": types.optional_of(parameter("A")),
+    "net.CIDR": types.named("net.CIDR"),
+    "net.IP": types.named("net.IP"),
 }
 
 

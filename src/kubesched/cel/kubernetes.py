@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kubesched.cel.declarations import Library
+from kubesched.cel.environment import Environment
+from kubesched.cel.library.formats import FORMATS
+from kubesched.cel.library.lists import LISTS
+from kubesched.cel.library.network import NETWORK
 from kubesched.cel.library.optionals import OPTIONALS
+from kubesched.cel.library.patterns import PATTERNS
 from kubesched.cel.library.quantities import QUANTITIES
 from kubesched.cel.library.standard import STANDARD
+from kubesched.cel.library.strings import STRINGS
+from kubesched.cel.library.urls import URLS
 from kubesched.cel.library.versions import VERSIONS
+from kubesched.cel.types import ObjectType, Type
 
-__all__ = ["LIBRARIES"]
+__all__ = ["LIBRARIES", "PER_CALL_LIMIT", "kubernetes_environment"]
 
-LIBRARIES: Final[tuple[Library, ...]] = (STANDARD, OPTIONALS, QUANTITIES, VERSIONS)
+PER_CALL_LIMIT: Final = 1_000_000
+"""What one rule of a custom resource, or one expression of a policy, may cost."""
+
+LIBRARIES: Final[tuple[Library, ...]] = (
+    STANDARD,
+    OPTIONALS,
+    STRINGS,
+    LISTS,
+    PATTERNS,
+    QUANTITIES,
+    VERSIONS,
+    NETWORK,
+    URLS,
+    FORMATS,
+)
+
+
+def kubernetes_environment(
+    variables: Mapping[str, Type],
+    *,
+    objects: Iterable[ObjectType] = (),
+    cost_limit: int = PER_CALL_LIMIT,
+) -> Environment:
+    """An environment with all of Kubernetes' functions and some variables.
+
+    A variable of type `dyn` may hold anything JSON can; one of a declared object type is
+    checked for its fields when an expression is compiled.
+    """
+    return Environment(variables, libraries=LIBRARIES, objects=objects, cost_limit=cost_limit)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubesched.cel import conversions, regex
 from kubesched.cel.errors import EvaluationError
+from kubesched.cel.formatting import ACCEPTED, clauses
 from kubesched.cel.syntax import Call, ListLiteral, Literal, MapLiteral, Node, children
 from kubesched.cel.types import Type
 
@@ -31,12 +32,14 @@ def check_literals(source: Source, root: Node) -> None:
     pending = [root]
     while pending:
         node = pending.pop()
-        pending.extend(reversed(children(node)))
+        pending.extend(children(node))
         if isinstance(node, Call):
             _check_argument(source, node)
-            if node.function == "format" and node.target is not None:
+            if node.function == "format" and isinstance(node.arguments[0], ListLiteral):
+                # The arguments of a format may differ in type.
                 pending = [each for each in pending if each is not node.arguments[0]]
                 pending.extend(children(node.arguments[0]))
+                _check_format(source, node, node.arguments[0])
         elif isinstance(node, ListLiteral):
             _check_alike(source, list(zip(node.elements, node.optional, strict=True)))
         elif isinstance(node, MapLiteral):
@@ -68,3 +71,27 @@ def _check_alike(source: Source, parts: list[tuple[Node, bool]]) -> None:
         elif found != first:
             source.report(node.position, f"expected type '{first}' but found '{found}'")
             return
+
+
+def _check_format(source: Source, node: Call, arguments: ListLiteral) -> None:
+    if not isinstance(node.target, Literal) or type(node.target.value) is not str:
+        return
+    try:
+        wanted = [clause.verb for clause in clauses(node.target.value) if clause.verb]
+    except EvaluationError as error:
+        source.report(node.target.position, str(error))
+        return
+    if len(wanted) > len(arguments.elements):
+        source.report(node.position, f"index {len(arguments.elements)} out of range")
+    elif len(wanted) < len(arguments.elements):
+        source.report(
+            node.position,
+            f"too many arguments supplied to string.format (expected {len(wanted)}, "
+            f"got {len(arguments.elements)})",
+        )
+    for verb, argument in zip(wanted, arguments.elements, strict=False):
+        found = argument.type.name
+        if found != "dyn" and found not in ACCEPTED[verb]:
+            source.report(
+                argument.position, f"error during formatting: %{verb} does not take {found}"
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -29,13 +29,8 @@ class Semver(msgspec.Struct, frozen=True, eq=False):
     pre_release: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
 
-    @property
-    def precedence(self) -> tuple[object, ...]:
-        """A key that orders versions: a release comes after its pre-releases."""
-        parts = tuple(
-            (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in self.pre_release
-        )
-        return (self.major, self.minor, self.patch, not self.pre_release, parts)
+    precedence: tuple[Any, ...] = ()
+    """A key that orders versions: a release comes after its pre-releases."""
 
     def compare(self, other: Semver) -> int:
         """-1, 0 or 1."""
@@ -73,12 +68,15 @@ def parse_semver(text: str) -> Semver:
     rest, plus, build = parts[2].partition("+")
     patch_text, dash, pre_release = rest.partition("-")
     patch = _number(patch_text, "patch")
+    identifiers = tuple(map(_pre_release, pre_release.split("."))) if dash else ()
+    ranks = tuple((0, int(each), "") if each.isdecimal() else (1, 0, each) for each in identifiers)
     return Semver(
         major,
         minor,
         patch,
-        tuple(map(_pre_release, pre_release.split("."))) if dash else (),
+        identifiers,
         tuple(map(_build, build.split("."))) if plus else (),
+        (major, minor, patch, not identifiers, ranks),
     )
 
 
