@@ -57,8 +57,8 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
+# How long bindings under way and queued events have after a signal.
 _GRACE_S = 15.0
-"""How long bindings under way and queued events have after a signal."""
 
 
 class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,8 +235,6 @@ class SchedulerProcess:
             LogFlusher(handler, self._clock, frequency_ns)
             for handler in logging.getLogger("kubesched").handlers
         ]
-
-    # What it is built from
 
     def _build_elector(self, events: CoreEventBroadcaster) -> LeaderElector:
         election = self._config.configuration.leader_election

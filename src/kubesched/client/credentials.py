@@ -70,10 +70,10 @@ class FileText:
         self._clock = clock
         self._content: bytes | None = None
         self._read_ns = 0
+        # How often the file itself was read, or tried to be.
         self.looks = 0
-        """How often the file itself was read, or tried to be."""
+        # Whether it could not be the last time.
         self.is_stale = False
-        """Whether it could not be the last time."""
 
     def read(self) -> bytes:
         """Raises TransportError if the file could never be read."""

@@ -64,8 +64,6 @@ class DocumentKeeper:
     def __len__(self) -> int:
         return len(self._kept)
 
-    # -- reading -----------------------------------------------------------------------
-
     def pod(self, pod: Pod) -> bytes:
         """The pod as JSON: of the version seen last, on the node that `pod` is on."""
         kept = self._kept.get(_key(Pod, pod.metadata))
@@ -92,8 +90,6 @@ class DocumentKeeper:
         kept = self._kept.get(key)
         if kept is not None and kept.uid == gone.metadata.uid:
             del self._kept[key]
-
-    # -- passing through ---------------------------------------------------------------
 
     async def list(
         self, kind: type[T], namespace: str | None = None, **options: Any

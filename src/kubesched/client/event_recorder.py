@@ -138,8 +138,8 @@ class EventBroadcaster:
         self._queue: asyncio.Queue[tuple[Sending, int]] = asyncio.Queue(capacity)
         self._names = EventNames(random)
         self._stopping = asyncio.Event()
+        # How many events were never sent because too many were waiting.
         self.dropped = 0
-        """How many events were never sent because too many were waiting."""
 
     def recorder(self, controller: str, hostname: str) -> EventRecorder:
         return EventRecorder(self, controller, hostname)

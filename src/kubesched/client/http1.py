@@ -52,8 +52,8 @@ class AnswerReader:
         self._is_chunked = False
         self._is_last_chunk = False
         self.has_begun = False
+        # Whether the connection can be used again after this answer.
         self.keeps_connection = False
-        """Whether the connection can be used again after this answer."""
 
     def feed(self, data: bytes) -> Answer | None:
         """Take in what arrived; the answer, once it is whole.

@@ -234,8 +234,6 @@ class HttpApi:
         place = target(_POD, namespace, name, "binding")
         await self._call("POST", place, codec.encode(binding))
 
-    # One request
-
     async def _call(
         self,
         method: str,
@@ -357,8 +355,6 @@ class HttpApi:
             return msgspec.json.encode(overlay(stored, shown, changed))
         except RecursionError as exc:
             raise unreachable(TransportError(_TOO_DEEP)) from exc
-
-    # A watch
 
     async def _open(self, stack: contextlib.AsyncExitStack, request: Request) -> Streamed:
         for attempt in count():

@@ -30,10 +30,10 @@ class InformerOptions(msgspec.Struct, frozen=True):
     transform: Callable[[Any, Any], Any] | None = None  # of an object and the one before it
 
 
+# Pods that may still run: one that ends arrives as a deletion (docs/reference/02 §10.1).
 NON_TERMINAL_PODS = InformerOptions(
     field_selector="status.phase!=Succeeded,status.phase!=Failed",
 )
-"""Pods that may still run: one that ends arrives as a deletion (docs/reference/02 §10.1)."""
 
 
 class InformerFactory:

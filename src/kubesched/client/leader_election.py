@@ -86,13 +86,13 @@ class LeaderElector:
         self._settings, self._metrics, self._record = settings, metrics, record
         self._lock = f"{settings.namespace}/{settings.name}"
         self._view = LeaseView(settings.identity)
+        # What this process may send to the cluster, as the leader.
         self.fence = LeaseFence(
             clock,
             settings.lease_duration_ns,
             settings.renew_deadline_ns,
             settings.retry_period_ns,
         )
-        """What this process may send to the cluster, as the leader."""
         self._has_led = False
         self._leading = asyncio.Event()
         self._over = asyncio.Event()
@@ -113,11 +113,6 @@ class LeaderElector:
     def may_act(self) -> bool:
         """Whether this process leads for certain, at this moment."""
         return self.fence.may_begin()
-
-    @property
-    def was_stopped(self) -> bool:
-        """Whether `stop` was called, which tells an end that was asked for from a lost lease."""
-        return self._stop.is_set
 
     async def run(self) -> None:
         """Acquire the lease, keep it, and release it at the end, however that comes."""

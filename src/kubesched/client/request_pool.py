@@ -188,8 +188,8 @@ class _Connection(asyncio.Protocol):
         self._reader = AnswerReader()
         self._answer: asyncio.Future[Answer] | None = None
         self._news = select.poll()
+        # Whether nothing more can be sent, as far as the loop has heard.
         self.is_spent = False
-        """Whether nothing more can be sent, as far as the loop has heard."""
 
     @property
     def has_answered(self) -> bool:

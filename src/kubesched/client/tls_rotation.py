@@ -22,8 +22,8 @@ log = get_logger(__name__)
 
 _NO_PAIR = KeyPair(b"", b"")
 
+# Hears of every look at a file of authorities but the first: result and reason.
 CaReloads = Callable[[str, str], None]
-"""Hears of every look at a file of authorities but the first: result and reason."""
 
 
 class RotatingContext:

@@ -70,8 +70,8 @@ class ClientMetrics(FamilyGroup):
             "[ALPHA] Events that were never sent because too many were waiting. An addition of "
             "kubesched.",
         ).labels()
+        # Seconds that certificates of exec plugins are good for; asked when metrics are read.
         self.exec_certificate_ttls: list[Callable[[], float]] = []
-        """Seconds that certificates of exec plugins are good for; asked when metrics are read."""
         self._define_exec_plugin()
         self._define_transports()
         registry.register(self)

@@ -70,9 +70,6 @@ class ParsedFlags:
         """The value of a flag, which is its default unless it was given."""
         return self._values[name] if name in self._values else self._flags[name].default
 
-    def is_given(self, name: str) -> bool:
-        return name in self._values
-
     def texts(self) -> Mapping[str, str]:
         """Every flag with its value as text, by name."""
         return {name: self._flags[name].kind.show(self[name]) for name in sorted(self._flags)}

@@ -20,8 +20,8 @@ log = get_logger(__name__)
 
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
+# Told about every check that a root ran: the root, the check, whether it was fine.
 OnResult = Callable[[str, str, bool], None]
-"""Told about every check that a root ran: the root, the check, whether it was fine."""
 
 
 class HealthCheck(NamedTuple):

@@ -66,16 +66,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a client asks."""
 
     method: str
+    # As it stood in the request line.
     target: str
-    """As it stood in the request line."""
     path: str
     query: tuple[tuple[str, str], ...] = ()
     headers: Headers = Headers()
     remote: str = ""
+    # The client's certificate and those that vouch for it, in DER, verified by the TLS layer.
     certificates: tuple[bytes, ...] = ()
-    """The client's certificate and those that vouch for it, in DER, verified by the TLS layer."""
+    # Raises BadRequest for a body that is too large or too slow.
     read_body: Callable[[], Awaitable[bytes]] = _no_body
-    """Raises BadRequest for a body that is too large or too slow."""
 
     def query_values(self, name: str) -> list[str]:
         return [value for key, value in self.query if key == name]

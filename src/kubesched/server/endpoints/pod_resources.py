@@ -34,8 +34,8 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 # A page about many pods takes a while; scheduling gets a turn in between.
 _PODS_PER_TURN: Final = 200
 
+# Label values in the order of the label names, and the line they make.
 Series = tuple[tuple[str, ...], str]
-"""Label values in the order of the label names, and the line they make."""
 
 
 def pod_resources_handler(

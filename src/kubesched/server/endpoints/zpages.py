@@ -35,8 +35,8 @@ class Versions(msgspec.Struct, frozen=True):
 
     binary: str
     emulation: str
+    # In the place where the reference names its Go version.
     runtime: str
-    """In the place where the reference names its Go version."""
 
 
 class _Form(NamedTuple):

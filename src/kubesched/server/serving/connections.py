@@ -33,8 +33,8 @@ IDLE_TIMEOUT_SECONDS: Final = 90.0
 WRITE_TIMEOUT_SECONDS: Final = 60.0
 BODY_TIMEOUT_SECONDS: Final = 10.0
 LINGERING_SECONDS: Final = 2.0
+# One more is closed: what connections cost must not be for those outside to decide.
 MAX_CONNECTIONS: Final = 1000
-"""One more is closed: what connections cost must not be for those outside to decide."""
 _MAX_BODY_BYTES: Final = 64 * 1024
 # Together a little more than the reference's limit of one mebibyte for all headers.
 _MAX_LINE_BYTES: Final = 16 * 1024

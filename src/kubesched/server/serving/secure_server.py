@@ -100,8 +100,8 @@ class AccessControl(msgspec.Struct, frozen=True):
 class Pages(msgspec.Struct, frozen=True, kw_only=True):
     """What the endpoints show. Callables are asked at each request."""
 
+    # The completed configuration as `config.write.versioned` gives it.
     configuration: Callable[[], Mapping[str, Any]]
-    """The completed configuration as `config.write.versioned` gives it."""
     flags: Mapping[str, str]
     versions: Versions
     healthz: Sequence[HealthCheck] = ()
