@@ -20,7 +20,7 @@ from benchmarks.workloads import DEVICES, make_node, make_pod
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
 from kubesched.framework import CycleState, PodInfo
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
 from kubesched.util.randomness import derive
@@ -38,7 +38,7 @@ class Engine:
         scheduler = Scheduler(LocalApi(Store(derive(0, "store")), clock), clock)
         self.cache = scheduler.cache
         self._framework = scheduler.profiles["default-scheduler"]
-        self._algorithm = SchedulingAlgorithm(self.cache.snapshot, derive(0, "ties"))
+        self._algorithm = CachedSearch(self.cache.snapshot, derive(0, "ties"))
 
     def place(self, pod_info: PodInfo) -> str:
         """Choose a node for the pod and count it there; raises FitError."""

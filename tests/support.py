@@ -20,7 +20,7 @@ from kubesched.framework import (
 )
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.util.clock import RealClock
 
 __all__ = ["EmptyLister", "FixedNominator", "World", "plugin_class"]
@@ -137,8 +137,8 @@ class World:
         )
         registry = {cls.name: cls for cls in everything}
         self.framework = Framework(profile, registry, self.services)
-        self.algorithm = SchedulingAlgorithm(self.cache.snapshot, random.Random(0), percentage)
+        self.search = CachedSearch(self.cache.snapshot, random.Random(0), percentage)
 
     def schedule(self, pod: Pod, state: CycleState | None = None) -> Any:
         self.cache.update_snapshot()
-        return self.algorithm.schedule_pod(self.framework, state or CycleState(), PodInfo(pod))
+        return self.search.schedule_pod(self.framework, state or CycleState(), PodInfo(pod))

@@ -350,8 +350,7 @@ def test_columns_equal_a_recount_after_any_sequence_of_changes(seed: int, steps:
 
 
 def test_a_start_time_that_becomes_known_is_logged_apart_from_other_changes() -> None:
-    cache = Cache()
-    cache.updates_change_rows = False
+    cache = Cache(pod_updates_change_rows=False)
     cache.add_node(make_node("a"))
     cache.add_node(make_node("b"))
     pod = make_pod("p", node_name="b", phase="Pending")
@@ -379,8 +378,9 @@ def test_a_bound_pod_that_comes_with_other_labels_keeps_its_place(
     is_confirmed_at_once: bool, do_rows_change: bool
 ) -> None:
     """API servers copy labels of the node onto pods that are bound."""
-    cache = cache_with("n1", "n2")
-    cache.updates_change_rows = do_rows_change
+    cache = Cache(pod_updates_change_rows=do_rows_change)
+    for name in ("n1", "n2"):
+        cache.add_node(make_node(name))
     table = cache.update_snapshot().table
     cache.assume_pod(PodInfo(bound("p", "n2")))
     if not is_confirmed_at_once:

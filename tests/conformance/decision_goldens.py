@@ -25,8 +25,8 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import NoNodesError, ScheduleResult
 from kubesched.scheduler.failure import CLEAR_NOMINATION
+from kubesched.scheduler.full_search import NoNodesError, ScheduleResult
 from kubesched.util.clock import current_clock
 from kubesched.util.errors import PluginError
 from kubesched.util.virtual_loop import run
@@ -99,7 +99,7 @@ class _Scenario:
             return {"gated": gated}
         world.cache.update_snapshot()
         try:
-            result = world.algorithm.schedule_pod(framework, state, pod_info)
+            result = world.search.schedule_pod(framework, state, pod_info)
         except FitError as exc:
             return await self._misfit(framework, state, pod_info, exc)
         except (PluginError, NoNodesError) as exc:
@@ -186,7 +186,7 @@ class _Scenario:
         settled = recorded.get("chosenAfterPreemption")
         got: dict[str, Any] = {}
         try:
-            result = world.algorithm.schedule_pod(framework, state, pod_info)
+            result = world.search.schedule_pod(framework, state, pod_info)
         except (FitError, PluginError):
             # It stays pending and nominated, unless the recording has it placed.
             if settled is not None:

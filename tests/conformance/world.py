@@ -25,7 +25,7 @@ from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator
 from kubesched.util.clock import Clock
@@ -81,13 +81,13 @@ class World:
             else configuration_from_builtins(config)
         )
         self.frameworks = build_profiles(configuration.profiles, IN_TREE_PLUGINS, services)
-        self.algorithm = SchedulingAlgorithm(self.cache.snapshot, rng, percentage=100)
+        self.search = CachedSearch(self.cache.snapshot, rng, percentage=100)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work, name=name))
 
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
-        return self.algorithm.fits_now(self.frameworks[profile], pod_info, since)
+        return self.search.fits_now(self.frameworks[profile], pod_info, since)
 
     async def finish_work(self) -> None:
         """Wait for what plugins do beside an attempt."""

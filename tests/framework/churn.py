@@ -20,9 +20,8 @@ class Churn:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.cache = Cache()
         # In-tree plugins do not care; counts by labels must be right either way.
-        self.cache.updates_change_rows = seed % 2 == 0
+        self.cache = Cache(pod_updates_change_rows=seed % 2 == 0)
         self.number = 0
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}

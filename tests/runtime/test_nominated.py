@@ -12,7 +12,7 @@ from kubesched.api import Pod
 from kubesched.backend.cache import Cache
 from kubesched.framework import Nominating, NominatingMode, PodInfo
 from kubesched.runtime.nominated import NominatedPods
-from kubesched.testing import FakeObjects, make_node, make_nominator, make_pod
+from kubesched.testing import FakeHandle, make_node, make_pod
 
 GPU = "example.com/gpu"
 NODES = [f"n{number}" for number in range(12)]
@@ -24,9 +24,10 @@ class History:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.cache = Cache()
-        self.objects = FakeObjects()
-        self.nominator = make_nominator(self.objects)
-        self.nominated = NominatedPods(lambda: self.nominator)
+        handle = FakeHandle((), snapshot=self.cache.snapshot)
+        self.objects, self.nominator = handle.objects, handle.nominator
+        self.services = handle.services()
+        self.nominated = NominatedPods(self.services)
         self.present: set[str] = set()
         self.waiting: dict[str, Pod] = {}
 

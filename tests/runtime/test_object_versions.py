@@ -54,7 +54,7 @@ def test_when_answers_are_dropped(
         calls.clear()
         world.cache.update_snapshot()
         pod_info = PodInfo(make_pod("p"))
-        world.algorithm.schedule_pod(world.framework, CycleState(), pod_info)
+        world.search.schedule_pod(world.framework, CycleState(), pod_info)
         return sorted(set(calls))
 
     assert attempt() == ["a", "b"]

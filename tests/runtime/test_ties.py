@@ -25,7 +25,7 @@ from kubesched.framework import (
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.ties import FirstByName
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
 
 NAMES = ["m", "c", "x", "b", "k", "a2"]
@@ -61,12 +61,12 @@ class World:
             {**IN_TREE_PLUGINS, **{plugin.name: plugin for plugin in plugins}},
             FakeHandle((), snapshot=snapshot).services(),
         )
-        self.algorithm = SchedulingAlgorithm(snapshot, random.Random(7))
+        self.search = CachedSearch(snapshot, random.Random(7))
 
     def place(self, name: str) -> str:
         self.cache.update_snapshot()
         pod_info = PodInfo(make_pod(name))
-        result = self.algorithm.schedule_pod(self.framework, CycleState(), pod_info)
+        result = self.search.schedule_pod(self.framework, CycleState(), pod_info)
         self.cache.assume_pod(pod_info.placed_on(result.node_name))
         return result.node_name
 

@@ -22,7 +22,7 @@ from kubesched.framework import (
 )
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
 from kubesched.testing.random_clusters import random_cluster, random_pod
 from kubesched.util.errors import PluginError
@@ -61,7 +61,7 @@ class Scenario:
     def together(self) -> tuple[dict[str, Status], set[str], set[str]]:
         """What the algorithm notes: verdicts, nodes that fit, and plugins that rejected."""
         snapshot = self.handle.snapshot
-        algorithm = SchedulingAlgorithm(snapshot, random.Random(0))  # type: ignore[arg-type]
+        algorithm = CachedSearch(snapshot, random.Random(0))  # type: ignore[arg-type]
         try:
             result = algorithm.schedule_pod(self.framework, CycleState(), PodInfo(self.pod))
         except FitError as exc:
@@ -110,5 +110,5 @@ def test_a_pod_does_not_stand_in_its_own_way(priority: int | None) -> None:
     nominating = Nominating(NominatingMode.OVERRIDE, "n")
     handle.nominator.add_nominated_pod(PodInfo(pod), nominating)
     framework = Framework(default_profile(), IN_TREE_PLUGINS, handle.services())
-    algorithm = SchedulingAlgorithm(handle.snapshot, random.Random(0))  # type: ignore[arg-type]
+    algorithm = CachedSearch(handle.snapshot, random.Random(0))  # type: ignore[arg-type]
     assert algorithm.schedule_pod(framework, CycleState(), PodInfo(pod)).node_name == "n"

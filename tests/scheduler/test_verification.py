@@ -15,8 +15,7 @@ from kubesched.framework import (
     Reads,
     Status,
 )
-from kubesched.scheduler.algorithm import EngineMismatchError
-from kubesched.scheduler.verification import VerifyingAlgorithm
+from kubesched.scheduler.verification import EngineMismatchError, VerifyingSearch
 from kubesched.testing import make_node, make_pod
 from tests.support import World
 
@@ -48,7 +47,7 @@ class Lying(Crowding):
 
 def place_all(plugin: type[Plugin], pods: int) -> list[str]:
     world = World(plugin, nodes=NODES)
-    algorithm = VerifyingAlgorithm(world.cache.snapshot, random.Random(0))
+    algorithm = VerifyingSearch(world.cache.snapshot, random.Random(0))
     placed = []
     for number in range(pods):
         world.cache.update_snapshot()
@@ -67,4 +66,4 @@ def test_an_honest_plugin_passes() -> None:
 def test_a_plugin_that_reads_more_than_it_declares_is_found() -> None:
     with pytest.raises(EngineMismatchError, match="differ in totals") as mismatch:
         place_all(Lying, 6)
-    assert any("node-local" in note for note in mismatch.value.__notes__)
+    assert any("reads more than it declares" in note for note in mismatch.value.__notes__)

@@ -51,16 +51,19 @@ class _Entry(NamedTuple):
 class Cache:
     """Nodes, pods by uid, and which of the pods are only assumed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pod_updates_change_rows: bool = True) -> None:
+        """Whether some plugin caches answers by more of the pods on a node than their specs.
+
+        Then a row counts as changed with every newer version of a pod there. API servers and
+        kubelets write to every pod that is bound, so this is avoided where nobody needs it.
+        """
         self._tree = NodeTree()
         self._images = ImageTable()
         self._nodes: dict[str, NodeInfo] = {}  # ghosts included
         self._pods: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
         self.snapshot = ClusterSnapshot(NodeTable(), self._tree)
-        # Whether some plugin judges a node by more of the pods there than what they ask for, so
-        # that its row counts as changed with them. API servers label every pod that is bound.
-        self.updates_change_rows = True
+        self._pod_updates_change_rows = pod_updates_change_rows
         self._log: list[_Entry] = []
         self._dirty: set[str] = set()  # names of nodes that changed since the last refresh
         self._written_nodes: dict[str, Node] = {}  # node object that a row shows
@@ -184,7 +187,7 @@ class Cache:
         """Take a newer version of a pod that asks for the same."""
         old, cached.pod = cached.pod, pod
         name = pod.spec.node_name
-        if self.updates_change_rows:
+        if self._pod_updates_change_rows:
             self._dirty.add(name)
         if _look_different(old, pod):
             self._log.append(_Entry(_Change.POD_RELABELLED, name, (cached,)))

@@ -65,7 +65,7 @@ class NodeTable:
         self._free: list[int] = []
         self._high = 0  # rows at and above this were never used
         self._live_rows: slice | NDArray[np.intp] | None = None
-        self.generation = 0  # grows when a node gets or loses its row
+        self.membership_version = 0  # grows when a node gets or loses its row
         self.node_version = 0  # grows when a row changes by more than its pods
         self._label_columns: dict[str, LabelColumn] = {}
         self._label_columns_kept = _LABEL_COLUMNS_KEPT
@@ -134,7 +134,7 @@ class NodeTable:
         self.row_of[name] = row
         self.is_live[row] = True
         self._live_rows = None
-        self.generation += 1
+        self.membership_version += 1
         self.node_version += 1
         return row
 
@@ -144,7 +144,7 @@ class NodeTable:
         self.is_live[row] = False
         self._free.append(row)
         self._live_rows = None
-        self.generation += 1
+        self.membership_version += 1
         self.node_version += 1
         self._write_labels(row, _NO_LABELS)
         self._write_resources(_ALLOCATABLE, row, _NOTHING)

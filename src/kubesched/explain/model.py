@@ -26,7 +26,8 @@ from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.services import Services
-from kubesched.scheduler.algorithm import NoNodesError, ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.full_search import NoNodesError, ScheduleResult
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.util.clock import Clock
 from kubesched.util.errors import KubeschedError, PluginError
@@ -101,7 +102,7 @@ class ClusterModel:
         )
         self.configuration = configuration or default_configuration(gates)
         self.frameworks = build_profiles(self.configuration.profiles, plugins, self._services)
-        self._search = SchedulingAlgorithm(
+        self._search = CachedSearch(
             self.cache.snapshot,
             random.Random(seed),
             self.configuration.percentage_of_nodes_to_score,

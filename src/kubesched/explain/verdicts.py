@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.framework import Code, CycleState, NodeView, OnlyNodes, Plugin, PodInfo, Status
-from kubesched.runtime.asking import PRE_FILTER, ask, ask_filter
 from kubesched.runtime.framework import Framework
+from kubesched.runtime.plugin_calls import PRE_FILTER, call, call_filter
 from kubesched.util.errors import PluginError
 
 __all__ = ["AllVerdicts", "PluginVerdicts", "find_all_verdicts"]
@@ -99,7 +99,7 @@ def _pre_filter(
     plugin: Plugin, state: CycleState, pod_info: PodInfo, nodes: NodeView
 ) -> PluginVerdicts | None:
     try:
-        answer: Any = ask(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+        answer: Any = call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
     except PluginError as error:
         return _about_pod(plugin, nodes, Status.failure(error))
     if isinstance(answer, OnlyNodes):
@@ -121,7 +121,7 @@ def _filter(
     plugin: Plugin, state: CycleState, pod_info: PodInfo, nodes: NodeView
 ) -> PluginVerdicts | None:
     try:
-        rejections = ask_filter(plugin, state, pod_info.pod, nodes)
+        rejections = call_filter(plugin, state, pod_info.pod, nodes)
     except PluginError as error:
         status = Status(Code.ERROR, (), error)
         return PluginVerdicts(plugin.name, np.ones(len(nodes), dtype=np.intp), (status,))

@@ -14,7 +14,11 @@ class ClusterVersion(msgspec.Struct, frozen=True):
     """
 
     rows: int
-    """Nodes, and what the pods on them request."""
+    """Rows of the node table: nodes, and the pods on them."""
+    nodes: int
+    """Nodes themselves, whatever pods come and go."""
+    membership: int
+    """Which nodes there are, and in which rows."""
     pods: int
     """Labels and start times of pods on nodes."""
     nominations: int

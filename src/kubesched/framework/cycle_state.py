@@ -35,7 +35,7 @@ class CycleState:
     __slots__ = (
         "_values",
         "asks_every_node",
-        "evaluation",
+        "cached_answers",
         "plugin_timer",
         "pods_to_activate",
         "skip_filter",
@@ -46,7 +46,7 @@ class CycleState:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self.plugin_timer: Any = None  # the runtime's, of attempts whose plugins are timed
-        self.evaluation: object = None  # the runtime's, kept between pods of one shape
+        self.cached_answers: object = None  # the runtime's entry for pods like this one
         # A plugin's Filter fails on some node, or may: then the attempt must not leave one out.
         self.asks_every_node = False
         self.skip_filter: set[str] = set()
@@ -81,7 +81,7 @@ class CycleState:
             for key, value in self._values.items()
         }
         copy.plugin_timer = self.plugin_timer
-        copy.evaluation = None
+        copy.cached_answers = None
         copy.asks_every_node = self.asks_every_node
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score

@@ -28,9 +28,16 @@ from kubesched.framework import (
     Status,
     overrides,
 )
-from kubesched.runtime.asking import ADD_POD, REMOVE_POD, ask, ask_filter, fail, first_rejection
-from kubesched.runtime.evaluation import Evaluation
+from kubesched.runtime.cached_answers import CachedAnswers
 from kubesched.runtime.nominated import NominatedPods
+from kubesched.runtime.plugin_calls import (
+    ADD_POD,
+    REMOVE_POD,
+    call,
+    call_filter,
+    fail,
+    first_rejection,
+)
 from kubesched.runtime.plugin_set import ProfilePlugins
 from kubesched.runtime.point_metrics import PointMetrics
 from kubesched.runtime.services import Services
@@ -58,7 +65,7 @@ class ProfileDryRun:
             if overrides(plugin, "add_pod") or overrides(plugin, "remove_pod")
         )
         self._uncached = frozenset(plugin.name for plugin in uncached_filters)
-        self._nominated = NominatedPods(services.nominator)
+        self._nominated = NominatedPods(services)
         # The one-node form would have to be called, and it is given real pods only.
         self._scalar = frozenset(
             plugin.name for plugin in self._filters if not overrides(plugin, "filter_nodes")
@@ -127,7 +134,7 @@ class ProfileDryRun:
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
         for plugin in self._hooks:
             if plugin.name not in state.skip_filter:
-                status = ask(ADD_POD, plugin, plugin.add_pod, state, pod, added, node)
+                status = call(ADD_POD, plugin, plugin.add_pod, state, pod, added, node)
                 if not status.is_success:
                     fail(ADD_POD, plugin, status)
         return SUCCESS
@@ -135,7 +142,7 @@ class ProfileDryRun:
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
         for plugin in self._hooks:
             if plugin.name not in state.skip_filter:
-                status = ask(REMOVE_POD, plugin, plugin.remove_pod, state, pod, removed, node)
+                status = call(REMOVE_POD, plugin, plugin.remove_pod, state, pod, removed, node)
                 if not status.is_success:
                     fail(REMOVE_POD, plugin, status)
         return SUCCESS
@@ -154,10 +161,10 @@ class ProfileDryRun:
         return lambda other: all(plugin.ignores(state, pod, other) for plugin in involved)
 
     def cache_key(self, state: CycleState) -> Hashable | None:
-        cached = state.evaluation
-        if not isinstance(cached, Evaluation) or not self._uncached <= state.skip_filter:
+        entry = state.cached_answers
+        if not isinstance(entry, CachedAnswers) or not self._uncached <= state.skip_filter:
             return None
-        return cached, cached.versions, frozenset(state.skip_filter)
+        return entry, entry.plugin_versions, entry.filter_objects, frozenset(state.skip_filter)
 
     def filter_nodes(
         self,
@@ -189,11 +196,11 @@ def _first_rejections(
     statuses: list[Status] = []
     for plugin in plugins:
         if codes is None:
-            found = ask_filter(plugin, state, pod, nodes)
+            found = call_filter(plugin, state, pod, nodes)
         elif codes.all():
             break
         else:
-            found = ask_filter(plugin, state, pod, nodes.subset(codes == 0))
+            found = call_filter(plugin, state, pod, nodes.subset(codes == 0))
         if found.codes is None or not found.codes.any():
             continue
         rejected = np.flatnonzero(found.codes)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.framework import CycleState, NodeInfo, NodeView, Plugin
-from kubesched.runtime.asking import ask_score_of_node, ask_to_normalize
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.outcomes import Scores
+from kubesched.runtime.plugin_calls import call_normalize, call_score_of_node
 
 __all__ = ["score_fresh_nodes"]
 
@@ -28,9 +28,9 @@ def score_fresh_nodes(
 
     def weighted(plugin: Plugin) -> NDArray[np.int64]:
         framework.points.scores[plugin.name].value += len(infos)
-        raw = [ask_score_of_node(plugin, state, pod, info) for info in infos]
+        raw = [call_score_of_node(plugin, state, pod, info) for info in infos]
         scores = np.array(raw, dtype=np.int64)
-        normalized = ask_to_normalize(plugin, state, pod, nodes, scores)
+        normalized = call_normalize(plugin, state, pod, nodes, scores)
         return normalized * framework.plugins.score_weights[plugin.name]
 
     by_plugin = {

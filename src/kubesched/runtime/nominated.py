@@ -7,7 +7,7 @@ what changed since the last attempt is looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_priority
 from kubesched.engine import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
-from kubesched.framework import NominatedTotals, Nominator, PodInfo
+from kubesched.framework import ClusterVersion, NominatedTotals, PodInfo
+from kubesched.runtime.services import Services
 
 __all__ = ["NominatedPods"]
 
@@ -25,12 +26,11 @@ _FREE: Final = np.iinfo(np.int64).min  # the priority of an entry that holds no 
 
 
 class NominatedPods:
-    """The nominated pods as columns, an entry each; `find` gives the nominator when needed."""
+    """The nominated pods as columns, an entry each."""
 
-    def __init__(self, find: Callable[[], Nominator]) -> None:
-        self._find = find
-        self._position = -1
-        self._generation = -1
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._version: ClusterVersion | None = None
         self._totals: dict[int, NominatedTotals] = {}  # by the least priority that counts
         self._forget(_BUILT_IN)
 
@@ -83,17 +83,17 @@ class NominatedPods:
         self._amounts = np.zeros((resources, _FIRST_ROOM), dtype=np.int64)
 
     def _catch_up(self, table: NodeTable) -> None:
-        nominator = self._find()
+        nominator = self._services.nominator()
+        before, now = self._version, self._services.cluster_version()
+        self._version = now
         changed: Collection[str] | None = None
-        if self._position >= 0 and len(table.requested) == len(self._amounts):
-            changed = nominator.changes_since(self._position)
-        self._position = nominator.position
+        if before is not None and len(table.requested) == len(self._amounts):
+            changed = nominator.changes_since(before.nominations)
         if changed is None:
             self._forget(len(table.requested))
             changed = nominator.nominated_nodes()
             self._totals.clear()
-        if self._generation != table.generation:
-            self._generation = table.generation
+        if before is None or before.membership != now.membership:
             self._row[:] = [table.row_of.get(name, -1) for name in self._node]
             self._totals.clear()
         for name in changed:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.framework import NodeView, Status
+from kubesched.framework import Status
 
-__all__ = ["PreFilterOutcome", "QuickChoice", "Scores"]
+__all__ = ["PreFilterOutcome", "Scores"]
 
 
 class PreFilterOutcome(NamedTuple):
@@ -19,14 +19,6 @@ class PreFilterOutcome(NamedTuple):
     status: Status
     only_nodes: frozenset[str] | None
     narrowing_plugins: frozenset[str]
-
-
-class QuickChoice(NamedTuple):
-    """A node that was found by asking about no more nodes than changed."""
-
-    row: int
-    is_hinted: bool  # it was the next best, and the others were not looked at
-    feasible: NodeView  # the nodes that fit, worked out when someone looks
 
 
 class Scores:

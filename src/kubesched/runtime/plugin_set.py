@@ -58,6 +58,10 @@ class ProfilePlugins:
     def filters(self) -> tuple[Plugin, ...]:
         return self._points[ExtensionPoint.FILTER]
 
+    @property
+    def scores(self) -> tuple[Plugin, ...]:
+        return self._points[ExtensionPoint.SCORE]
+
     def at(self, point: ExtensionPoint) -> tuple[Plugin, ...]:
         return self._points[point]
 

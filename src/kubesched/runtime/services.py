@@ -77,6 +77,8 @@ class Services:
         table = self.snapshot.nodes.table
         return ClusterVersion(
             table.changes.position,
+            table.node_version,
+            table.membership_version,
             table.pod_changes.position,
             self.nominator().position,
             self.object_versions.total,

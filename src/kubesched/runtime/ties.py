@@ -79,7 +79,7 @@ class FirstByName:
     """The node whose name comes first."""
 
     def __init__(self) -> None:
-        self._generation = -1
+        self._membership = -1
         # int[row]: the place of the row's node among the names.
         self._rank = np.zeros(0, dtype=np.intp)
 
@@ -109,9 +109,9 @@ class FirstByName:
         return None
 
     def _ranks(self, table: NodeTable) -> NDArray[np.intp]:
-        if self._generation != table.generation:
+        if self._membership != table.membership_version:
             self._rank = np.zeros(table.capacity, dtype=np.intp)
             rows = [table.row_of[name] for name in sorted(table.row_of)]
             self._rank[rows] = np.arange(len(rows))
-            self._generation = table.generation
+            self._membership = table.membership_version
         return self._rank

@@ -20,6 +20,7 @@ from kubesched.backend.queue.queueing_hints import EXTENDER
 from kubesched.client.document_keeper import DocumentKeeper
 from kubesched.client.extender_client import ExtenderError
 from kubesched.framework import (
+    ClusterVersion,
     CycleState,
     Diagnosis,
     FitError,
@@ -31,9 +32,9 @@ from kubesched.framework import (
 )
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.outcomes import PreFilterOutcome
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
+from kubesched.scheduler.full_search import FullSearch
 from kubesched.util.errors import KubeschedError
 from kubesched.util.logging import get_logger
 
@@ -61,22 +62,12 @@ class AskingWorld(NamedTuple):
     """What attempts that ask extenders work with."""
 
     cache: Cache
-    algorithm: SchedulingAlgorithm
+    search: FullSearch
     extenders: Extenders
     documents: DocumentKeeper
     pods: Lister[Pod]
     refused: dict[str, frozenset[str]]
     """By uid of a pod: nodes that fitted and that extenders refused, when it was last tried."""
-
-
-class _Stamp(NamedTuple):
-    """How far changes to anything that plugins look at had come."""
-
-    rows: int
-    pods: int
-    nodes: int
-    nominations: int
-    others: int
 
 
 class AskingAttempt:
@@ -96,7 +87,7 @@ class AskingAttempt:
         self.state = CycleState()
         self.is_overtaken = False
         """Whether it failed only because others were quicker, time and again."""
-        self._stamp: _Stamp | None = None
+        self._version: ClusterVersion | None = None
         self._with_bodies = any(extender.is_sent_nodes for extender in extenders)
         self._body = b""
 
@@ -134,7 +125,7 @@ class AskingAttempt:
         # One version of the pod is shown to all, whatever happens to it meanwhile.
         self._body = world.documents.pod(self.pod_info.pod)
         diagnosis = Diagnosis(world.cache.snapshot.table.names)
-        self._stamp = None
+        self._version = None
         self._renew()
         outcome = self._pre_filter(diagnosis)
         if self.pod_info.pod.status.nominated_node_name:
@@ -143,15 +134,13 @@ class AskingAttempt:
                 return nominated
             if self._renew():
                 outcome = self._pre_filter(diagnosis)
-        start_index = world.algorithm.start_index
+        start_index = world.search.start_index
         with framework.points.timing("Filter"):
-            feasible = world.algorithm.find(
-                framework, self.state, self.pod_info, outcome, diagnosis
-            )
+            feasible = world.search.find(framework, self.state, self.pod_info, outcome, diagnosis)
         if not len(feasible):
             raise self._unfit(diagnosis)
         diagnosis.settle()
-        asked = self._nodes(world.algorithm.as_listed(feasible, start_index))
+        asked = self._nodes(world.search.as_listed(feasible, start_index))
         left = await self._ask(asked, diagnosis)
         known, unknown = self._known(left, asked)
         if len(left) != len(asked) or not known:
@@ -165,16 +154,16 @@ class AskingAttempt:
 
     def _pre_filter(self, diagnosis: Diagnosis) -> PreFilterOutcome:
         world = self._world
-        outcome = world.algorithm.pre_filter(self._framework, self.state, self.pod_info)
+        outcome = world.search.pre_filter(self._framework, self.state, self.pod_info)
         if not outcome.status.is_success:
-            world.algorithm.reject_all(outcome, diagnosis)
+            world.search.reject_all(outcome, diagnosis)
             raise self._unfit(diagnosis)
         return outcome
 
     async def _nominated_node(self, diagnosis: Diagnosis) -> str:
         """The node the pod is nominated to, if it fits and nobody objects; else nothing."""
         world = self._world
-        nominated = world.algorithm.nominated_node(
+        nominated = world.search.nominated_node(
             self._framework, self.state, self.pod_info, diagnosis
         )
         if nominated is None:
@@ -206,21 +195,21 @@ class AskingAttempt:
         shown = [*nodes, *unknown]
         added = await self._world.extenders.prioritize(self.extenders, self._body, shown)
         self._check_pod()
-        before = self._stamp
+        before = self._version
         feasible, nodes = self._still_fitting(nodes, diagnosis)
-        if self._stamp != before:
+        if self._version != before:
             if len(nodes) == 1:
                 return nodes[0].name
             totals = self._scores(feasible, nodes)
         extra = np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
         names = [node.name for node in nodes]
-        return names[self._world.algorithm.choose(self._framework, totals + extra, names)]
+        return names[self._world.search.choose(self._framework, totals + extra, names)]
 
     def _scores(self, feasible: NodeView, nodes: Sequence[AskedNode]) -> NDArray[np.int64]:
         infos: list[NodeInfo] | None = None
         if any(node.is_returned for node in nodes):
             infos = [node.info() or info for node, info in zip(nodes, feasible, strict=True)]
-        scores = self._world.algorithm.prioritize(
+        scores = self._world.search.prioritize(
             self._framework, self.state, self.pod_info, feasible, infos
         )
         return scores.total
@@ -302,7 +291,7 @@ class AskingAttempt:
         left = list(by_name)
         if self._renew():
             again = Diagnosis(diagnosis.names)
-            fitting = world.algorithm.look_again(
+            fitting = world.search.look_again(
                 self._framework, self.state, self.pod_info, again, by_name
             )
             if not len(fitting):
@@ -326,7 +315,7 @@ class AskingAttempt:
         if not self._renew():
             raise self._unfit(diagnosis)
         again = Diagnosis(diagnosis.names)
-        fitting = world.algorithm.look_again(self._framework, self.state, self.pod_info, again)
+        fitting = world.search.look_again(self._framework, self.state, self.pod_info, again)
         is_new = not set(fitting.names) <= set(refused)
         told = diagnosis.node_statuses()
         for name in fitting.names:
@@ -338,25 +327,13 @@ class AskingAttempt:
     def _renew(self) -> bool:
         """Bring the snapshot up to date; with a new state if the last one is out of date."""
         self._world.cache.update_snapshot()
-        stamp = self._now()
-        # What the runtime keeps of pods like this one belongs to whoever is tried now.
-        self.state.evaluation = None
-        if stamp == self._stamp:
+        version = self._framework.dry_run.version
+        if version == self._version:
             return False
-        self._stamp = stamp
+        self._version = version
         self.state = CycleState()
         self.state.plugin_timer = self._framework.points.sample()
         return True
-
-    def _now(self) -> _Stamp:
-        table, version = self._world.cache.snapshot.table, self._framework.dry_run.version
-        return _Stamp(
-            version.rows,
-            table.pod_changes.position,
-            table.generation,
-            version.nominations,
-            version.objects,
-        )
 
     def _unfit(self, diagnosis: Diagnosis) -> FitError:
         return FitError(len(self._world.cache.snapshot), diagnosis)

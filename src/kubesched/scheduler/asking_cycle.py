@@ -152,7 +152,7 @@ class _Review:
         world = self._world
         world.cache.update_snapshot()
         refused = world.refused.get(self._pod_info.uid, frozenset())
-        return world.algorithm.fits_now(self._framework, self._pod_info, self._no_room_at, refused)
+        return world.search.fits_now(self._framework, self._pod_info, self._no_room_at, refused)
 
     def fits_without(self, node_name: str, victims: Collection[PodInfo]) -> bool:
         world, framework, pod_info = self._world, self._framework, self._pod_info

@@ -28,13 +28,14 @@ from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.runtime.framework import Framework
+from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.services import Services
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.asking import AskingWorld
 from kubesched.scheduler.asking_cycle import AskingCycle
 from kubesched.scheduler.asking_tasks import Asking
 from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle, Placement
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.extenders.building import build_extenders, document_keeper
 from kubesched.scheduler.extenders.chain import Extenders
@@ -47,7 +48,7 @@ from kubesched.scheduler.options import (
 )
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
-from kubesched.scheduler.verification import VerifyingAlgorithm
+from kubesched.scheduler.verification import VerifyingSearch
 from kubesched.scheduler.watched_kinds import watched_kind
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
 from kubesched.util.components import StopSwitch, running
@@ -82,7 +83,8 @@ class Scheduler:
         self._ready = asyncio.Event()
         self._tasks = BackgroundTasks()
         self._corruption: CacheCorruptedError | None = None
-        self.cache = Cache()
+        plugins = all_plugins(**options)
+        self.cache = Cache(pod_updates_change_rows=_caches_by_pod_details(plugins))
         self.synced = asyncio.Event()
         self._begins = options["begins"]
         self._beginning = StopSwitch()
@@ -97,14 +99,12 @@ class Scheduler:
         self._extenders = None
         if extenders:
             self._extenders = Extenders(extenders, self.services.metrics, options["may_act"])
-        plugins = all_plugins(**options)
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
-        self.cache.updates_change_rows = self._has_plugin_that_reads_pods()
         self.queue = self._build_queue(configuration, options)
         self.queue.on_ready = self._ready.set
         self.services.metrics.before_collect.append(self._report_cache_size)
-        kind = VerifyingAlgorithm if options["verify_engine"] else SchedulingAlgorithm
-        self._algorithm = kind(
+        kind = VerifyingSearch if options["verify_engine"] else CachedSearch
+        self._search = kind(
             self.cache.snapshot,
             derive(seed, "ties"),
             configuration.percentage_of_nodes_to_score,
@@ -141,21 +141,13 @@ class Scheduler:
             metrics=options["metrics"],
         )
 
-    def _has_plugin_that_reads_pods(self) -> bool:
-        """Whether kept answers may depend on more of the pods on a node than what they request."""
-        return any(
-            plugin.reads.is_cacheable and plugin.reads.pods_on_node is PodsOnNode.DETAIL
-            for framework in self.profiles.values()
-            for plugin in framework.plugins.by_name.values()
-        )
-
     def _build_cycles(self, writer: PodStatusWriter) -> None:
         """What happens to a popped pod: plain attempts, those that ask extenders, and binding."""
         cache, queue, clock = self.cache, self.queue, self._clock
         pods = self.informers.lister(Pod)
         failures = FailureHandler(queue, pods, writer, clock, self._tasks.spawn)
         self._scheduling = SchedulingCycle(
-            cache, queue, self._algorithm, failures, self.services.metrics, clock
+            cache, queue, self._search, failures, self.services.metrics, clock
         )
         self._binding = BindingCycle(
             cache, queue, self.services, writer, failures, clock, self._extenders
@@ -163,7 +155,7 @@ class Scheduler:
         self._asking: Asking | None = None
         if self._extenders is not None and self._documents is not None:
             world = AskingWorld(
-                cache, self._algorithm, self._extenders, self._documents, pods, refused={}
+                cache, self._search, self._extenders, self._documents, pods, refused={}
             )
             cycle = AskingCycle(world, self._scheduling, queue, clock)
             self._asking = Asking(world, cycle, self._bind, self._ready.set)
@@ -335,7 +327,7 @@ class Scheduler:
         # Not within a step of an attempt: this is asked by other tasks.
         self.cache.update_snapshot()
         refused = () if self._asking is None else self._asking.refused(pod_info)
-        return self._algorithm.fits_now(self.profiles[profile], pod_info, since, refused)
+        return self._search.fits_now(self.profiles[profile], pod_info, since, refused)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._clock.now_ns())
@@ -350,3 +342,11 @@ class Scheduler:
         log.error("Scheduler cache is corrupted, ending", exc=error)
         self._corruption = error
         self.stop()
+
+
+def _caches_by_pod_details(plugins: Registry) -> bool:
+    """Whether some plugin's cached answers depend on more of pods on a node than their specs."""
+    return any(
+        plugin.reads.is_cacheable and plugin.reads.pods_on_node is PodsOnNode.DETAIL
+        for plugin in plugins.values()
+    )

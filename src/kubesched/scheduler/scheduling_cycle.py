@@ -20,14 +20,11 @@ from kubesched.framework import (
 )
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import (
-    EngineMismatchError,
-    NoNodesError,
-    SchedulingAlgorithm,
-)
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.binding_cycle import Placement
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.full_search import FullSearch, NoNodesError
+from kubesched.scheduler.verification import EngineMismatchError
 from kubesched.util.clock import Clock
 from kubesched.util.errors import CacheError, KubeschedError
 from kubesched.util.logging import get_logger
@@ -44,14 +41,14 @@ class SchedulingCycle:
         self,
         cache: Cache,
         queue: SchedulingQueue,
-        algorithm: SchedulingAlgorithm,
+        search: FullSearch,
         failures: FailureHandler,
         metrics: SchedulerMetrics,
         clock: Clock,
     ) -> None:
         self._cache = cache
         self._queue = queue
-        self._algorithm = algorithm
+        self._search = search
         self._failures = failures
         self._algorithm_duration = metrics.scheduling_algorithm_duration_seconds
         self._clock = clock
@@ -64,7 +61,7 @@ class SchedulingCycle:
         nominating: Nominating | None = CLEAR_NOMINATION
         try:
             self._cache.update_snapshot()
-            result = self._algorithm.schedule_pod(framework, state, queued.pod_info)
+            result = self._search.schedule_pod(framework, state, queued.pod_info)
         except FitError as exc:
             nominating = self.try_to_make_room(attempt, exc)
             status = status_of(exc, queued.pod)

@@ -1,7 +1,7 @@
-"""Checks every decision against a full evaluation (`--verify-engine`).
+"""Checks every decision against a full search (`--verify-engine`).
 
-Kept answers must never change a decision. This evaluates each pod a second time with nothing
-kept and stops the scheduler on the first difference. It costs what the engine saves.
+The cache must never change a decision. This makes each one twice, by a cached and by a full search,
+and stops the scheduler on the first difference. It costs what the cache saves.
 """
 
 from __future__ import annotations
@@ -9,21 +9,35 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from kubesched.backend.snapshot import ClusterSnapshot
 from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import (
-    EngineMismatchError,
-    ScheduleResult,
-    SchedulingAlgorithm,
-)
+from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.full_search import FullSearch, ScheduleResult
+from kubesched.util.errors import KubeschedError
 
-__all__ = ["VerifyingAlgorithm"]
+__all__ = ["EngineMismatchError", "VerifyingSearch"]
 
 _SHOWN = 5
 
 
-class VerifyingAlgorithm(SchedulingAlgorithm):
-    """Decides as `SchedulingAlgorithm` does, and checks that nothing kept was wrong."""
+class EngineMismatchError(KubeschedError):
+    """Cached and full search disagree: a bug in kubesched, or in what a plugin declares."""
+
+
+class VerifyingSearch(CachedSearch):
+    """Decides as `CachedSearch` does, and checks that `FullSearch` would have done the same."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        rng: random.Random,
+        percentage: int | None = None,
+        *,
+        others_choose: bool = False,
+    ) -> None:
+        super().__init__(snapshot, rng, percentage, others_choose=others_choose)
+        self._full = FullSearch(snapshot, random.Random(0), percentage, others_choose=others_choose)
 
     def schedule_pod(
         self, framework: Framework, state: CycleState, pod_info: PodInfo
@@ -31,34 +45,22 @@ class VerifyingAlgorithm(SchedulingAlgorithm):
         """Choose a node.
 
         Raises:
-            EngineMismatchError: a full evaluation comes to another result.
+            EngineMismatchError: a full search comes to another result.
         """
-        start_index = self._start_index
+        self._full.start_index = self.start_index
         try:
             result = super().schedule_pod(framework, state, pod_info)
         except FitError as error:
-            self._compare(framework, pod_info, start_index, _failure(error))
+            self._compare(framework, pod_info, _failure(error))
             raise
-        self._compare(framework, pod_info, start_index, _choices(result))
+        self._compare(framework, pod_info, _choices(result))
         return result
 
-    def _compare(
-        self, framework: Framework, pod_info: PodInfo, start_index: int, got: dict[str, Any]
-    ) -> None:
-        checking = SchedulingAlgorithm(
-            self._snapshot,
-            random.Random(0),
-            self._percentage,
-            others_choose=self._others_choose,
-        )
-        checking._start_index = start_index
-        framework.keeps_evaluations = False
+    def _compare(self, framework: Framework, pod_info: PodInfo, got: dict[str, Any]) -> None:
         try:
-            full = _choices(checking.schedule_pod(framework, CycleState(), pod_info))
+            full = _choices(self._full.schedule_pod(framework, CycleState(), pod_info))
         except FitError as error:
             full = _failure(error)
-        finally:
-            framework.keeps_evaluations = True
         node = got.pop("node", None)
         full.pop("node", None)
         if got == full and (node is None or node in full["best"]):
@@ -71,7 +73,7 @@ class VerifyingAlgorithm(SchedulingAlgorithm):
         )
         for key in differing:
             mismatch.add_note(_difference(key, got.get(key, node), full.get(key)))
-        mismatch.add_note("a plugin that is not node-local but says so is the usual cause")
+        mismatch.add_note("a plugin that reads more than it declares is the usual cause")
         raise mismatch
 
 

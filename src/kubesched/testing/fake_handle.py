@@ -258,7 +258,12 @@ class FakeDryRun:
     def version(self) -> ClusterVersion:
         table = self._handle.snapshot.nodes.table
         return ClusterVersion(
-            table.changes.position, table.pod_changes.position, self._handle.nominator.position, 0
+            table.changes.position,
+            table.node_version,
+            table.membership_version,
+            table.pod_changes.position,
+            self._handle.nominator.position,
+            0,
         )
 
     def fits_now(self, pod_info: PodInfo, since: ClusterVersion) -> bool:  # noqa: ARG002

@@ -27,7 +27,7 @@ from kubesched.framework import (
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.testing import FakeHandle
 from kubesched.util import virtual_loop
 from kubesched.util.clock import current_clock
@@ -81,7 +81,7 @@ class World:
     def diagnose(self, pod: Pod) -> Diagnosis:
         """Why the pod fits nowhere; the state of the attempt is kept in `state`."""
         snapshot: Any = self.handle.snapshot
-        algorithm = SchedulingAlgorithm(snapshot, random.Random(0))
+        algorithm = CachedSearch(snapshot, random.Random(0))
         self.state = CycleState()
         try:
             algorithm.schedule_pod(self.framework, self.state, PodInfo(pod))

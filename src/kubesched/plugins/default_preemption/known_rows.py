@@ -61,7 +61,7 @@ class KnownRows:
             self.is_known[changed] = False
             self.is_known[replaced] = False
             self.is_known[table.rows_of(nominated)] = False
-        self._moment = now
+        self._version = now
 
     def note(
         self, rows: NDArray[np.intp], places: NDArray[np.intp], candidates: Candidates

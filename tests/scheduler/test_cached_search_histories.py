@@ -37,7 +37,8 @@ from kubesched.framework import (
 from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.full_search import FullSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
 from kubesched.testing.builders import make_owner
 from kubesched.util.errors import PluginError
@@ -222,7 +223,7 @@ def node_of(name: str, *, cpu: str = "4", **labels: str) -> Any:
 
 
 class World:
-    """One cluster, and the same profile twice: with kept answers and without."""
+    """One cluster, and the same profile twice: searched with and without the cache."""
 
     def __init__(self, *own: PluginRef, weight: int = 1) -> None:
         self.cache = Cache()
@@ -233,26 +234,25 @@ class World:
         enabled = (*(replace(ref, weight=weight) for ref in own), *multi_point.enabled)
         plugins = replace(profile.plugins, multi_point=replace(multi_point, enabled=enabled))
         profile = replace(profile, plugins=plugins)
-        self.kept = Framework(profile, REGISTRY, services)
-        self.full = Framework(profile, REGISTRY, services, keeps_evaluations=False)
+        self.framework = Framework(profile, REGISTRY, services)
 
     def check(self, pod: Pod, *, in_depth: bool = True) -> list[str]:
         """The best nodes by a full evaluation; the other one must agree."""
         self.cache.update_snapshot()
         if not in_depth:
             # As an attempt does: nobody asks for scores that are not needed.
-            self.outcome(self.kept, pod, in_depth=False)
+            self.outcome(CachedSearch, pod, in_depth=False)
             return []
-        kept = self.outcome(self.kept, pod)
-        full = self.outcome(self.full, pod)
+        kept = self.outcome(CachedSearch, pod)
+        full = self.outcome(FullSearch, pod)
         assert kept == full
         best: list[str] = full.get("best", [])
         return best
 
-    def outcome(self, framework: Framework, pod: Pod, *, in_depth: bool = True) -> dict[str, Any]:
-        algorithm = SchedulingAlgorithm(self.cache.snapshot, random.Random(0))
+    def outcome(self, kind: type[FullSearch], pod: Pod, *, in_depth: bool = True) -> dict[str, Any]:
+        search = kind(self.cache.snapshot, random.Random(0))
         try:
-            result = algorithm.schedule_pod(framework, CycleState(), PodInfo(pod))
+            result = search.schedule_pod(self.framework, CycleState(), PodInfo(pod))
         except FitError as error:
             return {"error": str(error), "statuses": error.diagnosis.node_statuses()}
         except PluginError as error:
@@ -365,7 +365,7 @@ def test_fractions_count_as_whole_numbers_however_nodes_are_asked_about(own: typ
         world.cache.add_node(node_of(f"n{number}", value=str(90 + number), rank=str(number)))
     for number in range(8):
         world.place(f"on-{number}", world.check(small(f"p{number}"))[0])
-    assert "error" not in world.outcome(world.full, small("q"))
+    assert "error" not in world.outcome(FullSearch, small("q"))
 
 
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
@@ -393,10 +393,10 @@ def test_a_share_of_the_nodes_is_asked_about_anew(percentage: int | None) -> Non
     for number in range(250):
         world.cache.add_node(node_of(f"n{number}", cpu="4" if number % 3 else "500m"))
     world.cache.update_snapshot()
-    algorithm = SchedulingAlgorithm(world.cache.snapshot, random.Random(0), percentage)
+    search = CachedSearch(world.cache.snapshot, random.Random(0), percentage)
     seen: set[str] = set()
     for number in range(6):
-        result = algorithm.schedule_pod(world.kept, CycleState(), PodInfo(small(f"p{number}")))
+        result = search.schedule_pod(world.framework, CycleState(), PodInfo(small(f"p{number}")))
         names = set(result.feasible.names)
         assert all(int(name[1:]) % 3 for name in names)
         assert (len(names) < 166) == (percentage is not None)
@@ -483,8 +483,8 @@ def test_no_feasible_node_is_a_fit_error_whatever_pre_score_makes_of_it() -> Non
         world.cache.update_node(node_of(name, odd="yes"))
     world.check(small("q"))
     with pytest.raises(FitError):
-        SchedulingAlgorithm(world.cache.snapshot, random.Random(0)).schedule_pod(
-            world.kept, CycleState(), PodInfo(small("r"))
+        CachedSearch(world.cache.snapshot, random.Random(0)).schedule_pod(
+            world.framework, CycleState(), PodInfo(small("r"))
         )
 
 
@@ -517,15 +517,15 @@ def test_verdicts_that_are_worded_differently_every_time_do_not_pile_up() -> Non
     framework = Framework(
         replace(profile, plugins=plugins), {**IN_TREE_PLUGINS, Wordy.name: Wordy}, services
     )
-    algorithm = SchedulingAlgorithm(cache.snapshot, random.Random(0))
+    search = CachedSearch(cache.snapshot, random.Random(0))
     for number in range(1000):
         cache.update_node(make_node("n0"))
         cache.update_snapshot()
         with pytest.raises(FitError) as caught:
-            algorithm.schedule_pod(framework, CycleState(), PodInfo(small(f"p{number}")))
+            search.schedule_pod(framework, CycleState(), PodInfo(small(f"p{number}")))
         statuses = caught.value.diagnosis.node_statuses()
         assert statuses["n0"].reasons == (f"no, for the time no. {Wordy.asked}",)
-    [known] = framework._evaluations._entries.values()
+    [known] = framework.answer_cache._entries.values()
     assert len(known.statuses) < 500
 
 

@@ -1,4 +1,9 @@
-"""Which node a pod should run on (docs/reference/04 §11). Pure computation: nothing is awaited."""
+"""Which node a pod should run on: the full search, which defines it (docs/reference/04 §11).
+
+PreFilter, then Filter on the nodes that are left, then PreScore and Score on those that fit; the
+best wins. Every plugin is called about every node. `CachedSearch` comes to the same result with
+fewer calls. Pure computation: nothing is awaited.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from contextlib import nullcontext
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.api import Pod
 from kubesched.backend.snapshot import ClusterSnapshot
 from kubesched.framework import (
     ClusterVersion,
@@ -33,10 +39,9 @@ from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
 
 __all__ = [
-    "EngineMismatchError",
+    "FullSearch",
     "NoNodesError",
     "ScheduleResult",
-    "SchedulingAlgorithm",
     "nodes_to_find",
 ]
 
@@ -48,10 +53,6 @@ _FEW_NODES = 8
 _NOBODY = NominatedTotals(
     np.empty(0, dtype=np.intp), np.empty((0, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
 )
-
-
-class EngineMismatchError(KubeschedError):
-    """The engine and a full evaluation disagree: a bug in kubesched or in a node-local plugin."""
 
 
 class NoNodesError(KubeschedError):
@@ -94,7 +95,7 @@ class ScheduleResult:
         return self._diagnose()
 
 
-class SchedulingAlgorithm:
+class FullSearch:
     """Finds and chooses a node. `percentage` None or 0 means: look at every node.
 
     The reference samples large clusters by default because scoring is dear there; a value
@@ -114,7 +115,8 @@ class SchedulingAlgorithm:
         self._ties = RandomTies(rng)
         self._percentage = percentage
         self._others_choose = others_choose
-        self._start_index = 0
+        self.start_index = 0
+        """Where in the list of nodes the next search begins."""
 
     def schedule_pod(
         self, framework: Framework, state: CycleState, pod_info: PodInfo
@@ -127,9 +129,16 @@ class SchedulingAlgorithm:
             PluginError: a plugin failed.
         """
         outcome = self.pre_filter(framework, state, pod_info)
-        quick = self._choose_at_once(framework, state, pod_info, outcome)
-        if quick is not None:
-            return quick
+        return self.search(framework, state, pod_info, outcome)
+
+    def search(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        outcome: PreFilterOutcome,
+    ) -> ScheduleResult:
+        """Filter, score and choose, after PreFilter."""
         diagnosis = Diagnosis(self._snapshot.table.names)
         # Nothing is filtered for a pod that PreFilter rejected.
         with framework.points.timing("Filter") if outcome.status.is_success else nullcontext():
@@ -147,8 +156,6 @@ class SchedulingAlgorithm:
             lambda: scores,
             lambda: diagnosis,
         )
-
-    # -- the steps of an attempt -------------------------------------------------------
 
     def pre_filter(
         self, framework: Framework, state: CycleState, pod_info: PodInfo
@@ -215,46 +222,6 @@ class SchedulingAlgorithm:
         diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
         return self._snapshot.nodes.at_rows(self._snapshot.table.rows_of(outcome.only_nodes))
 
-    def _choose_at_once(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod_info: PodInfo,
-        outcome: PreFilterOutcome,
-    ) -> ScheduleResult | None:
-        """The node that a full search would choose among, if what is kept suffices to tell."""
-        nodes = self._snapshot.nodes
-        if (
-            not outcome.status.is_success
-            or outcome.only_nodes is not None
-            or state.asks_every_node
-            or pod_info.pod.status.nominated_node_name
-            or self._nodes_wanted(framework, len(nodes)) < len(nodes)
-            or len(self._nominated(framework, pod_info).rows)
-        ):
-            return None
-        now_ns = framework.points.now_ns
-        started_ns = now_ns()
-        choice = framework.choose_at_once(state, pod_info, nodes, self._ties_of(framework))
-        is_hinted = choice is not None and choice.is_hinted
-        framework.points.observe_hint(is_hinted, now_ns() - started_ns)
-        if choice is None:
-            return None
-
-        def diagnose() -> Diagnosis:
-            diagnosis = Diagnosis(self._snapshot.table.names)
-            framework.run_filter(state, pod_info.pod, nodes, diagnosis)
-            return diagnosis
-
-        def score() -> Scores | None:
-            if len(choice.feasible) == 1:
-                return None
-            return framework.run_score(state, pod_info.pod, choice.feasible)
-
-        return ScheduleResult(
-            nodes.info_at(choice.row).name, choice.feasible, len(nodes), score, diagnose
-        )
-
     def fits_now(
         self,
         framework: Framework,
@@ -270,15 +237,12 @@ class SchedulingAlgorithm:
         if framework.dry_run.version == since:
             return False
         state = CycleState()
-        nodes = self._snapshot.nodes
         diagnosis = Diagnosis(self._snapshot.table.names)
         try:
             outcome = framework.run_pre_filter(state, pod_info)
             if not outcome.status.is_success:
                 return False
-            changed = framework.rows_judged_anew(state, since)
-            if changed is not None:
-                nodes = nodes.at_rows(changed)
+            nodes = self.may_have_changed(framework, state, since)
             if outcome.only_nodes is not None:
                 named = self._snapshot.table.rows_of(outcome.only_nodes)
                 nodes = nodes.subset(np.isin(nodes.rows, named))
@@ -289,6 +253,32 @@ class SchedulingAlgorithm:
             return len(self._filter(framework, state, pod_info, nodes, diagnosis)) > 0
         except PluginError:
             return False
+
+    def may_have_changed(
+        self,
+        framework: Framework,  # noqa: ARG002
+        state: CycleState,  # noqa: ARG002
+        since: ClusterVersion,  # noqa: ARG002
+    ) -> NodeView:
+        """The nodes of which filters may say something else than in that version."""
+        return self._snapshot.nodes
+
+    def run_filter(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        diagnosis: Diagnosis,
+    ) -> NodeView:
+        """The nodes that pass every filter; the others are noted in the diagnosis."""
+        return framework.run_filter(state, pod, nodes, diagnosis)
+
+    def run_score(
+        self, framework: Framework, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> Scores:
+        """The scores of nodes that fit, after PreScore."""
+        return framework.run_score(state, pod, nodes)
 
     def _unchanged(self, names: Collection[str], since: ClusterVersion) -> NDArray[np.intp]:
         """Rows of the named nodes that are as they were."""
@@ -326,16 +316,11 @@ class SchedulingAlgorithm:
         try:
             feasible = self._search(framework, state, pod_info, candidates, diagnosis)
         except PluginError:
-            self._start_index = (self._start_index + diagnosis.explicit_count) % count
+            self.start_index = (self.start_index + diagnosis.explicit_count) % count
             raise
         visited = len(feasible) + diagnosis.explicit_count
-        self._start_index = (self._start_index + visited) % count
+        self.start_index = (self.start_index + visited) % count
         return feasible
-
-    @property
-    def start_index(self) -> int:
-        """Where in the list of nodes the next search begins."""
-        return self._start_index
 
     def as_listed(self, nodes: NodeView, start_index: int) -> NodeView:
         """The nodes in the order in which a search that begins there comes by."""
@@ -379,7 +364,7 @@ class SchedulingAlgorithm:
             nodes = everything if candidates is None else candidates
             return self._filter(framework, state, pod_info, nodes, diagnosis)
         rows = self._snapshot.order if candidates is None else candidates.rows
-        rows = np.roll(rows, -(self._start_index % count))
+        rows = np.roll(rows, -(self.start_index % count))
         return self._filter_until(framework, state, pod_info, rows, wanted, diagnosis)
 
     def _nodes_wanted(self, framework: Framework, count: int) -> int:
@@ -431,17 +416,17 @@ class SchedulingAlgorithm:
         """Filter all nodes; where other pods are nominated to, it must hold with them as well."""
         nominated = self._nominated(framework, pod_info)
         if not len(nominated.rows):
-            return framework.run_filter(state, pod_info.pod, nodes, diagnosis)
+            return self.run_filter(framework, state, pod_info.pod, nodes, diagnosis)
         crowded = self._rejected_beside(framework, state, pod_info, nodes, nominated, diagnosis)
         if not crowded.any():
-            return framework.run_filter(state, pod_info.pod, nodes, diagnosis)
-        # All nodes are asked about, for what is kept of them, and then some are left out.
+            return self.run_filter(framework, state, pod_info.pod, nodes, diagnosis)
+        # All nodes are filtered, which is what a cache can answer, and then some are left out.
         attempt = Diagnosis(diagnosis.names)
         try:
-            feasible = framework.run_filter(state, pod_info.pod, nodes, attempt)
+            feasible = self.run_filter(framework, state, pod_info.pod, nodes, attempt)
         except PluginError:
             free = nodes.subset(~crowded[nodes.rows])
-            return framework.run_filter(state, pod_info.pod, free, diagnosis)
+            return self.run_filter(framework, state, pod_info.pod, free, diagnosis)
         diagnosis.merge_except(attempt, crowded)
         return feasible.subset(~crowded[feasible.rows])
 
@@ -498,7 +483,7 @@ class SchedulingAlgorithm:
         with framework.points.timing("Score"):
             if infos is not None:
                 return score_fresh_nodes(framework, state, pod_info.pod, feasible, infos)
-            return framework.run_score(state, pod_info.pod, feasible)
+            return self.run_score(framework, state, pod_info.pod, feasible)
 
     def choose(self, framework: Framework, totals: NDArray[np.int64], names: Sequence[str]) -> int:
         """The position of the best; among equals by the profile's rule."""

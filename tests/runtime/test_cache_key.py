@@ -26,7 +26,7 @@ from kubesched.framework import (
 )
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, make_container, make_owner
 from kubesched.testing.selector_builders import make_affinity, make_node_term, make_pod_term
@@ -58,13 +58,13 @@ def shapes_of(pods: list[Pod], *own: type[Plugin]) -> int:
         {**IN_TREE_PLUGINS, **{each.name: each for each in own}},
         FakeHandle((), snapshot=snapshot).services(),
     )
-    algorithm = SchedulingAlgorithm(snapshot, random.Random(0))
+    search = CachedSearch(snapshot, random.Random(0))
     for pod in pods:
         try:
-            algorithm.schedule_pod(framework, CycleState(), PodInfo(pod))
+            search.schedule_pod(framework, CycleState(), PodInfo(pod))
         except KubeschedError:
             continue  # it fits nowhere, and that is kept as well
-    return len(framework._evaluations._entries)
+    return len(framework.answer_cache)
 
 
 NODE_TERM = make_node_term(("disk", "In", "ssd"))

@@ -42,7 +42,8 @@ from kubesched.framework.pod_info import assigned_to
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_set import Registry
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.full_search import FullSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
 from kubesched.testing.random_clusters import Cluster, random_cluster, random_node, random_pod
 from kubesched.util.errors import CacheError, PluginError
@@ -112,7 +113,7 @@ def random_profile(rng: random.Random) -> KubeSchedulerProfile:
 
 
 class Pair:
-    """The same cluster seen by a profile that keeps answers and by one that does not."""
+    """The same cluster searched with and without the cache."""
 
     def __init__(
         self,
@@ -130,13 +131,12 @@ class Pair:
         self.services = self.handle.services()
         profile = profile or default_configuration().profiles[0]
         profile = with_plugins(profile, (*extra, *profile.plugins.multi_point.enabled))
-        self.kept = Framework(profile, registry, self.services)
-        self.full = Framework(profile, registry, self.services, keeps_evaluations=False)
+        self.framework = Framework(profile, registry, self.services)
 
-    def outcome(self, framework: Framework, pod: Pod) -> dict[str, Any]:
-        algorithm = SchedulingAlgorithm(self.cache.snapshot, random.Random(0))
+    def outcome(self, kind: type[FullSearch], pod: Pod) -> dict[str, Any]:
+        search = kind(self.cache.snapshot, random.Random(0))
         try:
-            result = algorithm.schedule_pod(framework, CycleState(), PodInfo(pod))
+            result = search.schedule_pod(self.framework, CycleState(), PodInfo(pod))
         except FitError as error:
             return {"error": str(error), **diagnosed(error.diagnosis)}
         except PluginError as error:
@@ -221,7 +221,7 @@ def test_kept_answers_equal_a_full_evaluation(with_user_plugin: bool, seed: int)
         pod = replace(shape, metadata=metadata)
         if not len(pair.cache.update_snapshot()):
             continue
-        kept, full = pair.outcome(pair.kept, pod), pair.outcome(pair.full, pod)
+        kept, full = pair.outcome(CachedSearch, pod), pair.outcome(FullSearch, pod)
         assert kept == full
         if kept.get("best"):
             placed = assigned_to(pod, rng.choice(kept["best"]))
@@ -243,15 +243,15 @@ def test_a_second_pod_of_the_same_shape_asks_about_the_changed_node_only() -> No
     registry = {**IN_TREE_PLUGINS, Noting.name: Noting}
     pair = Pair(Cluster(nodes, (), ()), registry, (PluginRef(Noting.name),))
     pair.cache.update_snapshot()
-    first = pair.outcome(pair.kept, make_pod("a"))
+    first = pair.outcome(CachedSearch, make_pod("a"))
     assert sorted(asked) == [node.metadata.name for node in nodes]
     for number in range(4):
         chosen = first["best"][number]
         pair.cache.assume_pod(PodInfo(make_pod(f"a{number}", node_name=chosen)))
         pair.cache.update_snapshot()
         asked.clear()
-        algorithm = SchedulingAlgorithm(pair.cache.snapshot, random.Random(0))
-        algorithm.schedule_pod(pair.kept, CycleState(), PodInfo(make_pod("b")))
+        search = CachedSearch(pair.cache.snapshot, random.Random(0))
+        search.schedule_pod(pair.framework, CycleState(), PodInfo(make_pod("b")))
         assert asked == [chosen]
 
 
@@ -270,21 +270,21 @@ def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
     nodes = tuple(make_node(f"node-{number}") for number in range(200))
     registry = {**IN_TREE_PLUGINS, Watchful.name: Watchful}
     pair = Pair(Cluster(nodes, (), ()), registry, (PluginRef(Watchful.name),))
-    algorithm = SchedulingAlgorithm(pair.cache.snapshot, random.Random(0))
+    search = CachedSearch(pair.cache.snapshot, random.Random(0))
     for number in range(20):
         pair.cache.update_snapshot()
         asked.clear()
         pod = make_pod(f"p{number}", requests={"cpu": "100m"})
-        result = algorithm.schedule_pod(pair.kept, CycleState(), PodInfo(pod))
+        result = search.schedule_pod(pair.framework, CycleState(), PodInfo(pod))
         assert int(result.node_name[5:]) % 2 == 0
         pair.cache.assume_pod(PodInfo(assigned_to(pod, result.node_name)))
     assert len(asked) < 30
 
 
 def test_the_least_recently_used_shapes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.runtime.evaluations._MAX_BYTES", 1_000)
+    monkeypatch.setattr("kubesched.runtime.answer_cache._MAX_BYTES", 1_000)
     pair = Pair(Cluster((make_node("n"),), (), ()), IN_TREE_PLUGINS, ())
     pair.cache.update_snapshot()
     for number in range(50):
-        pair.outcome(pair.kept, make_pod("p", requests={"cpu": f"{number}m"}))
-    assert 1 <= len(pair.kept._evaluations._entries) < 10
+        pair.outcome(CachedSearch, make_pod("p", requests={"cpu": f"{number}m"}))
+    assert 1 <= len(pair.framework.answer_cache._entries) < 10

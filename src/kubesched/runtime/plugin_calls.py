@@ -1,4 +1,4 @@
-"""Calls to plugins that judge nodes: what they throw or break becomes a PluginError."""
+"""Calls of plugins: whatever they raise, or answer against the contract, becomes a PluginError."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
     "PRE_FILTER",
     "PRE_SCORE",
     "REMOVE_POD",
-    "ask",
-    "ask_filter",
-    "ask_score",
-    "ask_score_of_node",
-    "ask_to_normalize",
+    "call",
+    "call_filter",
+    "call_normalize",
+    "call_score",
+    "call_score_of_node",
     "check_range",
     "checked_score",
     "fail",
@@ -47,7 +47,7 @@ REMOVE_POD = 'running RemovePod on PreFilter plugin "{}"'
 PRE_SCORE = 'running PreScore plugin "{}"'
 _SCORE = 'running Score plugins: plugin "{}" failed with'
 _NORMALIZE = 'running Normalize on Score plugins: plugin "{}" failed with'
-# What metrics call the point at which a plugin is asked.
+# What metrics call the point at which a plugin is called.
 _POINTS = {
     PRE_FILTER: "PreFilter",
     FILTER: "Filter",
@@ -59,7 +59,7 @@ _POINTS = {
 }
 
 
-def ask(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
+def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
     """Call a plugin; whatever it throws becomes a PluginError that says where.
 
     The first argument of the method is the state of the attempt.
@@ -91,9 +91,9 @@ def fail(what: str, plugin: Plugin, status: Status) -> NoReturn:
     raise PluginError(f"{what.format(plugin.name)}: {status.message}") from status.error
 
 
-def ask_filter(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+def call_filter(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
     """Verdicts on many nodes; one that is neither yes nor no fails the attempt."""
-    rejections: Rejections = ask(FILTER, plugin, plugin.filter_nodes, state, pod, nodes)
+    rejections: Rejections = call(FILTER, plugin, plugin.filter_nodes, state, pod, nodes)
     codes = rejections.codes
     if codes is not None:
         for number, status in enumerate(rejections.statuses, start=1):
@@ -107,7 +107,7 @@ def first_rejection(
 ) -> Status | None:
     """The verdict of the first plugin that rejects the node, with its name; None: it passes."""
     for plugin in plugins:
-        status: Status = ask(FILTER, plugin, plugin.filter, state, pod, node)
+        status: Status = call(FILTER, plugin, plugin.filter, state, pod, node)
         if status.is_success:
             continue
         if not status.is_rejected:
@@ -116,9 +116,9 @@ def first_rejection(
     return None
 
 
-def ask_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+def call_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
     """A whole number, as in the many-node form, whatever kind of number the plugin returns."""
-    score: Any = ask(_SCORE, plugin, plugin.score, state, pod, node)
+    score: Any = call(_SCORE, plugin, plugin.score, state, pod, node)
     if type(score) is int:
         return score
     try:
@@ -129,22 +129,22 @@ def ask_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInf
 
 def checked_score(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
     """The score of one node by a plugin that does not normalise."""
-    score = ask_score_of_node(plugin, state, pod, node)
+    score = call_score_of_node(plugin, state, pod, node)
     if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
         raise _out_of_range(plugin, score)
     return score
 
 
-def ask_score(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-    scores: Any = ask(_SCORE, plugin, plugin.score_nodes, state, pod, nodes)
+def call_score(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+    scores: Any = call(_SCORE, plugin, plugin.score_nodes, state, pod, nodes)
     return np.asarray(scores, dtype=np.int64)
 
 
-def ask_to_normalize(
+def call_normalize(
     plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Scores in 0..100; one out of range fails the attempt."""
-    answer: Any = ask(_NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores)
+    answer: Any = call(_NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores)
     normalized: NDArray[np.int64] = np.asarray(answer, dtype=np.int64)
     check_range(plugin, normalized)
     return normalized

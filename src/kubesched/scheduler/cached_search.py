@@ -1,0 +1,225 @@
+"""The same search, with answers from the cache: what usually places a pod.
+
+`FullSearch` defines the result. Here verdicts and scores come from the profile's answer cache
+(`runtime/answer_cache.py`), and plugins are called only about nodes that changed since the last pod
+that looked the same to them. Plugins whose answers are not cached are called as ever, filters often
+only about the best nodes. Where the cache cannot answer, the full search does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    ClusterVersion,
+    Code,
+    CycleState,
+    Diagnosis,
+    NodeView,
+    Plugin,
+    PodInfo,
+)
+from kubesched.runtime.cached_answers import CachedAnswers
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.outcomes import PreFilterOutcome, Scores
+from kubesched.runtime.plugin_calls import first_rejection
+from kubesched.scheduler.full_search import FullSearch, ScheduleResult
+from kubesched.util.errors import PluginError
+
+__all__ = ["CachedSearch"]
+
+_FEWEST_TO_SCORE = 2  # a single node is taken without being scored
+_TRIES = 32  # so many nodes are filtered one by one before all are at once
+
+
+class _Choice(NamedTuple):
+    """A node that was found with plugins called about no more nodes than changed."""
+
+    row: int
+    is_from_index: bool  # it was the next best, and the others were not looked at
+    feasible: NodeView  # the nodes that fit, worked out when someone looks
+
+
+class CachedSearch(FullSearch):
+    """Comes to the result of the full search, with as few calls of plugins as possible."""
+
+    def schedule_pod(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo
+    ) -> ScheduleResult:
+        outcome = self.pre_filter(framework, state, pod_info)
+        result = self._from_cache(framework, state, pod_info, outcome)
+        return result or self.search(framework, state, pod_info, outcome)
+
+    def run_filter(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        diagnosis: Diagnosis,
+    ) -> NodeView:
+        cache = framework.answer_cache
+        entry = cache.entry_of(state, pod, nodes) if nodes.is_whole else None
+        if entry is None:
+            return super().run_filter(framework, state, pod, nodes, diagnosis)
+        left = cache.filter(entry, state, pod, nodes, diagnosis)
+        return framework.filter_by(cache.uncached_filters, state, pod, left, diagnosis)
+
+    def run_score(
+        self, framework: Framework, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> Scores:
+        cache, entry = framework.answer_cache, state.cached_answers
+        if not isinstance(entry, CachedAnswers) or not cache.is_fresh(entry, state):
+            return super().run_score(framework, state, pod, nodes)
+        try:
+            cache.refresh_scores(entry, state, pod, nodes.whole, None)
+        except PluginError:
+            # Perhaps about a node that other filters rejected, which is not to be scored.
+            return super().run_score(framework, state, pod, nodes)
+        total = _total(framework, entry, state, pod, nodes)
+        return Scores(total, lambda: framework.score_by_plugin(state, pod, nodes))
+
+    def may_have_changed(
+        self, framework: Framework, state: CycleState, since: ClusterVersion
+    ) -> NodeView:
+        nodes = self._snapshot.nodes
+        changed = framework.answer_cache.rows_changed_since(state, since)
+        return nodes if changed is None else nodes.at_rows(changed)
+
+    def _from_cache(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        outcome: PreFilterOutcome,
+    ) -> ScheduleResult | None:
+        """The result if the best of all nodes is found in the cache; None: not from cache."""
+        nodes = self._snapshot.nodes
+        if (
+            not outcome.status.is_success
+            or outcome.only_nodes is not None
+            or state.asks_every_node
+            or pod_info.pod.status.nominated_node_name
+            or self._nodes_wanted(framework, len(nodes)) < len(nodes)
+            or len(self._nominated(framework, pod_info).rows)
+        ):
+            return None
+        now_ns = framework.points.now_ns
+        started_ns = now_ns()
+        choice = self._choose(framework, state, pod_info, nodes)
+        is_hinted = choice is not None and choice.is_from_index
+        framework.points.observe_hint(is_hinted, now_ns() - started_ns)
+        if choice is None:
+            return None
+
+        def diagnose() -> Diagnosis:
+            diagnosis = Diagnosis(self._snapshot.table.names)
+            self.run_filter(framework, state, pod_info.pod, nodes, diagnosis)
+            return diagnosis
+
+        def score() -> Scores | None:
+            if len(choice.feasible) == 1:
+                return None
+            return self.run_score(framework, state, pod_info.pod, choice.feasible)
+
+        return ScheduleResult(
+            nodes.info_at(choice.row).name, choice.feasible, len(nodes), score, diagnose
+        )
+
+    def _choose(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo, nodes: NodeView
+    ) -> _Choice | None:
+        """The best of all nodes. None: the pod is not cached, or hardly a node fits."""
+        pod, points, cache = pod_info.pod, framework.points, framework.answer_cache
+        entry = cache.entry_of(state, pod, nodes)
+        if entry is None:
+            return None
+        filter_ns = points.now_ns()
+        missing = cache.refresh_verdicts(entry, state, pod, nodes)
+        others = [each for each in cache.uncached_filters if each.name not in state.skip_filter]
+        if entry.index is None or missing is None:
+            feasible = framework.filter_by(others, state, pod, entry.passing(nodes), None)
+            fitting = len(feasible)
+        else:
+            feasible = nodes.deferred(
+                lambda: (
+                    framework.filter_by(others, state, pod, entry.passing(nodes), None).selection
+                )
+            )
+            fitting = len(entry.index) + len(missing)
+        if fitting < _FEWEST_TO_SCORE:
+            return None
+        pre_score_ns = points.observe("Filter", Code.SUCCESS, filter_ns)
+        row: int | None = None
+        try:
+            framework.run_pre_score(state, pod_info, feasible)
+            score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
+            cache.refresh_scores(entry, state, pod, nodes, missing)
+            row = self._best_row(framework, entry, state, pod, feasible, others)
+        except PluginError:
+            # Perhaps about nodes, or a lack of them, that a full search does not come to.
+            if not others:
+                raise
+        if row is None:
+            state.skip_score.clear()
+            return None
+        points.observe("Score", Code.SUCCESS, score_ns)
+        return _Choice(row, missing is not None, feasible)
+
+    def _best_row(
+        self,
+        framework: Framework,
+        entry: CachedAnswers,
+        state: CycleState,
+        pod: Pod,
+        feasible: NodeView,
+        other_filters: Sequence[Plugin],
+    ) -> int | None:
+        """The best of the feasible nodes by scores that are up to date; None: there is none.
+
+        Looks at all of them only if something else than the cached sum tells them apart.
+        """
+        whole, ties = self._snapshot.nodes, self._ties_of(framework)
+        is_summed = framework.answer_cache.is_summed(state, pod, whole)
+        if is_summed and entry.index is not None:
+            if not other_filters:
+                return ties.best_in(entry.index, whole.table)
+            accepts = _acceptance(framework, other_filters, state, pod, whole)
+            row = ties.best_accepted(entry.index, whole.table, accepts, _TRIES)
+            if row is not None:
+                return row
+        if not len(feasible):
+            return None
+        if is_summed:
+            total: NDArray[np.signedinteger] = feasible.at(entry.total)
+        else:
+            total = _total(framework, entry, state, pod, feasible)
+        return int(feasible.rows[ties.best_of(total, feasible)])
+
+
+def _total(
+    framework: Framework, entry: CachedAnswers, state: CycleState, pod: Pod, nodes: NodeView
+) -> NDArray[np.int64]:
+    """The weighted sum of all scores: cached ones, which are up to date, and others."""
+    cache = framework.answer_cache
+    total = cache.total(entry, state, pod, nodes)
+    framework.add_scores(total, cache.uncached_scores, state, pod, nodes)
+    return total
+
+
+def _acceptance(
+    framework: Framework, plugins: Sequence[Plugin], state: CycleState, pod: Pod, nodes: NodeView
+) -> Callable[[int], bool]:
+    """Tells whether filters let the node in a row pass."""
+
+    def accepts(row: int) -> bool:
+        rejection = first_rejection(plugins, state, pod, nodes.info_at(row))
+        framework.points.count_filtered(plugins, rejection)
+        return rejection is None
+
+    return accepts
