@@ -43,7 +43,7 @@ from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
 from kubesched.framework import CycleState, PodInfo
 from kubesched.plugins.dynamic_resources import DynamicResources
-from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
 from kubesched.util.randomness import derive
@@ -63,7 +63,7 @@ class DeviceEngine:
         clock = RealClock()
         self._scheduler = Scheduler(LocalApi(Store(derive(0, "store")), clock), clock)
         self._framework = self._scheduler.profiles["default-scheduler"]
-        self._algorithm = SchedulingAlgorithm(self._scheduler.cache.snapshot, derive(0, "ties"))
+        self._search = CachedSearch(self._scheduler.cache.snapshot, derive(0, "ties"))
         plugin = self._framework.plugins.by_name["DynamicResources"]
         assert isinstance(plugin, DynamicResources)
         self._in_flight = plugin.devices.in_flight
@@ -85,7 +85,7 @@ class DeviceEngine:
         """Choose a node and devices, and take the claim for written."""
         cache, state = self._scheduler.cache, CycleState()
         cache.update_snapshot()
-        result = self._algorithm.schedule_pod(self._framework, state, pod_info)
+        result = self._search.schedule_pod(self._framework, state, pod_info)
         assumed = pod_info.placed_on(result.node_name)
         cache.assume_pod(assumed)
         status = self._framework.binding.run_reserve(state, assumed.pod, result.node_name)
