@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "backend": frozenset(["framework", "engine", "api", "metrics", "util"]),
     "scheduler": _BELOW_SCHEDULER,
     "server": frozenset(["client", "config", "api", "metrics", "util"]),
-    "apiserver": frozenset(["api", "metrics", "util"]),
+    "apiserver": frozenset(["api", "cel", "metrics", "util"]),
     "cluster": frozenset(["apiserver", "client", "api", "metrics", "util"]),
     "testing": _BELOW_SCHEDULER | _SERVICES,
     "explain": _BELOW_SCHEDULER | _SERVICES,

@@ -43,6 +43,7 @@ from kubesched.cel.syntax import (
     children,
     qualified_name,
 )
+from kubesched.cel.types import Type
 from kubesched.cel.values import NONE, UNSET, OptionalValue, TypeValue, Value
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Compiler:
         if name is not None and self._environment.is_type(name):
             return self._identifier(name)
         operand, cost = self.compile(node.operand)
-        field = node.field
+        field = self._environment.key_of(_held(node.operand.type), node.field)
         if node.test_only:
             return Code(_presence(operand, field), cost)
         if node.optional:
@@ -241,6 +242,11 @@ class Compiler:
             return result if flat else OptionalValue(result)
 
         return Code(run, cost + 2)
+
+
+def _held(found: Type) -> Type:
+    """The type of what an optional holds, or the type itself."""
+    return found.parameters[0] if found.name == "optional_type" else found
 
 
 def constant_list(node: Node) -> list[Value] | None:

@@ -44,7 +44,7 @@ class Environment:
         self.variables = dict(variables)
         self.functions = merge(libraries)
         self.cost_limit = cost_limit
-        self._objects = {each.name: each.fields for each in objects}
+        self._objects = {each.name: each for each in objects}
 
     def identifier(self, name: str) -> Type | None:
         """The type of a variable, or of a type's name, or None."""
@@ -55,7 +55,13 @@ class Environment:
 
     def fields_of(self, found: Type) -> Mapping[str, Type] | None:
         """The fields of a declared object type; None for other types."""
-        return self._objects.get(found.name)
+        declared = self._objects.get(found.name)
+        return None if declared is None else declared.fields
+
+    def key_of(self, found: Type, field: str) -> str:
+        """The key under which an object of a type holds a field."""
+        declared = self._objects.get(found.name)
+        return field if declared is None else declared.keys.get(field, field)
 
     def is_type(self, name: str) -> bool:
         """Whether a name is a type's and not a variable's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kubesched.cel.checker import check
 from kubesched.cel.closures import Run
@@ -11,6 +11,7 @@ from kubesched.cel.environment import Environment
 from kubesched.cel.errors import CelCompileError, CelRuntimeError, EvaluationError
 from kubesched.cel.parser import MAX_DEPTH, parse
 from kubesched.cel.source import Source
+from kubesched.cel.syntax import Identifier, Node, children
 from kubesched.cel.types import Type
 from kubesched.cel.values import Value
 
@@ -21,13 +22,24 @@ class Program:
     """A compiled expression. `output_type` is what is known of its value beforehand."""
 
     def __init__(
-        self, expression: str, output_type: Type, run: Run, names: tuple[str, ...], size: int
+        self,
+        expression: str,
+        output_type: Type,
+        run: Run,
+        names: tuple[str, ...],
+        size: int,
+        mentioned: frozenset[str],
     ) -> None:
         self.expression = expression
+        self._mentioned = mentioned
         self.output_type = output_type
         self._run = run
         self._names = names
         self._locals = [None] * (size - 1 - len(names))
+
+    def mentions(self, name: str) -> bool:
+        """Whether the expression says the name of a variable."""
+        return name in self._mentioned
 
     def evaluate(self, bindings: Mapping[str, Value]) -> Value:
         """The value of the expression for some values of its variables.
@@ -71,4 +83,14 @@ def compile_expression(expression: str, environment: Environment) -> Program:
         raise CelCompileError(
             f"ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"
         ) from None
-    return Program(expression, output_type, run, names, compiler.frame_size)
+    mentioned = frozenset(_identifiers(root))
+    return Program(expression, output_type, run, names, compiler.frame_size, mentioned)
+
+
+def _identifiers(root: Node) -> Iterator[str]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending.extend(children(node))
+        if isinstance(node, Identifier):
+            yield node.name

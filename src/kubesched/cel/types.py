@@ -58,6 +58,8 @@ class ObjectType(msgspec.Struct, frozen=True):
 
     name: str
     fields: Mapping[str, Type]
+    keys: Mapping[str, str] = {}
+    """For fields whose name is no identifier: from what expressions say to the key."""
 
 
 _DYNAMIC: Final = frozenset(("dyn", "any", "!error!"))

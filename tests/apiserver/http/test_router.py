@@ -235,7 +235,18 @@ WIDGETS = {
         "scope": "Namespaced",
         "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
         "versions": [
-            {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
         ],
     },
 }

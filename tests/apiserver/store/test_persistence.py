@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kubesched.api import ApiError
 from kubesched.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
-    established,
     serve,
 )
 from kubesched.apiserver.store.object_store import Store
@@ -113,10 +112,11 @@ def test_custom_resources_are_there_again(tmp_path: Path) -> None:
     data, store = opened(path)
     store.register(CUSTOM_RESOURCE_DEFINITION)
     names = {"plural": "widgets", "kind": "Widget"}
-    spec = {"group": "x.io", "names": names, "versions": [{"name": "v1", "storage": True}]}
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    version = {"name": "v1", "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {"group": "x.io", "names": names, "versions": [version]}
     definition = {"metadata": {"name": "widgets.x.io"}, "spec": spec}
-    made = established(definition, "2027-01-15T08:00:00Z")
-    serve(store, store.create(CUSTOM_RESOURCE_DEFINITION, None, made, NOW_NS).data)
+    serve(store, store.create(CUSTOM_RESOURCE_DEFINITION, None, definition, NOW_NS).data)
     widgets = store.catalog.by_url("x.io", "v1", "widgets")
     store.create(widgets, "default", {"metadata": {"name": "w"}, "size": 1}, NOW_NS)
     data, store = reopened(data, path)

@@ -14,6 +14,8 @@ from kubesched.apiserver.http.protobuf import read_protobuf
 from kubesched.apiserver.http.protobuf.encoding import MalformedError
 from kubesched.apiserver.http.request_and_answer import Request
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.custom import CustomStrategy
+from kubesched.apiserver.rules.custom.structure import unknown_paths
 from kubesched.apiserver.rules.request_documents import cleaned
 from kubesched.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
 from kubesched.apiserver.rules.served_resources import Resource
@@ -85,7 +87,11 @@ def field_problems(
     if validation == "Ignore":
         return ()
     problems = [f'duplicate field "{path}"' for path in (duplicate_fields(body) if body else ())]
-    unknown = unknown_fields(resource.group, resource.version, resource.kind, document)
+    strategy = resource.strategy
+    if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
+        unknown = list(unknown_paths(document, strategy.custom.schema, is_resource=True))
+    else:
+        unknown = unknown_fields(resource.group, resource.version, resource.kind, document)
     problems += [f'unknown field "{path}"' for path in unknown]
     if problems and validation == "Strict":
         raise api_errors.bad_request(

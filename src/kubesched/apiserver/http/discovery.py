@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kubesched.apiserver.http.reviews import REVIEWS
+from kubesched.apiserver.http.scale import scale_paths
 from kubesched.apiserver.rules.resource_catalog import Catalog
 from kubesched.apiserver.rules.served_resources import Resource
 
@@ -31,7 +32,6 @@ VERSION: Json = {
 }
 _ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _PART_VERBS = ("get", "patch", "update")
-SCALABLE = frozenset({"deployments", "replicasets", "replicationcontrollers", "statefulsets"})
 
 
 class _Part(NamedTuple):
@@ -164,7 +164,7 @@ def _entry(resource: Resource) -> _Entry:
     if resource.plural == "pods" and not resource.group:
         parts.append(_Part("binding", "Binding", ("create",)))
         parts.append(_Part("eviction", "Eviction", ("create",), "policy", "v1"))
-    if resource.plural in SCALABLE and resource.type is not None:
+    if scale_paths(resource) is not None:
         parts.append(_Part("scale", "Scale", _PART_VERBS, "autoscaling", "v1"))
     if resource.strategy.has_status:
         parts.append(_Part("status", resource.kind, _PART_VERBS))

@@ -16,7 +16,6 @@ from kubesched.apiserver.http.bodies import (
     read_json,
     read_options,
 )
-from kubesched.apiserver.http.discovery import SCALABLE
 from kubesched.apiserver.http.media_types import accepted_form, patch_type
 from kubesched.apiserver.http.parameters import (
     ListOptions,
@@ -28,7 +27,7 @@ from kubesched.apiserver.http.parameters import (
 from kubesched.apiserver.http.paths import Target
 from kubesched.apiserver.http.rendering import Rendering, encode
 from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
-from kubesched.apiserver.http.scale import replicas_patch, scale_of
+from kubesched.apiserver.http.scale import replicas_patch, scale_of, scale_paths
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.apply import Manager, apply_document, is_tracked, tracked_document
 from kubesched.apiserver.rules.generated_metadata import stamp
@@ -175,12 +174,12 @@ class ResourceHandlers:
     def _make(
         self, resource: Resource, namespace: str | None, document: Json, *, dry_run: bool
     ) -> Record:
-        now_ns = self._now_ns()
-        is_definition = resource is CUSTOM_RESOURCE_DEFINITION
-        if is_definition:
-            document = custom_resource_definitions.established(document, stamp(now_ns))
-        record = self._store.create(resource, namespace, document, now_ns, dry_run=dry_run)
-        if is_definition and not dry_run:
+        record = self._store.create(resource, namespace, document, self._now_ns(), dry_run=dry_run)
+        return self._followed(resource, record, dry_run=dry_run)
+
+    def _followed(self, resource: Resource, record: Record, *, dry_run: bool) -> Record:
+        """What was written; a definition is served from now on."""
+        if resource is CUSTOM_RESOURCE_DEFINITION and not dry_run:
             custom_resource_definitions.serve(self._store, record.data)
         return record
 
@@ -223,6 +222,18 @@ class ResourceHandlers:
     ) -> Record:
         """Write, and keep account of who owns what if somebody has applied the object."""
         dry_run = is_dry_run(request)
+        record = self._written(request, target, resource, write, dry_run=dry_run)
+        return self._followed(resource, record, dry_run=dry_run)
+
+    def _written(
+        self,
+        request: Request,
+        target: Target,
+        resource: Resource,
+        write: Callable[..., Record],
+        *,
+        dry_run: bool,
+    ) -> Record:
         live = self._store.get(resource, target.namespace, target.name).data
         if not is_tracked(live) or resource.from_stored is not None:
             return write(dry_run=dry_run)
@@ -277,6 +288,7 @@ class ResourceHandlers:
             subresource=target.subresource,
             dry_run=dry_run,
         )
+        self._followed(resource, record, dry_run=dry_run)
         return rendering.object(record, 200, problems)
 
     def _delete(self, request: Request, target: Target, resource: Resource) -> Answer:
@@ -362,7 +374,8 @@ class ResourceHandlers:
         return Answer(201, encode({**_SUCCESS, "code": 201}))
 
     def _scale(self, request: Request, target: Target, resource: Resource) -> Answer:
-        if resource.plural not in SCALABLE or resource.type is None or not target.namespace:
+        paths = scale_paths(resource)
+        if paths is None or (resource.namespaced and not target.namespace):
             raise api_errors.unknown_resource()
         record = self._store.get(resource, target.namespace, target.name)
         if request.method in ("PUT", "PATCH"):
@@ -371,19 +384,19 @@ class ResourceHandlers:
             else:
                 changed = read_json(request.body, "Scale")
                 kind = patch_type(request.header("content-type"), strategic=True)
-                changed = _patched_scale(scale_of(record), changed, kind)
+                changed = _patched_scale(scale_of(record, paths), changed, kind)
             record = self._store.patch(
                 resource,
                 target.namespace,
                 target.name,
-                replicas_patch(changed, record),
+                replicas_patch(changed, record, paths),
                 self._now_ns(),
                 patch_type="merge",
                 dry_run=is_dry_run(request),
             )
         elif request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()
-        return Answer(200, encode(scale_of(record)))
+        return Answer(200, encode(scale_of(record, paths)))
 
     def _rendering(self, request: Request, resource: Resource) -> Rendering:
         form = accepted_form(request.header("accept"))

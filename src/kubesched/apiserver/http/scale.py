@@ -2,27 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.apiserver.http.tables.workloads import labels_text, selector_text
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.custom import CustomStrategy
+from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.store.records import Record
 
-__all__ = ["replicas_patch", "scale_of"]
+__all__ = ["SCALABLE", "ScalePaths", "replicas_patch", "scale_of", "scale_paths"]
 
 Json = dict[str, Any]
+
+SCALABLE = frozenset({"deployments", "replicasets", "replicationcontrollers", "statefulsets"})
+"""Built-in resources with a scale."""
 
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(record: Record) -> Json:
-    metadata, spec = record.data["metadata"], record.data.get("spec", {})
-    selector = spec.get("selector") or {}
+class ScalePaths(NamedTuple):
+    """Where an object has the numbers of its scale."""
+
+    spec: tuple[str, ...] = ("spec", "replicas")
+    status: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ()
+    """A selector as text; without a path it is in the specification, as workloads have it."""
+
+
+def scale_paths(resource: Resource) -> ScalePaths | None:
+    """Where objects of a resource have their scale; None if they have none."""
+    strategy = resource.strategy
+    if isinstance(strategy, CustomStrategy):
+        declared = strategy.custom.scale if strategy.custom is not None else None
+        if declared is None:
+            return None
+        return ScalePaths(
+            _steps(declared.get("specReplicasPath")),
+            _steps(declared.get("statusReplicasPath")),
+            _steps(declared.get("labelSelectorPath")),
+        )
+    return ScalePaths() if resource.plural in SCALABLE and resource.type is not None else None
+
+
+def _steps(path: Any) -> tuple[str, ...]:
+    return tuple(path.strip(".").split(".")) if isinstance(path, str) and path else ()
+
+
+def _at(data: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def _selector(record: Record, paths: ScalePaths) -> str:
+    if record.resource.type is None:
+        found = _at(record.data, paths.selector) if paths.selector else None
+        return found if isinstance(found, str) else ""
+    selector = record.data.get("spec", {}).get("selector") or {}
+    if not selector:
+        return ""
     is_plain = record.resource.kind == "ReplicationController"
-    status: Json = {"replicas": record.data.get("status", {}).get("replicas", 0)}
-    if selector:
-        status["selector"] = labels_text(selector) if is_plain else selector_text(selector)
-    replicas = spec.get("replicas", 0)
+    return labels_text(selector) if is_plain else selector_text(selector)
+
+
+def scale_of(record: Record, paths: ScalePaths) -> Json:
+    metadata = record.data["metadata"]
+    status: Json = {"replicas": _at(record.data, paths.status) or 0}
+    if selector := _selector(record, paths):
+        status["selector"] = selector
+    replicas = _at(record.data, paths.spec) or 0
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -32,7 +80,7 @@ def scale_of(record: Record) -> Json:
     }
 
 
-def replicas_patch(scale: Any, record: Record) -> Json:
+def replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
     """The merge patch of a workload that a changed scale stands for. Raises ApiError."""
     if not isinstance(scale, dict) or not isinstance(scale.get("spec", {}), dict):
         text = 'Scale in version "v1" cannot be handled as a Scale: expected an object'
@@ -43,4 +91,7 @@ def replicas_patch(scale: Any, record: Record) -> Json:
         raise api_errors.bad_request(message)
     metadata = scale.get("metadata") or {}
     based_on = {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
-    return {"metadata": based_on, "spec": {"replicas": replicas}}
+    patch: Any = replicas
+    for step in reversed(paths.spec):
+        patch = {step: patch}
+    return {"metadata": based_on, **patch}

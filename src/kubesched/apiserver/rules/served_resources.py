@@ -8,6 +8,7 @@ import msgspec
 
 from kubesched.api.core import Event as CoreEvent
 from kubesched.api.kinds import KINDS, Kind
+from kubesched.apiserver.rules.custom import CustomSchema, CustomStrategy
 from kubesched.apiserver.rules.strategies.base import Json, Strategy
 from kubesched.apiserver.rules.strategies.cluster import (
     BudgetStrategy,
@@ -143,15 +144,6 @@ def built_in_resources() -> Iterable[Resource]:
     return (_built_in(kind) for kind in KINDS if kind.kind != "Binding")
 
 
-class _CustomStrategy(Strategy):
-    counts_generations = True
-    unconditional_update = False
-
-
-class _CustomStatusStrategy(_CustomStrategy):
-    has_status = True
-
-
 def custom_resource(
     group: str,
     version: str,
@@ -160,17 +152,18 @@ def custom_resource(
     *,
     namespaced: bool = True,
     has_status: bool = False,
+    custom: CustomSchema | None = None,
     short_names: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
 ) -> Resource:
-    """A resource that no type here describes; its objects are kept as they come."""
+    """A resource that no type here describes; without a schema, objects are kept as they come."""
     return Resource(
         group=group,
         version=version,
         kind=kind,
         plural=plural,
         namespaced=namespaced,
-        strategy=_CustomStatusStrategy() if has_status else _CustomStrategy(),
+        strategy=CustomStrategy(custom, has_status=has_status),
         group_resource=_named(plural, group),
         group_kind=_named(kind, group),
         short_names=short_names,

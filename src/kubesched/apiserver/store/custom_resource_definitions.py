@@ -1,31 +1,107 @@
-"""Custom resources: from a definition that a user creates to a resource that is served.
+"""Custom resources: from a definition that a user writes to a resource that is served.
 
-Objects of a custom resource are stored as they come; the schemas in its definition are kept
-and not enforced.
+All versions of a resource share one collection, in the form of the version that is stored;
+the others are faces of it that differ in nothing but their name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.custom import definition_problems, read_schema
 from kubesched.apiserver.rules.served_resources import Resource, custom_resource
-from kubesched.apiserver.rules.strategies.base import Strategy
+from kubesched.apiserver.rules.strategies.base import Strategy, with_part
 from kubesched.apiserver.rules.validation.problems import Problem, invalid, required
 from kubesched.apiserver.store.object_store import Store
 
-__all__ = ["CUSTOM_RESOURCE_DEFINITION", "established", "serve", "serve_stored", "withdraw"]
+__all__ = ["CUSTOM_RESOURCE_DEFINITION", "serve", "serve_stored", "withdraw"]
 
 Json = dict[str, Any]
 
+_CONDITIONS = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
+
 
 class _DefinitionStrategy(Strategy):
+    """The server writes the status: what is defined is served at once."""
+
     counts_generations = True
     has_status = True
-    keeps_status = True  # the server writes it, before it stores the definition
+    keeps_status = True
+
+    def default(self, new: Json, _old: Json | None = None, /) -> Json:
+        spec = new.get("spec")
+        names = spec.get("names") if isinstance(spec, dict) else None
+        if not isinstance(spec, dict) or not isinstance(names, dict):
+            return new
+        kind = names.get("kind")
+        if not isinstance(kind, str) or not kind:
+            return new
+        filled = {"listKind": f"{kind}List", "singular": kind.lower(), **names}
+        return {**new, "spec": {"conversion": {"strategy": "None"}, **spec, "names": filled}}
+
+    def prepare_create(self, new: Json, stamp: str, /) -> Json:
+        conditions = [
+            {
+                "type": kind,
+                "status": "True",
+                "lastTransitionTime": stamp,
+                "reason": reason,
+                "message": message,
+            }
+            for kind, reason, message in _CONDITIONS
+        ]
+        return _with_names({**new, "status": {"conditions": conditions, "storedVersions": []}})
+
+    def prepare_update(self, new: Json, old: Json, /) -> Json:
+        return _with_names(with_part(new, "status", old.get("status")))
+
+    def check_new(self, new: Json, /) -> list[Problem]:
+        name, spec = new["metadata"].get("name", ""), new.get("spec")
+        if not isinstance(spec, dict) or not isinstance(spec.get("names"), dict):
+            return [required("spec")]
+        problems = _name_problems(name, spec, spec["names"])
+        return problems or definition_problems(spec)
+
+
+def _with_names(definition: Json) -> Json:
+    """The definition with what its status says about its specification."""
+    spec, status = definition.get("spec"), definition.get("status")
+    if not isinstance(spec, dict) or not isinstance(status, dict):
+        return definition
+    versions = spec.get("versions")
+    stored = list(status.get("storedVersions") or ())
+    for version in versions if isinstance(versions, list) else ():
+        if isinstance(version, dict) and version.get("storage") and version["name"] not in stored:
+            stored.append(version["name"])
+    names = spec.get("names")
+    return {**definition, "status": {**status, "acceptedNames": names, "storedVersions": stored}}
+
+
+def _name_problems(name: str, spec: Json, names: Json) -> list[Problem]:
+    problems = [
+        required(f"spec.names.{field}")
+        for field in ("plural", "kind")
+        if not isinstance(names.get(field), str) or not names[field]
+    ]
+    if not spec.get("group"):
+        problems.append(required("spec.group"))
+    versions = spec.get("versions")
+    if (
+        not isinstance(versions, list)
+        or not versions
+        or not all(isinstance(each, dict) and each.get("name") for each in versions)
+    ):
+        problems.append(required("spec.versions"))
+    wanted = f"{names.get('plural')}.{spec.get('group')}"
+    if not problems and name != wanted:
+        detail = 'must be spec.names.plural+"."+spec.group'
+        problems.append(invalid("metadata.name", name, detail))
+    return problems
 
 
 CUSTOM_RESOURCE_DEFINITION = msgspec.structs.replace(
@@ -42,75 +118,53 @@ CUSTOM_RESOURCE_DEFINITION = msgspec.structs.replace(
 )
 
 
-def established(definition: Json, created: str) -> Json:
-    """A new definition with the status of one whose resource is being served.
-
-    Raises:
-        ApiError: 422, it does not say which resource it defines.
-    """
-    spec = definition.get("spec", {})
-    names = spec.get("names", {}) if isinstance(spec, dict) else {}
-    name = definition.get("metadata", {}).get("name", "")
-    problems = _problems(name, spec, names)
-    if problems:
-        raise api_errors.invalid(CUSTOM_RESOURCE_DEFINITION.group_kind, name, problems)
-    singular = names.get("singular") or names["kind"].lower()
-    names = {"listKind": f"{names['kind']}List", **names, "singular": singular}
-    reasons = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
-    status = {
-        "conditions": [
-            {"type": kind, "status": "True", "lastTransitionTime": created, "reason": reason}
-            for kind, reason in reasons.items()
-        ],
-        "acceptedNames": names,
-        "storedVersions": [each["name"] for each in spec["versions"] if each.get("storage")],
-    }
-    return {**definition, "spec": {**spec, "names": names}, "status": status}
-
-
-def _problems(name: str, spec: Any, names: Any) -> list[Problem]:
-    if not isinstance(spec, dict) or not isinstance(names, dict):
-        return [required("spec")]
-    problems = [
-        required(f"spec.names.{field}")
-        for field in ("plural", "kind")
-        if not isinstance(names.get(field), str) or not names[field]
-    ]
-    if not spec.get("group"):
-        problems.append(required("spec.group"))
-    versions = spec.get("versions")
-    if not isinstance(versions, list) or not all(
-        isinstance(each, dict) and each.get("name") for each in versions
-    ):
-        problems.append(required("spec.versions"))
-    wanted = f"{names.get('plural')}.{spec.get('group')}"
-    if not problems and name != wanted:
-        detail = 'must be spec.names.plural+"."+spec.group'
-        problems.append(invalid("metadata.name", name, detail))
-    return problems
-
-
-def _resources(definition: Json) -> Iterator[Resource]:
+def _resources(definition: Json) -> list[Resource]:
+    """A resource for each version, the stored one first."""
     spec = definition["spec"]
     names = spec["names"]
-    for version in spec["versions"]:
-        if version.get("served", True):
-            yield custom_resource(
-                spec["group"],
-                version["name"],
-                names["kind"],
-                names["plural"],
-                namespaced=spec.get("scope", "Namespaced") == "Namespaced",
-                has_status="status" in version.get("subresources", {}),
-                short_names=tuple(names.get("shortNames", ())),
-                categories=tuple(names.get("categories", ())),
-            )
+    made: list[Resource] = []
+    for version in sorted(spec["versions"], key=lambda each: not each.get("storage")):
+        resource = custom_resource(
+            spec["group"],
+            version["name"],
+            names["kind"],
+            names["plural"],
+            namespaced=spec.get("scope", "Namespaced") == "Namespaced",
+            has_status="status" in (version.get("subresources") or {}),
+            custom=read_schema(version),
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+        )
+        if made:
+            resource = msgspec.structs.replace(resource, to_stored=_same, from_stored=_same)
+        made.append(resource)
+    return made
+
+
+def _same(document: Json) -> Json:
+    return document
 
 
 def serve(store: Store, definition: Json) -> None:
-    """Let the store have the resource that a definition describes."""
-    for resource in _resources(definition):
+    """Let the store have the resource that a definition describes, in its served versions.
+
+    Objects that are there show the defaults of the definition from now on.
+    """
+    resources = _resources(definition)
+    served = {each["name"] for each in definition["spec"]["versions"] if each.get("served", True)}
+    for resource in resources:
         store.register(resource)
+        if resource.version not in served:
+            store.catalog.remove(resource)
+    listed = {resource.version for resource in resources}
+    stored = resources[0]
+    for resource in list(store.catalog.all()):
+        if resource.group_resource == stored.group_resource and resource.version not in listed:
+            store.catalog.remove(resource)
+    collection = store.collection(stored)
+    collection.resource = stored
+    for record in collection.objects.values():
+        record.show_as(stored, stored.strategy.default(record.data))
 
 
 def serve_stored(store: Store) -> None:
@@ -122,6 +176,7 @@ def serve_stored(store: Store) -> None:
 
 def withdraw(store: Store, definition: Json, now_ns: int) -> None:
     """Delete all objects of a resource whose definition is gone, and forget it."""
-    for resource in _resources(definition):
-        store.delete_collection(resource, None, now_ns)
+    resources = _resources(definition)
+    store.delete_collection(resources[0], None, now_ns)
+    for resource in resources:
         store.catalog.remove(resource)

@@ -72,6 +72,12 @@ class Record:
             encoded = self._encoded = msgspec.json.encode(wire_form(self.resource, self.data))
         return encoded
 
+    def show_as(self, resource: Resource, data: dict[str, Any]) -> None:
+        """See the same revision through another definition of its resource."""
+        if data is not self.data or resource is not self.resource:
+            self.resource, self.data = resource, data
+            self._typed = self._encoded = self._base = None
+
     def with_revision(self, revision: int) -> Record:
         """The same object under another version, as a watch shows what left its selection."""
         metadata = {**self.data["metadata"], "resourceVersion": str(revision)}

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubesched.apiserver.http.tables.cluster import CLUSTER
+from kubesched.apiserver.http.tables.custom import custom_layout
 from kubesched.apiserver.http.tables.pods import PODS
 from kubesched.apiserver.http.tables.storage import STORAGE
 from kubesched.apiserver.http.tables.table import NAME, Column, Layout
 from kubesched.apiserver.http.tables.workloads import WORKLOADS
+from kubesched.apiserver.rules.custom import CustomStrategy
 from kubesched.apiserver.rules.served_resources import Resource
 
 __all__ = ["layout_of"]
@@ -21,10 +23,12 @@ def _created(data: Mapping[str, Any], _now_ns: int) -> Sequence[Any]:
 
 _LAYOUTS: dict[str, Layout] = {"Pod": PODS, **CLUSTER, **STORAGE, **WORKLOADS}
 _OF_OTHERS = Layout((NAME, Column("Created At", type="date")), _created)
-_OF_CUSTOM_RESOURCES = Layout((NAME, Column("Age", type="date")), _created)
 
 
 def layout_of(resource: Resource) -> Layout:
+    if isinstance(resource.strategy, CustomStrategy):
+        custom = resource.strategy.custom
+        return custom_layout(() if custom is None else custom.columns)
     if resource.type is None:
-        return _OF_CUSTOM_RESOURCES
+        return _OF_OTHERS
     return _LAYOUTS.get(resource.kind, _OF_OTHERS)

@@ -12,7 +12,9 @@ from typing import Any
 
 from kubesched.apiserver.rules.schema.definitions import definition_of, definitions, target
 
-__all__ = ["duplicate_fields", "unknown_fields"]
+__all__ = ["duplicate_fields", "unknown_fields", "unknown_in_metadata"]
+
+_METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def unknown_fields(group: str, version: str, kind: str, document: Any) -> list[str]:
@@ -21,6 +23,13 @@ def unknown_fields(group: str, version: str, kind: str, document: Any) -> list[s
     if name is None:
         return []
     return list(_unknown(document, definitions()[name], ""))
+
+
+def unknown_in_metadata(metadata: Any, path: str) -> Iterator[str]:
+    """The same for the metadata of any object, at a path."""
+    schema = definitions().get(_METADATA)
+    if schema is not None:
+        yield from _unknown(metadata, schema, path)
 
 
 def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
