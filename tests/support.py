@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 from kubesched.api import Node, Pod
@@ -32,6 +32,9 @@ class EmptyLister:
 
     def list(self, namespace: str | None = None) -> Collection[Any]:
         return ()
+
+    def follow(self, listener: Callable[[Any, Any], None]) -> None:
+        """Nothing ever changes."""
 
 
 class FixedNominator:

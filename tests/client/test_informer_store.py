@@ -129,3 +129,27 @@ def test_replaying_the_changes_gives_the_content(history: list[Any]) -> None:
         assert len(store) == len(store.list()) == len(copy)
         for space in ("x", "y"):
             assert len(store.list(space)) == sum(key[0] == space for key in copy)
+
+
+def test_a_follower_hears_of_what_is_there_and_of_every_change_after_it_is_stored() -> None:
+    store = filled(pod("a", 1))
+    heard: list[tuple[Any, Any, bool]] = []
+
+    def listener(old: Pod | None, new: Pod | None) -> None:
+        changed = old if new is None else new
+        assert changed is not None
+        heard.append((old, new, store.get(changed.metadata.name, "default") is new))
+
+    store.follow(listener)
+    store.apply(event("MODIFIED", pod("a", 2)))
+    store.apply(event("ADDED", pod("b", 3)))
+    store.apply(event("DELETED", pod("a", 4)))
+    store.replace([pod("c", 5)])
+    assert heard == [
+        (None, pod("a", 1), True),
+        (pod("a", 1), pod("a", 2), True),
+        (None, pod("b", 3), True),
+        (pod("a", 4), None, True),
+        (pod("b", 3), None, True),
+        (None, pod("c", 5), True),
+    ]

@@ -29,6 +29,10 @@ EVERY_STEP = {
     "gates": 180,
     "strategies": 276,
     "mixed": 397,
+    "volumes": 271,
+    "volumes-wide": 359,
+    "hints": 2055,
+    "hints-wide": 800,
 }
 
 
@@ -44,7 +48,7 @@ def test_every_step_is_identical(goldens: Path, family: str) -> None:
     assert list(Requirement(family).failures(steps)) == []
 
 
-@pytest.mark.parametrize("family", ["hints", "hints-wide", "volumes", "dra"])
+@pytest.mark.parametrize("family", ["dra"])
 def test_nothing_differs_that_is_built(goldens: Path, family: str) -> None:
     steps = steps_of(goldens, family)
     assert steps

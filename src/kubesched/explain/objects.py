@@ -87,12 +87,14 @@ class ObjectLister(Generic[T]):
         return self._objects.list(self._kind, namespace)
 
     def follow(self, listener: Listener) -> None:
+        """Tell the listener of every change of the kind, and of what is there already."""
         kind = self._kind
 
         def of_this_kind(old: Any, new: Any) -> None:
             if type(old if new is None else new) is kind:
                 listener(old, new)
 
-        self._objects.listeners.append(of_this_kind)
+        # First, so that whoever reacts to a change finds it in every index.
+        self._objects.listeners.insert(0, of_this_kind)
         for present in list(self._objects.list(kind)):
             listener(None, present)

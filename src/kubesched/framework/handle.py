@@ -151,6 +151,7 @@ class PluginMetrics(Protocol):
     def observe_binding_conditions(
         self, profile: str, driver: str, status: str, duration_ns: int
     ) -> None: ...
+    def count_volume_error(self, operation: str) -> None: ...
 
 
 class Handle(Protocol):

@@ -89,6 +89,9 @@ class SchedulerMetrics(FamilyGroup):
     def observe_preemption_victims(self, count: int) -> None:
         self.preemption_victims.observe(count)
 
+    def count_volume_error(self, operation: str) -> None:
+        self.volume_scheduling_stage_error_total.labels(operation).inc()
+
     def observe_background_preemption(self, result: str, duration_ns: int) -> None:
         self.preemption_goroutines_execution_total.labels(result).inc()
         self.preemption_goroutines_duration_seconds.labels(result).observe_ns(duration_ns)

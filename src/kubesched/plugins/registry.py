@@ -18,10 +18,14 @@ from kubesched.plugins.node_ports import NodePorts
 from kubesched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.plugins.node_volume_limits import NodeVolumeLimits
 from kubesched.plugins.pod_topology_spread import PodTopologySpread
 from kubesched.plugins.priority_sort import PrioritySort
 from kubesched.plugins.scheduling_gates import SchedulingGates
 from kubesched.plugins.taint_toleration import TaintToleration
+from kubesched.plugins.volume_binding import VolumeBinding
+from kubesched.plugins.volume_restrictions import VolumeRestrictions
+from kubesched.plugins.volume_zone import VolumeZone
 
 __all__ = ["IN_TREE_PLUGINS"]
 
@@ -38,8 +42,12 @@ IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
     NodeResourcesBalancedAllocation.name: NodeResourcesBalancedAllocation,
     NodeResourcesFit.name: NodeResourcesFit,
     NodeUnschedulable.name: NodeUnschedulable,
+    NodeVolumeLimits.name: NodeVolumeLimits,
     PodTopologySpread.name: PodTopologySpread,
     PrioritySort.name: PrioritySort,
     SchedulingGates.name: SchedulingGates,
     TaintToleration.name: TaintToleration,
+    VolumeBinding.name: VolumeBinding,
+    VolumeRestrictions.name: VolumeRestrictions,
+    VolumeZone.name: VolumeZone,
 }

@@ -20,8 +20,8 @@ from kubesched.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
+from kubesched.plugins.helpers.broken_linear import broken_linear
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.plugins.node_resources_fit.strategies import broken_linear
 from kubesched.testing import (
     check_plugin,
     make_node,

@@ -18,14 +18,14 @@ from kubesched.config.args import (
     MOST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
     ScoringStrategy,
-    UtilizationShapePoint,
 )
 from kubesched.engine import kernels
 from kubesched.framework import MAX_NODE_SCORE
+from kubesched.plugins.helpers.broken_linear import broken_linear
 from kubesched.plugins.helpers.resource_usage import ResourceColumns, ResourceUsage
 from kubesched.util.ints import add_int64, div_trunc, round_half_away, wrap_int64
 
-__all__ = ["Strategy", "broken_linear", "make_strategy"]
+__all__ = ["Strategy", "make_strategy"]
 
 _MAX_SHAPE_SCORE = 10
 _MAX_UTILIZATION = 100
@@ -124,27 +124,6 @@ _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
     MOST_ALLOCATED: MostAllocated,
     REQUESTED_TO_CAPACITY_RATIO: RequestedToCapacityRatio,
 }
-
-
-def broken_linear(shape: Sequence[UtilizationShapePoint], scale: int) -> Callable[[int], int]:
-    """The function through the points of a shape, flat outside of them.
-
-    Between two points it divides toward zero, which on a falling segment is not flooring.
-    """
-    points = [(point.utilization, point.score * scale) for point in shape]
-
-    def function(percent: int) -> int:
-        before: tuple[int, int] | None = None
-        for at, score in points:
-            if percent <= at:
-                if before is None:
-                    return score
-                rise = (score - before[1]) * (percent - before[0])
-                return before[1] + div_trunc(rise, at - before[0])
-            before = at, score
-        return points[-1][1]
-
-    return function
 
 
 def _percent(part: int, whole: int) -> int:

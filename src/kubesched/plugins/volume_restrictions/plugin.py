@@ -1,0 +1,183 @@
+"""VolumeRestrictions: disks and claims that only one pod may use (spec 07 §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kubesched.api import PersistentVolumeClaim, Pod, Volume
+from kubesched.config.plugin_names import VOLUME_RESTRICTIONS
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    QueueingHint,
+    Rejections,
+    StateNotFoundError,
+    Status,
+)
+from kubesched.plugins.helpers.hints import expect, queue_if
+from kubesched.plugins.helpers.missing_state import reject_all
+from kubesched.plugins.helpers.row_facts import RowFacts
+from kubesched.plugins.helpers.volume_claims import named_claims, not_found, signed_volumes
+from kubesched.plugins.volume_restrictions.disks import disks_of, share_a_disk
+
+__all__ = ["VolumeRestrictions"]
+
+STATE_KEY = "PreFilterVolumeRestrictions"
+DISK_TAKEN = Status.unschedulable("node(s) had no available disk")
+CLAIM_TAKEN = Status.unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod"
+)
+_ONE_POD = "ReadWriteOncePod"
+
+
+class _Wanted(msgspec.Struct, gc=False):
+    """What the pod wants for itself alone."""
+
+    disks: tuple[Volume, ...]
+    claims: frozenset[str]  # names of claims that one pod may use
+    conflicts: int  # how many of them others use; a dry run counts up and down
+
+    def clone(self) -> _Wanted:
+        return _Wanted(self.disks, self.claims, self.conflicts)
+
+    def uses(self, pod: Pod) -> int:
+        """How often a pod names one of the claims; its namespace is not looked at."""
+        if not self.claims or not pod.spec.volumes:
+            return 0
+        return sum(name in self.claims for name in named_claims(pod))
+
+
+class VolumeRestrictions(Plugin):
+    name = VOLUME_RESTRICTIONS
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        self._claims = None if handle is None else handle.lister(PersistentVolumeClaim)
+        self._disks: RowFacts[tuple[Volume, ...]] = RowFacts(_disks_on)
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        pod = pod_info.pod
+        if not pod.spec.volumes:
+            return SKIP
+        disks = disks_of(pod)
+        alone = set()
+        for name in named_claims(pod):
+            claim = self._claim(name, pod.metadata.namespace)
+            if claim is None:
+                return Status.unresolvable(not_found(PersistentVolumeClaim, name))
+            if _ONE_POD in claim.spec.access_modes:
+                alone.add(name)
+        in_use = 0
+        if alone:
+            snapshot = self.handle.snapshot
+            keys = (f"{pod.metadata.namespace}/{name}" for name in alone)
+            in_use = sum(snapshot.has_pvc_in_use(key) for key in keys)
+        if not disks and not in_use:
+            return SKIP
+        state.write(STATE_KEY, _Wanted(disks, frozenset(alone), in_use))
+        return SUCCESS
+
+    def _claim(self, name: str, namespace: str) -> PersistentVolumeClaim | None:
+        return None if self._claims is None else self._claims.get(name, namespace)
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        return self._count(state, added, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
+        return self._count(state, removed, -1)
+
+    def _count(self, state: CycleState, other: PodInfo, step: int) -> Status:
+        wanted = _wanted(state)
+        if isinstance(wanted, Status):
+            return wanted
+        wanted.conflicts += step * wanted.uses(other.pod)
+        return SUCCESS
+
+    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        if not other.pod.spec.volumes:
+            return True
+        wanted = _wanted(state)
+        return (
+            not isinstance(wanted, Status)
+            and not wanted.uses(other.pod)
+            and not share_a_disk(wanted.disks, other.pod.spec.volumes)
+        )
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        disks = disks_of(pod)
+        if disks and any(share_a_disk(disks, other.pod.spec.volumes) for other in node.pods):
+            return DISK_TAKEN
+        wanted = _wanted(state)
+        if isinstance(wanted, Status):
+            return wanted
+        return CLAIM_TAKEN if wanted.conflicts > 0 else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        wanted = _wanted(state)
+        if isinstance(wanted, Status):
+            return reject_all(nodes, wanted)
+        codes = np.full(len(nodes), 2 if wanted.conflicts > 0 else 0, dtype=np.uint8)
+        if wanted.disks:
+            self._disks.refresh(nodes)
+            taken = np.zeros(nodes.table.capacity, dtype=bool)
+            for row, used in self._disks.facts.items():
+                taken[row] = share_a_disk(wanted.disks, used)
+            codes[nodes.at(taken)] = 1
+        return Rejections(codes, (DISK_TAKEN, CLAIM_TAKEN))
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE), self._pod_deleted
+            ),
+            ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
+                self._claim_added,
+            ),
+        )
+
+    def _pod_deleted(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        deleted = expect(Pod, old)
+        if deleted.metadata.namespace != pod.metadata.namespace:
+            return QueueingHint.SKIP  # also if it had a disk that the pod wants
+        if share_a_disk(disks_of(pod), deleted.spec.volumes):
+            return QueueingHint.QUEUE
+        return queue_if(not set(named_claims(pod)).isdisjoint(named_claims(deleted)))
+
+    def _claim_added(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        added = expect(PersistentVolumeClaim, new).metadata
+        same_home = added.namespace == pod.metadata.namespace
+        return queue_if(same_home and added.name in named_claims(pod))
+
+    def sign_pod(self, pod: Pod) -> Mapping[str, Any]:
+        return signed_volumes(pod)
+
+
+def _wanted(state: CycleState) -> _Wanted | Status:
+    try:
+        wanted: _Wanted = state.read(STATE_KEY)
+    except StateNotFoundError:
+        return Status.failure(f'cannot read "{STATE_KEY}" from cycleState')
+    return wanted
+
+
+def _disks_on(node: NodeInfo) -> tuple[Volume, ...] | None:
+    """The disks that pods on a node use; None if there are none."""
+    used = [disk for other in node.pods for disk in disks_of(other.pod)]
+    return tuple(used) or None
