@@ -1,4 +1,4 @@
-"""A score as a function of how much is taken, given by points (spec 05 §6.2)."""
+"""A score as a function of how much is taken, given by points (docs/reference/05 §6.2)."""
 
 from __future__ import annotations
 

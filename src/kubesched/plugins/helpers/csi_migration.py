@@ -1,4 +1,4 @@
-"""In-tree volumes seen as volumes of the CSI drivers that replaced them (spec 07 §4)."""
+"""In-tree volumes seen as volumes of the CSI drivers that replaced them (docs/reference/07 §4)."""
 
 from __future__ import annotations
 

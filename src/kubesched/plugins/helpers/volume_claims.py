@@ -1,11 +1,12 @@
-"""Claims of pods: their names, owners, classes, and when one counts as bound (spec 07 §3)."""
+"""Claims of pods: their names, owners, classes, and when one counts as bound.
+
+The rules are in docs/reference/07 §3.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-
-import msgspec
 
 from kubesched.api import (
     PersistentVolume,
@@ -31,7 +32,6 @@ __all__ = [
     "named_claims",
     "not_found",
     "ownership_problem",
-    "signed_volumes",
     "volume_class",
 ]
 
@@ -40,7 +40,6 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-_SIGNATURE: Final = "v1.Pod.Spec.Volumes.NonSyntheticSources()"
 
 _SINGULAR: Final[Mapping[type[Any], str]] = {
     PersistentVolumeClaim: "persistentvolumeclaim",
@@ -126,16 +125,3 @@ def is_delayed(claim: PersistentVolumeClaim, classes: Lister[StorageClass]) -> b
 
 def binding_mode_missing(class_name: str) -> str:
     return f'VolumeBindingMode not set for StorageClass "{class_name}"'
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def signed_volumes(pod: Pod) -> Mapping[str, list[str]]:
-    """The signature fragment of the plugins that look at volumes: sources, whatever their names."""
-    sources = [
-        _encode(msgspec.structs.replace(volume, name="")).decode()
-        for volume in pod.spec.volumes
-        if volume.config_map is None and volume.secret is None
-    ]
-    return {_SIGNATURE: sorted(sources)}

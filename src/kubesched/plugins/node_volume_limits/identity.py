@@ -1,4 +1,4 @@
-"""Which volume of which CSI driver is behind a volume of a pod (spec 07 §8.2).
+"""Which volume of which CSI driver is behind a volume of a pod (docs/reference/07 §8.2).
 
 What a claim stands for is remembered until the claim, its volume or its class changes.
 """

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: CSI drivers attach so many volumes to a node (spec 07 §8)."""
+"""NodeVolumeLimits: CSI drivers attach so many volumes to a node (docs/reference/07 §8)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from kubesched.api import (
     CSIDriver,
     CSINode,
+    PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    StorageClass,
     VolumeAttachment,
 )
 from kubesched.config.plugin_names import NODE_VOLUME_LIMITS
@@ -29,14 +31,16 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     Status,
 )
 from kubesched.plugins.helpers.csi_migration import in_tree_plugin, volume_handle
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.hints import expect, is_placed, queue_if
-from kubesched.plugins.helpers.volume_claims import VolumeError, claim_names, signed_volumes
+from kubesched.plugins.helpers.volume_claims import VolumeError, claim_names
 from kubesched.plugins.node_volume_limits.identity import MissingClaimError, is_counted
 from kubesched.plugins.node_volume_limits.usage import VolumeUsage
 
@@ -49,6 +53,18 @@ Volumes = Mapping[str, str]  # driver/handle -> driver
 
 class NodeVolumeLimits(Plugin):
     name = NODE_VOLUME_LIMITS
+    reads = Reads(
+        pods_on_node=PodsOnNode.DETAIL,
+        other_nodes=False,
+        objects=(
+            PersistentVolumeClaim,
+            PersistentVolume,
+            StorageClass,
+            CSINode,
+            CSIDriver,
+            VolumeAttachment,
+        ),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -181,9 +197,6 @@ class NodeVolumeLimits(Plugin):
                 if plugin.driver == attacher:
                     return QueueingHint.QUEUE
         return QueueingHint.SKIP
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any]:
-        return signed_volumes(pod)
 
 
 def _tell(

@@ -1,4 +1,4 @@
-"""Objects as they will be once what was decided has been written (spec 07 §6).
+"""Objects as they will be once what was decided has been written (docs/reference/07 §6).
 
 An overlay over what the informer shows. An assumed object stands in for the stored one only
 while both have the same version: whatever else happens to the object ends the assumption.

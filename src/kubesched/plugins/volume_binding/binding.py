@@ -1,4 +1,7 @@
-"""Volumes and claims of a placed pod: assumed, written, and waited for (spec 07 §5.7, §5.9)."""
+"""Volumes and claims of a placed pod: assumed, written, and waited for.
+
+The rules are in docs/reference/07 §5.7, §5.9.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What can be done for a pod's claims on one node: the definition of the rule (spec 07 §5.3)."""
+"""What can be done for a pod's claims on one node: the definition of the rule.
+
+The rules are in docs/reference/07 §5.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a pod that waits for its volumes is worth another try (spec 07 §5.10)."""
+"""When a pod that waits for its volumes is worth another try (docs/reference/07 §5.10)."""
 
 from __future__ import annotations
 

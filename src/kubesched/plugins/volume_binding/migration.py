@@ -1,4 +1,7 @@
-"""Bound volumes of in-tree plugins, on nodes that have handed them to a CSI driver (spec 07 §4)."""
+"""Bound volumes of in-tree plugins, on nodes that have handed them to a CSI driver.
+
+The rules are in docs/reference/07 §4.
+"""
 
 from __future__ import annotations
 

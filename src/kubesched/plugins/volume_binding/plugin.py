@@ -1,17 +1,25 @@
-"""VolumeBinding: a pod goes where its volumes are, can be bound, or can be made (spec 07 §5).
+"""VolumeBinding: a pod goes where its volumes are, can be bound, or can be made.
 
+The rules are in docs/reference/07 §5.
 What is found for a node is worked out when the pod is placed there, not remembered for every
 node that was looked at: nothing changes within an attempt, so it is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from kubesched.api import CSINode, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from kubesched.api import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+)
 from kubesched.config.args import VolumeBindingArgs
 from kubesched.config.plugin_names import VOLUME_BINDING
 from kubesched.framework import (
@@ -24,14 +32,15 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodsOnNode,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
 )
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.missing_state import reject_all
-from kubesched.plugins.helpers.volume_claims import VolumeError, signed_volumes
+from kubesched.plugins.helpers.volume_claims import VolumeError
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.plugins.volume_binding.binding import Binder, Reservation
 from kubesched.plugins.volume_binding.finding import STATUSES, Finder, Finding
@@ -69,7 +78,18 @@ class _State:
 class VolumeBinding(Plugin):
     name = VOLUME_BINDING
     args_type = VolumeBindingArgs
-    pods_matter = PodsMatter.NOT_AT_ALL
+    reads = Reads(
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(
+            PersistentVolumeClaim,
+            PersistentVolume,
+            StorageClass,
+            CSINode,
+            CSIDriver,
+            CSIStorageCapacity,
+        ),
+    )
     pre_bind_in_parallel = True
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
@@ -96,9 +116,6 @@ class VolumeBinding(Plugin):
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return EVENTS
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any]:
-        return signed_volumes(pod)
 
     # -- finding nodes that fit --------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The claims of a pod, by what is left to do for them (spec 07 §5.2)."""
+"""The claims of a pod, by what is left to do for them (docs/reference/07 §5.2)."""
 
 from __future__ import annotations
 

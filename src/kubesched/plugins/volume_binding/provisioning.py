@@ -1,4 +1,4 @@
-"""Whether a volume could be made for a claim on a node (spec 07 §5.5)."""
+"""Whether a volume could be made for a claim on a node (docs/reference/07 §5.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the storage on a node a pod's claims would take (spec 07 §5.6).
+"""How much of the storage on a node a pod's claims would take (docs/reference/07 §5.6).
 
 Only with the feature gate StorageCapacityScoring.
 """

@@ -1,4 +1,4 @@
-"""Which free volume a claim gets on a node: the smallest that will do (spec 07 §5.4)."""
+"""Which free volume a claim gets on a node: the smallest that will do (docs/reference/07 §5.4)."""
 
 from __future__ import annotations
 

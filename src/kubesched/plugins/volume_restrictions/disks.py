@@ -1,4 +1,7 @@
-"""Disks that pods name without a claim, and when two pods cannot share one (spec 07 §7.3)."""
+"""Disks that pods name without a claim, and when two pods cannot share one.
+
+The rules are in docs/reference/07 §7.3.
+"""
 
 from __future__ import annotations
 

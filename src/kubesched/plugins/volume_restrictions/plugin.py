@@ -1,8 +1,7 @@
-"""VolumeRestrictions: disks and claims that only one pod may use (spec 07 §7)."""
+"""VolumeRestrictions: disks and claims that only one pod may use (docs/reference/07 §7)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,7 +22,9 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -31,7 +32,7 @@ from kubesched.framework import (
 from kubesched.plugins.helpers.hints import expect, queue_if
 from kubesched.plugins.helpers.missing_state import reject_all
 from kubesched.plugins.helpers.row_facts import RowFacts
-from kubesched.plugins.helpers.volume_claims import named_claims, not_found, signed_volumes
+from kubesched.plugins.helpers.volume_claims import named_claims, not_found
 from kubesched.plugins.volume_restrictions.disks import disks_of, share_a_disk
 
 __all__ = ["VolumeRestrictions"]
@@ -64,6 +65,7 @@ class _Wanted(msgspec.Struct, gc=False):
 
 class VolumeRestrictions(Plugin):
     name = VOLUME_RESTRICTIONS
+    reads = Reads(pods_on_node=PodsOnNode.SPECS, objects=(PersistentVolumeClaim,))
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -164,9 +166,6 @@ class VolumeRestrictions(Plugin):
         added = expect(PersistentVolumeClaim, new).metadata
         same_home = added.namespace == pod.metadata.namespace
         return queue_if(same_home and added.name in named_claims(pod))
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any]:
-        return signed_volumes(pod)
 
 
 def _wanted(state: CycleState) -> _Wanted | Status:

@@ -1,8 +1,11 @@
-"""VolumeZone: zone and region labels of bound volumes against those of nodes (spec 07 §9)."""
+"""VolumeZone: zone and region labels of bound volumes against those of nodes.
+
+The rules are in docs/reference/07 §9.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +26,9 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    PodsMatter,
+    PodsOnNode,
     QueueingHint,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -38,7 +42,6 @@ from kubesched.plugins.helpers.volume_claims import (
     claim_class,
     named_claims,
     not_found,
-    signed_volumes,
 )
 
 __all__ = ["VolumeZone"]
@@ -60,7 +63,11 @@ class _Topology(NamedTuple):
 
 class VolumeZone(Plugin):
     name = VOLUME_ZONE
-    pods_matter = PodsMatter.NOT_AT_ALL
+    reads = Reads(
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(PersistentVolumeClaim, PersistentVolume, StorageClass),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
@@ -185,9 +192,6 @@ class VolumeZone(Plugin):
             return QueueingHint.QUEUE
         before = expect(PersistentVolume, old)
         return queue_if(list(_topologies_of(before)) != list(_topologies_of(changed)))
-
-    def sign_pod(self, pod: Pod) -> Mapping[str, Any]:
-        return signed_volumes(pod)
 
 
 def _topologies_of(volume: PersistentVolume) -> Iterable[_Topology]:
