@@ -10,13 +10,17 @@ of kinds, shapes, pods and nodes; `--plot` draws them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from benchmarks.devices import time_devices
 from benchmarks.engine_options import Case, Run, report, workload_options
 from benchmarks.loop import time_loop
 from benchmarks.measuring import Spent, Stopwatch
-from benchmarks.workloads import DEVICES, make_node, make_pod
+from benchmarks.volumes import volume_objects, written_objects
+from benchmarks.workloads import DEVICES, ENGINE_KINDS, VOLUME_KINDS, make_node, make_pod
+from kubesched.api.access import WatchEvent
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
 from kubesched.framework import CycleState, PodInfo
@@ -35,17 +39,39 @@ class Engine:
 
     def __init__(self) -> None:
         clock = RealClock()
-        scheduler = Scheduler(LocalApi(Store(derive(0, "store")), clock), clock)
+        self._scheduler = scheduler = Scheduler(LocalApi(Store(derive(0, "store")), clock), clock)
         self.cache = scheduler.cache
+        self._version = 1
         self._framework = scheduler.profiles["default-scheduler"]
         self._algorithm = CachedSearch(self.cache.snapshot, derive(0, "ties"))
 
     def place(self, pod_info: PodInfo) -> str:
         """Choose a node for the pod and count it there; raises FitError."""
         self.cache.update_snapshot()
-        result = self._algorithm.schedule_pod(self._framework, CycleState(), pod_info)
-        self.cache.assume_pod(pod_info.placed_on(result.node_name))
+        state = CycleState()
+        result = self._algorithm.schedule_pod(self._framework, state, pod_info)
+        placed = pod_info.placed_on(result.node_name)
+        self.cache.assume_pod(placed)
+        if pod_info.pod.spec.volumes:
+            self._reserve(state, placed, result.node_name)
         return result.node_name
+
+    def put(self, stored: Any) -> None:
+        """Show an object to the plugins, as if it had been watched."""
+        event = WatchEvent("MODIFIED", stored, stored.metadata.resource_version)
+        self._scheduler.informers.lister(type(stored)).apply(event)
+        self._scheduler.services.object_versions.changed(type(stored))
+
+    def _reserve(self, state: CycleState, placed: PodInfo, node_name: str) -> None:
+        """Reserve, and what PreBind writes comes back as changed objects."""
+        status = self._framework.binding.run_reserve(state, placed.pod, node_name)
+        assert status.is_success, status
+        for written in written_objects(state, self._next_version):
+            self.put(written)
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
 
 
 def time_engine(case: Case) -> Spent:
@@ -58,6 +84,9 @@ def time_engine(case: Case) -> Spent:
     engine = Engine()
     for number in range(case.nodes):
         engine.cache.add_node(make_node(number))
+    if case.kind in VOLUME_KINDS:
+        for each in volume_objects(case.kind, case.nodes, case.pods + _WARM_UP):
+            engine.put(each)
     waiting = [
         PodInfo(make_pod(number, case.kind, case.shapes)) for number in range(case.pods + _WARM_UP)
     ]
@@ -73,8 +102,9 @@ def time_engine(case: Case) -> Spent:
 @workload_options
 @click.option("--path", type=click.Choice(["engine", "loop"]), default="engine", show_default=True)
 def main(run: Run, path: str) -> None:
-    if path == "loop" and any(case.kind == DEVICES for case in run.cases):
-        raise click.BadParameter(f"kind {DEVICES} is for the engine alone")
+    alone = sorted({case.kind for case in run.cases} & set(ENGINE_KINDS))
+    if path == "loop" and alone:
+        raise click.BadParameter(f"kind {alone[0]} is for the engine alone")
     report(path, time_engine if path == "engine" else time_loop, run)
 
 

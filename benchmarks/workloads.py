@@ -8,11 +8,14 @@ from typing import Any
 from kubesched.api import Node, Pod
 from kubesched.api.codec import from_builtins
 
-__all__ = ["DEVICES", "KINDS", "SHAPES", "make_node", "make_pod"]
+__all__ = ["DEVICES", "ENGINE_KINDS", "KINDS", "SHAPES", "VOLUME_KINDS", "make_node", "make_pod"]
 
 KINDS = ("basic", "spread", "affinity", "hetero", "mixed")
 DEVICES = "dra"
 """Pods with claims for devices: `benchmarks.devices`, by the engine alone."""
+VOLUME_KINDS = ("volumes", "local-pv")
+"""Pods with claims for volumes, made for them or on nodes: `benchmarks.volumes`."""
+ENGINE_KINDS = (DEVICES, *VOLUME_KINDS)
 _MIX = ("basic", "spread", "affinity", "hetero")
 SHAPES = 500
 _ZONES = 10
@@ -70,6 +73,9 @@ def make_pod(number: int, kind: str, shapes: int = SHAPES) -> Pod:
                 ]
             }
         }
+    elif kind in VOLUME_KINDS:
+        claim = {"claimName": f"claim-{number:07d}"}
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": claim}]
     elif kind == "hetero":
         shape = random.Random(number).randrange(shapes)
         labels["shape"] = str(shape)

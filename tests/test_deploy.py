@@ -69,6 +69,8 @@ WRITES = [
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
     ("", "pods", "delete"),
+    ("", "persistentvolumes", "update"),
+    ("", "persistentvolumeclaims", "update"),
     ("", "events", "create"),
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),

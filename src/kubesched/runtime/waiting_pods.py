@@ -111,6 +111,10 @@ class PodInPreBind:
             self._task.cancel()
         return True
 
+    def abandon(self) -> None:
+        """The scheduler ends: stop the work and undo nothing."""
+        self._task.cancel()
+
     def mark_prebound(self) -> bool:
         """PreBind is over; False if the pod was cancelled meanwhile."""
         if self.cancel_reason:
@@ -124,6 +128,9 @@ class PodsInPreBind:
 
     def __init__(self) -> None:
         self._pods: dict[str, PodInPreBind] = {}
+
+    def __iter__(self) -> Iterator[PodInPreBind]:
+        return iter(list(self._pods.values()))
 
     def add(self, entry: PodInPreBind) -> None:
         self._pods[entry.pod.metadata.uid] = entry

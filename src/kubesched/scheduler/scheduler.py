@@ -262,7 +262,7 @@ class Scheduler:
                     if self._asking is not None:
                         self._asking.abandon()
                     self.queue.close()
-                    for waiting in self.services.waiting_pods:
+                    for waiting in (*self.services.waiting_pods, *self.services.pods_in_pre_bind):
                         waiting.abandon()
         finally:
             if self._extenders is not None:

@@ -86,7 +86,7 @@ class NodeVolumeLimits(Plugin):
         return SUCCESS
 
     def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        return not any(map(is_counted, other.pod.spec.volumes))
+        return not self._usage.has_limits or not any(map(is_counted, other.pod.spec.volumes))
 
     # -- one node ----------------------------------------------------------------------
 

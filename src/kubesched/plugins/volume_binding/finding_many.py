@@ -201,7 +201,7 @@ def _outlook(provisioning: Provisioning, nodes: NodeView) -> NDArray[np.uint8]:
     outlook = np.zeros(len(nodes), dtype=np.uint8)
     if provisioning.capacities is not None:
         has_space = np.zeros(len(nodes), dtype=bool)
-        for selector, _ in provisioning.capacities.found:
+        for selector in provisioning.capacities.selectors:
             has_space |= match_selector(selector, nodes)
         outlook[~has_space] = Outlook.NO_SPACE
     if provisioning.topology is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -34,6 +34,8 @@ __all__ = [
 log = get_logger(__name__)
 
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+_EQUALS: Final = ("=", "==", "in")
+_MOST_SPACES: Final = 256
 
 
 class Outlook(enum.IntEnum):
@@ -58,13 +60,36 @@ class Topology(NamedTuple):
         return any(term.matches(labels) for term in self.terms)
 
 
-class Capacities(NamedTuple):
-    """Where there is space for a claim: one of these selectors must match the node."""
+class Capacities:
+    """Where there is space for a claim: nodes that one of these selectors matches.
 
-    found: tuple[tuple[Selector, CSIStorageCapacity], ...]
+    Most drivers publish one object per node, which asks for one value of one label. Those are
+    looked up by that value, so that their number does not matter.
+    """
+
+    def __init__(self, found: Iterable[tuple[Selector, CSIStorageCapacity]]) -> None:
+        self._by_value: dict[str, dict[str, CSIStorageCapacity]] = {}  # label key -> value
+        self._others: list[tuple[Selector, CSIStorageCapacity]] = []
+        for selector, capacity in found:
+            wanted = selector.requirements
+            if len(wanted) == 1 and wanted[0].operator in _EQUALS and len(wanted[0].values) == 1:
+                values = self._by_value.setdefault(wanted[0].key, {})
+                values.setdefault(wanted[0].values[0], capacity)
+            else:
+                self._others.append((selector, capacity))
+        # The same as few selectors, for many nodes at once.
+        self.selectors = tuple(selector for selector, _ in self._others) + tuple(
+            Selector([Requirement(key, "in", tuple(values))])
+            for key, values in self._by_value.items()
+        )
 
     def at(self, labels: Mapping[str, str]) -> CSIStorageCapacity | None:
-        for selector, capacity in self.found:
+        """Space on a node with these labels."""
+        for key, values in self._by_value.items():
+            value = labels.get(key)
+            if value is not None and (capacity := values.get(value)) is not None:
+                return capacity
+        for selector, capacity in self._others:
             if selector.matches(labels):
                 return capacity
         return None
@@ -93,7 +118,9 @@ class Provisioners:
     def __init__(self, handle: Handle) -> None:
         self._classes = handle.lister(StorageClass)
         self._drivers = handle.lister(CSIDriver)
-        self._capacities = handle.lister(CSIStorageCapacity)
+        self._by_class: dict[str, dict[tuple[str, str], CSIStorageCapacity]] = {}
+        self._spaces: dict[tuple[str, int], Capacities] = {}  # by class and size
+        handle.lister(CSIStorageCapacity).follow(self._capacity_changed)
 
     def of_claim(self, claim: PersistentVolumeClaim) -> Provisioning:
         """What decides whether a volume can be made for the claim.
@@ -121,19 +148,48 @@ class Provisioners:
         if raw is None:
             return None
         size = parse_value(raw)
-        found = []
-        for each in self._capacities.list():
-            limit = capacity_limit(each)
-            if each.storage_class_name != class_name or limit is None or limit < size:
-                continue
-            try:
-                selector = Selector.from_label_selector(each.node_topology)
-            except SelectorError as exc:
-                log.error("Capacity for unknown nodes is not used", exc=exc, capacity=each)
-                continue
-            if not selector.is_nothing:
-                found.append((selector, each))
-        return Capacities(tuple(found))
+        spaces = self._spaces.get((class_name, size))
+        if spaces is None:
+            if len(self._spaces) >= _MOST_SPACES:
+                self._spaces.clear()
+            found = self._by_class.get(class_name, {}).values()
+            spaces = self._spaces[class_name, size] = Capacities(_large_enough(found, size))
+        return spaces
+
+    def _capacity_changed(
+        self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None
+    ) -> None:
+        for each in (old, new):
+            if each is not None:
+                self._spaces = {
+                    key: spaces
+                    for key, spaces in self._spaces.items()
+                    if key[0] != each.storage_class_name
+                }
+        if old is not None:
+            self._by_class[old.storage_class_name].pop(_key(old), None)
+        if new is not None:
+            self._by_class.setdefault(new.storage_class_name, {})[_key(new)] = new
+
+
+def _large_enough(
+    capacities: Iterable[CSIStorageCapacity], size: int
+) -> Iterator[tuple[Selector, CSIStorageCapacity]]:
+    for each in capacities:
+        limit = capacity_limit(each)
+        if limit is None or limit < size:
+            continue
+        try:
+            selector = Selector.from_label_selector(each.node_topology)
+        except SelectorError as exc:
+            log.error("Capacity for unknown nodes is not used", exc=exc, capacity=each)
+            continue
+        if not selector.is_nothing:
+            yield selector, each
+
+
+def _key(capacity: CSIStorageCapacity) -> tuple[str, str]:
+    return capacity.metadata.namespace, capacity.metadata.name
 
 
 def capacity_limit(capacity: CSIStorageCapacity) -> int | None:
