@@ -66,7 +66,7 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
             "--kind",
             default="basic",
             show_default=True,
-            help=f"Several by comma, or all (of {', '.join(KINDS)}). Also {', '.join(ENGINE_KINDS)}.",
+            help=f"All, or several by comma: {', '.join((*KINDS, *ENGINE_KINDS))}.",
         ),
         click.option(
             "--shapes",
