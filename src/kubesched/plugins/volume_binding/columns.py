@@ -155,7 +155,7 @@ class FreeVolumes:
     def _version_of(self, nodes: NodeView) -> tuple[object, ...]:
         table = nodes.table
         versions = (column.version for column in self._labels.values())
-        return id(table), table.generation, table.capacity, *versions
+        return id(table), table.membership_version, table.capacity, *versions
 
 
 def match_labels(matcher: NodeMatcher | None, nodes: NodeView) -> Mask:
