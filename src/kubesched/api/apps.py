@@ -110,6 +110,7 @@ class Deployment(ApiObject):
 
 
 class DaemonSetSpec(ApiStruct):
+    revision_history_limit: int | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
     min_ready_seconds: Int32 = 0

@@ -73,7 +73,12 @@ class EmbeddedCluster:
             events,
             FakeKubelet(self.api, clock),
             NodeAgent(self.api, clock),
-            Controllers(self.api, clock, events=_recorded(events)),
+            Controllers(
+                self.api,
+                clock,
+                events=_recorded(events),
+                authority=lambda: self._certificate.decode(),
+            ),
             GarbageCollector(self.store, clock),
         )
         self._server: ApiServer | None = None

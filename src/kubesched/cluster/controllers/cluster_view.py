@@ -6,7 +6,7 @@ a watch then brings late does not undo it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from kubesched.api import OwnerReference, Pod
@@ -40,6 +40,10 @@ class View:
         self._on_node: dict[str, dict[str, Pod]] = {}
         self._gone: set[str] = set()
         """Uids of objects that we have deleted and that a watch may still show."""
+        self.documents: Callable[[type[ApiObject], str, str], Mapping[str, Any] | None] = (
+            lambda _kind, _name, _namespace: None
+        )
+        """Where all of an object's JSON can be had: by kind, name and namespace."""
         self.refused: dict[str, str] = {}
         """Why something could not be made, by the uid of the owner it was for."""
 
@@ -49,6 +53,12 @@ class View:
     def find(self, kind: type[ApiObject], namespace: str, name: str) -> Any | None:
         uid = self._by_name.get((kind, namespace, name))
         return None if uid is None else self._objects[uid]
+
+    def document(
+        self, kind: type[ApiObject], namespace: str, name: str
+    ) -> Mapping[str, Any] | None:
+        """All of an object's JSON, with fields that its type does not declare."""
+        return self.documents(kind, name, namespace)
 
     def all(self, kind: type[ApiObject]) -> Collection[Any]:
         return self._by_kind.get(kind, _EMPTY).values()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -83,13 +83,20 @@ class Controllers:
     """
 
     def __init__(
-        self, api: DocumentAccess, clock: Clock, *, events: EventSink | None = None
+        self,
+        api: DocumentAccess,
+        clock: Clock,
+        *,
+        events: EventSink | None = None,
+        authority: Callable[[], str] = str,
     ) -> None:
+        """`authority` gives the certificates, as text, by which the API server is trusted."""
         self._api, self._clock, self._events = api, clock, events
         self._view = View()
+        self._view.documents = self._document
         self._evictions = TaintEvictions()
         self._lost_nodes = LostNodes()
-        self._planners = planners(self._evictions)
+        self._planners = planners(self._evictions, authority)
         self._due: KeyedHeap[str, _Due] = KeyedHeap(
             key=lambda due: due.key, sort_key=lambda due: due.due_ns
         )
@@ -100,6 +107,14 @@ class Controllers:
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
         self._unsynced = set(FOLLOWED)
+
+    def _document(
+        self, kind: type[ApiObject], name: str, namespace: str
+    ) -> Mapping[str, Any] | None:
+        try:
+            return self._api.document(kind, name, namespace or None)
+        except ApiError:
+            return None
 
     async def run(self) -> None:
         await self._stopping.guard(self._work())

@@ -8,16 +8,23 @@ from typing import Any
 from kubesched.api import DaemonSet, Node, Pod, Taint, Toleration
 from kubesched.api.node_selector import RequiredNodeAffinity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, first_untolerated
+from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, is_active, is_available, is_ready
-from kubesched.cluster.controllers.deployments import template_hash
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Plan, status_patch
-from kubesched.cluster.controllers.replica_sets import pod_from_template
+from kubesched.cluster.controllers.plans import (
+    Action,
+    Create,
+    Delete,
+    Plan,
+    RecordEvent,
+    status_patch,
+)
+from kubesched.cluster.controllers.replica_sets import next_available_ns, pod_from_template
+from kubesched.cluster.controllers.revisions import HASH_LABEL, revisions, surplus_revisions
 
 __all__ = ["plan_daemon_set"]
 
 Json = dict[str, Any]
 
-HASH_LABEL = "controller-revision-hash"
 _GENERATION = "pod-template-generation"
 _TAINTS = "node.kubernetes.io/"
 # A daemon stays on its node in bad times, and goes to nodes that others avoid.
@@ -35,30 +42,45 @@ def plan_daemon_set(view: View, owner: DaemonSet, document: Mapping[str, Any], n
     if owner.metadata.deletion_timestamp is not None:
         return Plan()
     template = document["spec"].get("template", {})
-    mark = template_hash(template)
+    known = revisions(view, owner, document)
+    mark = known.current_hash
     nodes: dict[str, Node] = {node.metadata.name: node for node in view.all(Node)}
     wanted = {name for name, node in nodes.items() if _takes(owner, node)}
     by_node: dict[str, list[Pod]] = {}
-    actions: list[Action] = []
-    for pod in view.controlled(owner.metadata.uid, Pod):
+    pods_, actions = claimed(view, owner, Pod, selector_of(owner))
+    actions += known.actions
+    for pod in pods_:
         if not is_active(pod):
             if pod.metadata.deletion_timestamp is None:
-                actions.append(Delete(pod))  # it ended; another one takes its place
+                # It ended, and another one takes its place.
+                text = f"Found failed daemon pod {pod.metadata.namespace}/{pod.metadata.name} "
+                text += f"on node {pod.spec.node_name}, will try to kill it"
+                if pod.status.phase == "Failed":
+                    actions.append(RecordEvent(owner, "FailedDaemonPod", text, warning=True))
+                actions.append(Delete(pod, reports=True))
             else:
                 by_node.setdefault(_node_of(pod), [])
             continue
         by_node.setdefault(_node_of(pod), []).append(pod)
     actions += [
-        Create(Pod, _daemon(owner, template, mark, name))
+        Create(Pod, _daemon(owner, template, mark, name), reports=True)
         for name in sorted(wanted - by_node.keys())
     ]
     for name, pods in by_node.items():
         keep = 1 if name in wanted else 0
-        actions += [Delete(pod) for pod in pods[keep:]]
+        actions += [Delete(pod, reports=True) for pod in sorted(pods, key=_age)[keep:]]
     running = [pods[0] for name, pods in by_node.items() if name in wanted and pods]
     actions += _updates(document, running, mark, len(wanted))
     actions += status_patch(owner, document, _status(owner, running, wanted, by_node, mark, now_ns))
-    return Plan(actions)
+    in_use = {mark, *(pod.metadata.labels.get(HASH_LABEL, "") for pod in pods_)}
+    actions += surplus_revisions(owner, known.known, in_use)
+    ready = [pod for pod in running if is_ready(pod)]
+    return Plan(actions, next_available_ns(ready, owner.spec.min_ready_seconds, now_ns))
+
+
+def _age(pod: Pod) -> tuple[bool, str, str]:
+    """Sorts first what has been there longest, and is somewhere."""
+    return not pod.spec.node_name, pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 def _tolerations(*, host_network: bool) -> list[Json]:

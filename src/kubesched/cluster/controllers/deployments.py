@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from kubesched.api import Deployment, ReplicaSet
-from kubesched.api.time import format_time
+from kubesched.api.time import format_time, parse_time
+from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_reference
 from kubesched.cluster.controllers.plans import (
     Action,
@@ -18,25 +16,24 @@ from kubesched.cluster.controllers.plans import (
     Delete,
     Patch,
     Plan,
+    RecordEvent,
     conditions_with,
     status_patch,
 )
+from kubesched.cluster.controllers.revisions import template_hash
+from kubesched.util.clock import SECOND
 
-__all__ = ["HASH_LABEL", "plan_deployment", "template_hash"]
+__all__ = ["HASH_LABEL", "plan_deployment"]
 
 Json = dict[str, Any]
 
 HASH_LABEL = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_HASH_LENGTH = 10
+_DESIRED = "deployment.kubernetes.io/desired-replicas"
+_MAX = "deployment.kubernetes.io/max-replicas"
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NEW = "NewReplicaSetAvailable"
-
-
-def template_hash(template: Mapping[str, Any]) -> str:
-    """A name for the content of a template."""
-    digest = hashlib.sha256(msgspec.json.encode(template, order="sorted")).digest()
-    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:_HASH_LENGTH])
+_DEADLINE = "ProgressDeadlineExceeded"
 
 
 def plan_deployment(
@@ -44,17 +41,25 @@ def plan_deployment(
 ) -> Plan:
     if owner.metadata.deletion_timestamp is not None:
         return Plan()
-    sets: list[ReplicaSet] = view.controlled(owner.metadata.uid, ReplicaSet)
+    claim = claimed(view, owner, ReplicaSet, selector_of(owner))
+    sets: list[ReplicaSet] = claim[0]
+    actions: list[Action] = claim[1]
     template = document["spec"].get("template", {})
     mark = template_hash(template)
-    current = next((each for each in sets if each.metadata.labels.get(HASH_LABEL) == mark), None)
+    current = _current(view, sets, template, mark)
     old = sorted((each for each in sets if each is not current), key=lambda each: _revision(each))
-    actions: list[Action] = []
     rollout = _Rollout(owner, document, old, current)
-    if current is None and not owner.spec.paused:
+    if rollout.is_scaled():
+        # Sizes first, in proportion; the next look goes on with the rollout.
+        actions += rollout.scaled()
+    elif current is None and not owner.spec.paused:
         revision = 1 + max((_revision(each) for each in sets), default=0)
-        made = _replica_set(owner, document, mark, revision, rollout.wanted_of_current())
-        actions.append(Create(ReplicaSet, made))
+        size = rollout.wanted_of_current()
+        notes = {_DESIRED: str(rollout.wanted), _MAX: str(rollout.wanted + rollout.surge)}
+        made = _replica_set(owner, document, mark, revision, size, notes)
+        actions.append(Create(ReplicaSet, made, optional=True))
+        text = f"Scaled up replica set {made['metadata']['name']} from 0 to {size}"
+        actions.append(RecordEvent(owner, "ScalingReplicaSet", text))
     elif current is not None:
         newest = max((_revision(each) for each in old), default=0)
         if _revision(current) < newest:
@@ -64,8 +69,41 @@ def plan_deployment(
         actions += rollout.steps()
         actions += _surplus_history(owner, old)
     actions += _annotation(owner, current)
-    actions += status_patch(owner, document, _status(owner, document, sets, current, now_ns))
-    return Plan(actions)
+    actions += status_patch(owner, document, _status(view, owner, document, sets, current, now_ns))
+    return Plan(actions, _deadline_ns(document, now_ns))
+
+
+def _current(
+    view: View, sets: Sequence[ReplicaSet], template: Mapping[str, Any], mark: str
+) -> ReplicaSet | None:
+    """The oldest set that makes the pods which are wanted now."""
+    for each in sorted(sets, key=lambda each: each.metadata.creation_timestamp or ""):
+        if each.metadata.labels.get(HASH_LABEL) == mark:
+            return each
+    for each in sets:
+        # One that another controller made, of the same template under another mark.
+        made = view.document(ReplicaSet, each.metadata.namespace, each.metadata.name)
+        if made is not None and _unmarked(made["spec"].get("template", {})) == template:
+            return each
+    return None
+
+
+def _unmarked(template: Mapping[str, Any]) -> Json:
+    inner = template.get("metadata", {})
+    labels = {k: v for k, v in inner.get("labels", {}).items() if k != HASH_LABEL}
+    return {**template, "metadata": {**inner, "labels": labels}}
+
+
+def _deadline_ns(document: Mapping[str, Any], now_ns: int) -> int | None:
+    """When a rollout that makes no progress will have failed."""
+    limit = document["spec"].get("progressDeadlineSeconds")
+    if limit is None or document["spec"].get("paused"):
+        return None
+    for condition in document.get("status", {}).get("conditions", ()):
+        if condition["type"] == "Progressing" and condition.get("reason") not in (_NEW, _DEADLINE):
+            due_ns = parse_time(condition["lastUpdateTime"]) + limit * SECOND
+            return due_ns if due_ns > now_ns else None
+    return None
 
 
 class _Rollout:
@@ -87,9 +125,56 @@ class _Rollout:
         self.missing = _share(rolling.get("maxUnavailable", "25%"), self.wanted, up=False)
         if not self.surge and not self.missing:
             self.missing = 1
-        self.paused = owner.spec.paused
+        self.owner, self.paused = owner, owner.spec.paused
         self.old, self.current = old, current
         self.total = sum(_replicas(each) for each in (*old, *([current] if current else [])))
+
+    def _active(self) -> list[ReplicaSet]:
+        there = [*self.old, *([self.current] if self.current else [])]
+        return [each for each in there if _replicas(each)]
+
+    def is_scaled(self) -> bool:
+        """Whether somebody changed the size while several sets share it."""
+        if self.recreates:
+            return False
+        active = self._active()
+        return len(active) > 1 and any(
+            _number(each, _DESIRED) not in (None, self.wanted) for each in active
+        )
+
+    def scaled(self) -> list[Action]:
+        """Larger or smaller sets, each by its share of the change."""
+        active = self._active()
+        allowed = self.wanted + self.surge if self.wanted else 0
+        change = allowed - sum(_replicas(each) for each in active)
+        newest = sorted(active, key=lambda each: each.metadata.creation_timestamp or "")
+        if change > 0:
+            newest.reverse()
+        by_size = sorted(newest, key=lambda each: -_replicas(each))
+        sizes: dict[str, int] = {}
+        done = 0
+        for each in by_size:
+            size = _replicas(each)
+            whole = _number(each, _MAX) or self.wanted + self.surge
+            share = math.floor(size * allowed / whole + 0.5) - size
+            left = change - done
+            share = max(0, min(share, left)) if change > 0 else min(0, max(share, left))
+            sizes[each.metadata.uid] = size + share
+            done += share
+        if by_size:
+            first = by_size[0].metadata.uid
+            sizes[first] = max(0, sizes[first] + change - done)
+        notes = {_DESIRED: str(self.wanted), _MAX: str(self.wanted + self.surge)}
+        return [
+            Patch(
+                each,
+                {
+                    "metadata": {"annotations": notes},
+                    "spec": {"replicas": sizes[each.metadata.uid]},
+                },
+            )
+            for each in by_size
+        ]
 
     def wanted_of_current(self) -> int:
         """The size that the newest set is to have, given what the others still have."""
@@ -109,12 +194,21 @@ class _Rollout:
             sizes[self.current.metadata.uid] = self.wanted_of_current()
         if not self.paused:
             sizes |= self._shrunk()
-        changed = (*self.old, self.current)
-        return [
-            Patch(each, {"spec": {"replicas": size}})
-            for each in changed
-            if (size := sizes.get(each.metadata.uid)) is not None and size != _replicas(each)
-        ]
+        notes = {_DESIRED: str(self.wanted), _MAX: str(self.wanted + self.surge)}
+        actions: list[Action] = []
+        for each in (*self.old, self.current):
+            size, before = sizes.get(each.metadata.uid, _replicas(each)), _replicas(each)
+            noted = all(each.metadata.annotations.get(key) == notes[key] for key in notes)
+            if size == before and (noted or not size):
+                continue
+            patch: Json = {"metadata": {"annotations": notes}}
+            if size != before:
+                patch["spec"] = {"replicas": size}
+                way = "up" if size > before else "down"
+                text = f"Scaled {way} replica set {each.metadata.name} from {before} to {size}"
+                actions.append(RecordEvent(self.owner, "ScalingReplicaSet", text))
+            actions.append(Patch(each, patch))
+        return actions
 
     def _shrunk(self) -> dict[str, int]:
         """Smaller sizes of older sets, as far as enough pods stay available."""
@@ -152,13 +246,23 @@ def _replicas(each: ReplicaSet) -> int:
     return 1 if each.spec.replicas is None else each.spec.replicas
 
 
+def _number(each: ReplicaSet, annotation: str) -> int | None:
+    text = each.metadata.annotations.get(annotation, "")
+    return int(text) if text.isdecimal() else None
+
+
 def _revision(each: ReplicaSet) -> int:
     text = each.metadata.annotations.get(_REVISION, "0")
     return int(text) if text.isdecimal() else 0
 
 
 def _replica_set(
-    owner: Deployment, document: Mapping[str, Any], mark: str, revision: int, replicas: int
+    owner: Deployment,
+    document: Mapping[str, Any],
+    mark: str,
+    revision: int,
+    replicas: int,
+    notes: Mapping[str, str],
 ) -> Json:
     spec = document["spec"]
     template = spec.get("template", {})
@@ -178,7 +282,11 @@ def _replica_set(
             "name": f"{owner.metadata.name}-{mark}",
             "namespace": owner.metadata.namespace,
             "labels": labels,
-            "annotations": {_REVISION: str(revision)},
+            "annotations": {
+                **{k: v for k, v in owner.metadata.annotations.items() if k != _APPLIED},
+                **notes,
+                _REVISION: str(revision),
+            },
             "ownerReferences": [controller_reference(owner)],
         },
         "spec": made,
@@ -202,6 +310,7 @@ def _annotation(owner: Deployment, current: ReplicaSet | None) -> list[Action]:
 
 
 def _status(
+    view: View,
     owner: Deployment,
     document: Mapping[str, Any],
     sets: Sequence[ReplicaSet],
@@ -228,18 +337,27 @@ def _status(
             else "Deployment does not have minimum availability.",
         }
     ]
+    stored = document.get("status", {}).get("conditions", ())
+    before = document.get("status", {})
+    progressed = (
+        before.get("updatedReplicas", 0) < updated
+        or before.get("readyReplicas", 0) < ready
+        or before.get("availableReplicas", 0) < available
+        or before.get("replicas", 0) - before.get("updatedReplicas", 0) > total - updated
+    )
     if name:
+        conditions.append(_progress(document, name, now_ns, complete=complete, moved=progressed))
+    refused = next((text for each in sets if (text := _refused(view, each))), "")
+    if refused:
         conditions.append(
             {
-                "type": "Progressing",
+                "type": "ReplicaFailure",
                 "status": "True",
-                "reason": _NEW if complete else "ReplicaSetUpdated",
-                "message": f'ReplicaSet "{name}" has successfully progressed.'
-                if complete
-                else f'ReplicaSet "{name}" is progressing.',
+                "reason": "FailedCreate",
+                "message": refused,
             }
         )
-    stored = document.get("status", {}).get("conditions", ())
+    without = () if refused else ("ReplicaFailure",)
     return {
         "observedGeneration": owner.metadata.generation,
         "replicas": total or None,
@@ -247,5 +365,38 @@ def _status(
         "readyReplicas": ready or None,
         "availableReplicas": available or None,
         "unavailableReplicas": max(0, wanted - available) or None,
-        "conditions": conditions_with(stored, conditions, format_time(now_ns), updated=True),
+        "conditions": conditions_with(
+            stored, conditions, format_time(now_ns), updated=True, without=without
+        ),
     }
+
+
+def _refused(view: View, each: ReplicaSet) -> str:
+    return view.refused.get(each.metadata.uid, "")
+
+
+def _progress(
+    document: Mapping[str, Any], name: str, now_ns: int, *, complete: bool, moved: bool
+) -> Json:
+    """The condition that tells how the rollout goes."""
+    if complete:
+        text = f'ReplicaSet "{name}" has successfully progressed.'
+        return {"type": "Progressing", "status": "True", "reason": _NEW, "message": text}
+    stored = document.get("status", {}).get("conditions", ())
+    known = next((each for each in stored if each["type"] == "Progressing"), None)
+    limit = document["spec"].get("progressDeadlineSeconds")
+    if known is not None and not moved and limit is not None:
+        since_ns = parse_time(known["lastUpdateTime"])
+        late = known.get("reason") == _DEADLINE or since_ns + limit * SECOND <= now_ns
+        if late and known.get("reason") != _NEW:
+            text = f'ReplicaSet "{name}" has timed out progressing.'
+            return {"type": "Progressing", "status": "False", "reason": _DEADLINE, "message": text}
+    condition = {
+        "type": "Progressing",
+        "status": "True",
+        "reason": "ReplicaSetUpdated",
+        "message": f'ReplicaSet "{name}" is progressing.',
+    }
+    if moved:
+        condition["lastUpdateTime"] = format_time(now_ns)
+    return condition

@@ -181,6 +181,9 @@ class GarbageCollector:
         )
         for owner in owners:
             self._dependents.setdefault(owner["uid"], {})[uid] = None
+        if before is not None and before.owners != owners:
+            for owner in before.owners:
+                self._look_at(owner["uid"])  # it may have waited for this one
         if waits and (before is None or not before.waits):
             for dependent in self._dependents.get(uid, ()):
                 self._look_at(dependent)

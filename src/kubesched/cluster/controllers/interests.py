@@ -54,6 +54,9 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
     owner = controller_of(subject)
     if owner is not None:
         yield owner.uid
+    if kind is Job and gone:
+        for pod in view.controlled(subject.metadata.uid, Pod):
+            yield pod.metadata.uid
     if before is not None and (owned := controller_of(before)) is not None and owned != owner:
         yield owned.uid
     if kind is ReplicaSet and owner is None:
@@ -83,7 +86,7 @@ def settles(view: View, subject: Any) -> Iterator[str]:
 
 
 def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
-    if not gone and (pod.spec.resource_claims or pod.spec.volumes):
+    if not gone and (pod.spec.resource_claims or pod.spec.volumes or pod.metadata.finalizers):
         yield pod.metadata.uid
     if pod.spec.resource_claims:
         for claim in view.all(ResourceClaim):

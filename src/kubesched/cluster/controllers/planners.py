@@ -10,25 +10,37 @@ from kubesched.api import (
     Deployment,
     Job,
     Lease,
+    Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
     ReplicaSet,
+    ReplicationController,
     ResourceClaim,
     ResourceClaimTemplate,
+    Service,
     StatefulSet,
 )
+from kubesched.api.apps import ControllerRevision
 from kubesched.api.base import ApiObject
+from kubesched.api.batch import CronJob
+from kubesched.api.core import ConfigMap, ServiceAccount
+from kubesched.api.discovery import EndpointSlice
+from kubesched.api.volume import PersistentVolumeClaim
 from kubesched.cluster.controllers.cluster_view import View
+from kubesched.cluster.controllers.cron_jobs import plan_cron_job
 from kubesched.cluster.controllers.daemon_sets import plan_daemon_set
 from kubesched.cluster.controllers.deployments import plan_deployment
 from kubesched.cluster.controllers.disruption_budgets import plan_disruption_budget
-from kubesched.cluster.controllers.jobs import plan_job
+from kubesched.cluster.controllers.endpoint_slices import plan_service
+from kubesched.cluster.controllers.jobs import TRACKING, plan_job, plan_pod_of_lost_job
+from kubesched.cluster.controllers.namespaces import plan_namespace
 from kubesched.cluster.controllers.node_lifecycle import plan_node
 from kubesched.cluster.controllers.plans import Plan
 from kubesched.cluster.controllers.pod_collection import out_of_service_pods
 from kubesched.cluster.controllers.replica_sets import plan_replica_set
 from kubesched.cluster.controllers.resource_claims import plan_claim, plan_claims_of_pod
+from kubesched.cluster.controllers.stateful_sets import plan_stateful_set
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
 
 __all__ = ["FOLLOWED", "PLANNED", "Planner", "planners"]
@@ -47,18 +59,31 @@ class Planner(NamedTuple):
     """Whether there can be anything to do for an object, told quickly."""
 
 
-def planners(evictions: TaintEvictions) -> Mapping[type[ApiObject], tuple[Planner, ...]]:
+def planners(
+    evictions: TaintEvictions, authority: Callable[[], str]
+) -> Mapping[type[ApiObject], tuple[Planner, ...]]:
+    """`authority` gives the certificates by which the API server is trusted."""
     return {
         Deployment: (Planner("deployment-controller", plan_deployment),),
         ReplicaSet: (Planner("replicaset-controller", plan_replica_set),),
         DaemonSet: (Planner("daemonset-controller", plan_daemon_set),),
+        ReplicationController: (Planner("replication-controller", plan_replica_set),),
+        StatefulSet: (Planner("statefulset-controller", plan_stateful_set),),
         Job: (Planner("job-controller", plan_job),),
+        CronJob: (Planner("cronjob-controller", plan_cron_job),),
+        Namespace: (Planner("service-account-controller", plan_namespace(authority)),),
+        Service: (Planner("endpoint-slice-controller", plan_service),),
         PodDisruptionBudget: (Planner("controllermanager", plan_disruption_budget),),
         Pod: (
             Planner(
                 "resource-claim-controller",
                 plan_claims_of_pod,
                 lambda pod: bool(pod.spec.resource_claims),
+            ),
+            Planner(
+                "job-controller",
+                plan_pod_of_lost_job,
+                lambda pod: TRACKING in pod.metadata.finalizers,
             ),
         ),
         ResourceClaim: (Planner("resource-claim-controller", plan_claim),),
@@ -70,10 +95,14 @@ def planners(evictions: TaintEvictions) -> Mapping[type[ApiObject], tuple[Planne
     }
 
 
-PLANNED = frozenset(planners(TaintEvictions()))
+PLANNED = frozenset(planners(TaintEvictions(), str))
 FOLLOWED: tuple[type[ApiObject], ...] = (
-    *planners(TaintEvictions()),
-    StatefulSet,
+    *planners(TaintEvictions(), str),
+    ControllerRevision,
+    ServiceAccount,
+    ConfigMap,
+    EndpointSlice,
+    PersistentVolumeClaim,
     ResourceClaimTemplate,
     Lease,
 )

@@ -1,11 +1,13 @@
-"""ReplicaSets: as many pods as they say."""
+"""ReplicaSets and ReplicationControllers: as many pods as they say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from kubesched.api import Pod, ReplicaSet
+from kubesched.api import Pod
+from kubesched.api.time import format_time
+from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import (
     View,
     controller_reference,
@@ -14,10 +16,18 @@ from kubesched.cluster.controllers.cluster_view import (
     is_ready,
     ready_since_ns,
 )
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Plan, status_patch
+from kubesched.cluster.controllers.plans import (
+    Action,
+    Create,
+    Delete,
+    Plan,
+    conditions_with,
+    status_patch,
+)
+from kubesched.cluster.nodes.pod_behavior import PREFIX
 from kubesched.util.clock import SECOND
 
-__all__ = ["plan_replica_set", "pod_from_template"]
+__all__ = ["next_available_ns", "plan_replica_set", "pod_from_template"]
 
 Json = dict[str, Any]
 
@@ -28,7 +38,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def pod_from_template(owner: Any, template: Mapping[str, Any]) -> Json:
-    """A pod as its owner's template has it."""
+    """A pod as its owner's template has it; how it behaves its owner may say too."""
     inner = template.get("metadata", {})
     metadata: Json = {
         "generateName": f"{owner.metadata.name}-",
@@ -38,38 +48,65 @@ def pod_from_template(owner: Any, template: Mapping[str, Any]) -> Json:
     for field in ("labels", "annotations", "finalizers"):
         if inner.get(field):
             metadata[field] = inner[field]
+    given = {k: v for k, v in owner.metadata.annotations.items() if k.startswith(PREFIX)}
+    if given:
+        metadata["annotations"] = {**given, **metadata.get("annotations", {})}
     return {"metadata": metadata, "spec": template.get("spec", {})}
 
 
-def plan_replica_set(
-    view: View, owner: ReplicaSet, document: Mapping[str, Any], now_ns: int
-) -> Plan:
-    pods: list[Pod] = view.controlled(owner.metadata.uid, Pod)
+def plan_replica_set(view: View, owner: Any, document: Mapping[str, Any], now_ns: int) -> Plan:
+    """For ReplicaSets, and for ReplicationControllers, which differ in their selectors only."""
+    claim = claimed(view, owner, Pod, selector_of(owner))
+    pods: list[Pod] = claim[0]
+    actions: list[Action] = claim[1]
     active = [pod for pod in pods if is_active(pod)]
+    template = document["spec"].get("template") or {}
     wanted = 1 if owner.spec.replicas is None else owner.spec.replicas
-    actions: list[Action] = []
     if owner.metadata.deletion_timestamp is None:
         if len(active) < wanted:
-            made = pod_from_template(owner, document["spec"].get("template", {}))
-            actions += [Create(Pod, made)] * min(wanted - len(active), _BURST)
+            made = pod_from_template(owner, template)
+            actions += [Create(Pod, made, reports=True)] * min(wanted - len(active), _BURST)
         elif len(active) > wanted:
             surplus = sorted(active, key=_keep)[: min(len(active) - wanted, _BURST)]
-            actions += [Delete(pod) for pod in surplus]
+            actions += [Delete(pod, reports=True) for pod in surplus]
     minimum = owner.spec.min_ready_seconds
     ready = [pod for pod in active if is_ready(pod)]
     available = [pod for pod in ready if is_available(pod, minimum, now_ns)]
+    labels = template.get("metadata", {}).get("labels", {})
+    labeled = [pod for pod in active if labels.items() <= pod.metadata.labels.items()]
     status = {
         "replicas": len(active),
-        "fullyLabeledReplicas": len(active) or None,
+        "fullyLabeledReplicas": len(labeled) or None,
         "readyReplicas": len(ready) or None,
         "availableReplicas": len(available) or None,
         "observedGeneration": owner.metadata.generation,
+        "conditions": _conditions(view, owner, document, now_ns),
     }
     actions += status_patch(owner, document, status)
-    return Plan(actions, _next_available_ns(ready, minimum, now_ns))
+    return Plan(actions, next_available_ns(ready, minimum, now_ns))
 
 
-def _next_available_ns(ready: list[Pod], minimum: int, now_ns: int) -> int | None:
+def _conditions(
+    view: View, owner: Any, document: Mapping[str, Any], now_ns: int
+) -> list[Json] | None:
+    stored = document.get("status", {}).get("conditions", ())
+    refused = view.refused.get(owner.metadata.uid)
+    wanted: list[Json] = []
+    if refused:
+        wanted = [
+            {
+                "type": "ReplicaFailure",
+                "status": "True",
+                "reason": "FailedCreate",
+                "message": refused,
+            }
+        ]
+    without = () if refused else ("ReplicaFailure",)
+    return conditions_with(stored, wanted, format_time(now_ns), without=without) or None
+
+
+def next_available_ns(ready: list[Pod], minimum: int, now_ns: int) -> int | None:
+    """When the next of these pods will have been ready for long enough."""
     times = [
         since + minimum * SECOND for pod in ready if (since := ready_since_ns(pod)) is not None
     ]

@@ -118,9 +118,9 @@ class JobStrategy(_WorkloadStrategy):
         uid = metadata["uid"]
         template = spec.get("template", {})
         inner = template.get("metadata", {})
-        labels = {**inner.get("labels", {}), CONTROLLER_UID: uid}
+        labels = {**inner.get("labels", {}), CONTROLLER_UID: uid, "controller-uid": uid}
         if name := metadata.get("name"):
-            labels[JOB_NAME] = name
+            labels |= {JOB_NAME: name, "job-name": name}
         template = {**template, "metadata": {**inner, "labels": labels}}
         selector = {"matchLabels": {CONTROLLER_UID: uid}}
         return {**new, "spec": {**spec, "selector": selector, "template": template}}

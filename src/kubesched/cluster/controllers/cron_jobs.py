@@ -1,0 +1,168 @@
+"""CronJobs: a Job whenever it is time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubesched.api import Job
+from kubesched.api.batch import CronJob
+from kubesched.api.time import format_time, parse_time
+from kubesched.cluster.controllers.cluster_view import View, controller_reference
+from kubesched.cluster.controllers.cron_schedule import Schedule, parse_schedule
+from kubesched.cluster.controllers.plans import (
+    Action,
+    Create,
+    Delete,
+    Plan,
+    RecordEvent,
+    status_patch,
+)
+from kubesched.util.clock import MINUTE, SECOND
+
+__all__ = ["plan_cron_job"]
+
+Json = dict[str, Any]
+
+_SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+_TOO_MANY = 100
+_MISSED = (
+    "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+)
+
+
+def plan_cron_job(view: View, owner: CronJob, document: Mapping[str, Any], now_ns: int) -> Plan:
+    if owner.metadata.deletion_timestamp is not None:
+        return Plan()
+    jobs: list[Job] = view.controlled(owner.metadata.uid, Job)
+    actions = _surplus(owner, jobs)
+    active = [job for job in jobs if _end(job) is None]
+    status: Json = {}
+    last_success = max(
+        (job.status.completion_time or "" for job in jobs if _end(job) == "Complete"), default=""
+    )
+    if last_success > (owner.status.last_successful_time or ""):
+        status["lastSuccessfulTime"] = last_success
+    again_ns: int | None = None
+    if not owner.spec.suspend:
+        try:
+            schedule = parse_schedule(owner.spec.schedule, owner.spec.time_zone)
+        except ValueError as exc:
+            text = f"unparseable schedule: {owner.spec.schedule} : {exc}"
+            actions.append(RecordEvent(owner, "UnparseableSchedule", text, warning=True))
+        else:
+            begun, steps = _due(owner, document, schedule, active, now_ns)
+            actions += steps
+            if begun is not None:
+                status["lastScheduleTime"] = format_time(begun)
+            again_ns = schedule.after(now_ns)
+    wanted = [_reference(job) for job in sorted(active, key=lambda job: job.metadata.name)]
+    held = document.get("status", {}).get("active", [])
+    if {each["uid"] for each in wanted} != {each.get("uid") for each in held}:
+        status["active"] = wanted or None
+    actions += status_patch(owner, document, status)
+    return Plan(actions, again_ns)
+
+
+def _due(
+    owner: CronJob,
+    document: Mapping[str, Any],
+    schedule: Schedule,
+    active: list[Job],
+    now_ns: int,
+) -> tuple[int | None, list[Action]]:
+    """The time for which a Job is begun now, if one is, and what that takes."""
+    time_ns, missed = _latest(owner, schedule, now_ns)
+    if time_ns is None:
+        return None, []
+    actions: list[Action] = []
+    if missed > _TOO_MANY:
+        actions.append(RecordEvent(owner, "TooManyMissedTimes", _MISSED, warning=True))
+    limit = owner.spec.starting_deadline_seconds
+    if limit is not None and time_ns + limit * SECOND < now_ns:
+        text = f"Missed scheduled time to start a job: {format_time(time_ns)}"
+        return None, [RecordEvent(owner, "MissSchedule", text, warning=True)]
+    policy = owner.spec.concurrency_policy
+    if policy == "Forbid" and active:
+        text = (
+            "Not starting job because prior execution is running and concurrency policy is Forbid"
+        )
+        return None, [RecordEvent(owner, "JobAlreadyActive", text)]
+    if policy == "Replace":
+        actions += [Delete(job, propagation="Background", reports=True) for job in active]
+    actions.append(Create(Job, _job(owner, document, time_ns), reports=True, optional=True))
+    return time_ns, actions
+
+
+def _latest(owner: CronJob, schedule: Schedule, now_ns: int) -> tuple[int | None, int]:
+    """The last time that has passed and for which nothing was begun, and how many there were."""
+    created = parse_time(owner.metadata.creation_timestamp or "")
+    begun = owner.status.last_schedule_time
+    earliest_ns = created if begun is None else parse_time(begun)
+    limit = owner.spec.starting_deadline_seconds
+    if limit is not None:
+        earliest_ns = max(earliest_ns, now_ns - limit * SECOND)
+    latest_ns, missed = None, 0
+    next_ns = schedule.after(earliest_ns)
+    while next_ns is not None and next_ns <= now_ns:
+        latest_ns, missed = next_ns, missed + 1
+        if missed > _TOO_MANY and not schedule.every_ns:
+            # Go to the last one at once: nothing is begun for the others.
+            next_ns = max(next_ns, (schedule.after(now_ns - 60 * MINUTE) or 0))
+            if next_ns > now_ns or next_ns == latest_ns:
+                next_ns = schedule.after(latest_ns)
+        else:
+            next_ns = schedule.after(next_ns)
+    return latest_ns, missed
+
+
+def _job(owner: CronJob, document: Mapping[str, Any], time_ns: int) -> Json:
+    template = document["spec"].get("jobTemplate", {})
+    inner = template.get("metadata", {})
+    annotations = {**inner.get("annotations", {}), _SCHEDULED_AT: format_time(time_ns)}
+    metadata: Json = {
+        "name": f"{owner.metadata.name}-{time_ns // MINUTE}",
+        "namespace": owner.metadata.namespace,
+        "annotations": annotations,
+        "ownerReferences": [controller_reference(owner)],
+    }
+    if inner.get("labels"):
+        metadata["labels"] = inner["labels"]
+    return {"metadata": metadata, "spec": template.get("spec", {})}
+
+
+def _end(job: Job) -> str | None:
+    for condition in job.status.conditions:
+        if condition.type in ("Complete", "Failed") and condition.status == "True":
+            return condition.type
+    return None
+
+
+def _surplus(owner: CronJob, jobs: list[Job]) -> list[Action]:
+    """Deletions of ended Jobs beyond what is kept of them."""
+    actions: list[Action] = []
+    for end, limit in (
+        ("Complete", owner.spec.successful_jobs_history_limit),
+        ("Failed", owner.spec.failed_jobs_history_limit),
+    ):
+        if limit is None:
+            continue
+        ended = sorted(
+            (job for job in jobs if _end(job) == end and job.metadata.deletion_timestamp is None),
+            key=lambda job: (job.status.start_time or "", job.metadata.name),
+        )
+        surplus = ended[: max(0, len(ended) - limit)]
+        actions += [Delete(job, propagation="Background", reports=True) for job in surplus]
+    return actions
+
+
+def _reference(job: Job) -> Json:
+    metadata = job.metadata
+    return {
+        "apiVersion": Job.api_version,
+        "kind": Job.kind,
+        "name": metadata.name,
+        "namespace": metadata.namespace,
+        "uid": metadata.uid,
+        "resourceVersion": metadata.resource_version,
+    }

@@ -1,0 +1,119 @@
+"""EndpointSlices: where the pods of a Service are. Nothing is routed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubesched.api import Node, Pod, Service
+from kubesched.api.discovery import EndpointSlice
+from kubesched.api.labels import Selector
+from kubesched.cluster.controllers.cluster_view import View, controller_reference, is_ready
+from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
+
+__all__ = ["plan_service"]
+
+Json = dict[str, Any]
+
+_SERVICE_LABEL = "kubernetes.io/service-name"
+_MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
+_MANAGER = "endpointslice-controller.k8s.io"
+_PER_SLICE = 100
+_ZONE = "topology.kubernetes.io/zone"
+_FINISHED = ("Succeeded", "Failed")
+
+
+def plan_service(view: View, owner: Service, document: Mapping[str, Any], _now_ns: int) -> Plan:
+    held: list[EndpointSlice] = [
+        each
+        for each in view.controlled(owner.metadata.uid, EndpointSlice)
+        if each.metadata.labels.get(_MANAGER_LABEL) == _MANAGER
+    ]
+    selector = owner.spec.selector
+    if owner.metadata.deletion_timestamp is not None:
+        return Plan()
+    if not selector or owner.spec.type == "ExternalName":
+        return Plan([Delete(each) for each in held])
+    matches = Selector.from_map(selector).matches
+    pods = sorted(
+        (
+            pod
+            for pod in view.within(Pod, owner.metadata.namespace)
+            if pod.status.pod_ip
+            and pod.status.phase not in _FINISHED
+            and matches(pod.metadata.labels)
+        ),
+        key=lambda pod: pod.metadata.name,
+    )
+    unready = bool(document["spec"].get("publishNotReadyAddresses"))
+    endpoints = [_endpoint(view, pod, unready=unready) for pod in pods]
+    wanted = [
+        endpoints[start : start + _PER_SLICE] for start in range(0, len(endpoints), _PER_SLICE)
+    ] or [[]]
+    ports = [_port(port) for port in document["spec"].get("ports", ())]
+    actions: list[Action] = []
+    ordered = sorted(
+        held, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name)
+    )
+    for number, part in enumerate(wanted):
+        if number >= len(ordered):
+            actions.append(Create(EndpointSlice, _slice(owner, part, ports)))
+            continue
+        known = view.document(
+            EndpointSlice, owner.metadata.namespace, ordered[number].metadata.name
+        )
+        if known is None or known.get("endpoints", []) != part or known.get("ports", []) != ports:
+            actions.append(Patch(ordered[number], {"endpoints": part, "ports": ports}))
+    actions += [Delete(each) for each in ordered[len(wanted) :]]
+    return Plan(actions)
+
+
+def _slice(owner: Service, endpoints: list[Json], ports: list[Json]) -> Json:
+    name = owner.metadata.name
+    labels = {**owner.metadata.labels, _SERVICE_LABEL: name, _MANAGER_LABEL: _MANAGER}
+    return {
+        "metadata": {
+            "generateName": f"{name}-",
+            "namespace": owner.metadata.namespace,
+            "labels": labels,
+            "ownerReferences": [controller_reference(owner)],
+        },
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": ports,
+    }
+
+
+def _endpoint(view: View, pod: Pod, *, unready: bool) -> Json:
+    terminating = pod.metadata.deletion_timestamp is not None
+    serving = is_ready(pod)
+    endpoint: Json = {
+        "addresses": [pod.status.pod_ip],
+        "conditions": {
+            "ready": unready or (serving and not terminating),
+            "serving": serving,
+            "terminating": terminating,
+        },
+        "nodeName": pod.spec.node_name,
+        "targetRef": {
+            "kind": "Pod",
+            "name": pod.metadata.name,
+            "namespace": pod.metadata.namespace,
+            "uid": pod.metadata.uid,
+        },
+    }
+    if pod.spec.hostname and pod.spec.subdomain:
+        endpoint["hostname"] = pod.spec.hostname
+    node: Node | None = view.find(Node, "", pod.spec.node_name)
+    if node is not None and (zone := node.metadata.labels.get(_ZONE)):
+        endpoint["zone"] = zone
+    return endpoint
+
+
+def _port(port: Mapping[str, Any]) -> Json:
+    target = port.get("targetPort", port.get("port"))
+    made: Json = {"name": port.get("name", ""), "protocol": port.get("protocol", "TCP")}
+    made["port"] = target if isinstance(target, int) else port.get("port")
+    if app := port.get("appProtocol"):
+        made["appProtocol"] = app
+    return made

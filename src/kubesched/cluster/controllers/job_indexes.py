@@ -1,0 +1,35 @@
+"""Sets of completion indexes, written as the API does: `1,3-5,7`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+__all__ = ["indexes_from", "indexes_text"]
+
+
+def indexes_text(indexes: Collection[int]) -> str:
+    """Runs of three and more become ranges, a pair stays a pair."""
+    parts: list[str] = []
+    ordered = sorted(indexes)
+    position = 0
+    while position < len(ordered):
+        end = position
+        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
+            end += 1
+        first, last = ordered[position], ordered[end]
+        if last - first >= 2:
+            parts.append(f"{first}-{last}")
+        else:
+            parts += [str(number) for number in range(first, last + 1)]
+        position = end + 1
+    return ",".join(parts)
+
+
+def indexes_from(text: str) -> set[int]:
+    """What cannot be read is left out."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if first.isdecimal() and (not dash or last.isdecimal()):
+            found |= set(range(int(first), int(last if dash else first) + 1))
+    return found

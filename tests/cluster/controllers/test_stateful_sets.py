@@ -1,0 +1,184 @@
+"""StatefulSets: names that last, one pod after the other, claims, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kubesched.api import PersistentVolumeClaim, Pod, StatefulSet
+from kubesched.api.apps import ControllerRevision
+from kubesched.util.virtual_loop import run
+from tests.cluster.controllers.workloads import Workloads, workload, workloads
+
+Json = dict[str, Any]
+
+
+def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with workloads() as world:
+            await test(world)
+
+    run(main)
+
+
+def stateful_set(name: str = "db", image: str = "nginx", **spec: Any) -> Json:
+    return workload(name, {"serviceName": "svc", **spec}, image=image)
+
+
+async def names(world: Workloads) -> list[str]:
+    return sorted(pod.metadata.name for pod in await world.pods())
+
+
+def test_pods_come_one_after_the_other_with_names_that_last() -> None:
+    async def test(world: Workloads) -> None:
+        await world.create(StatefulSet, stateful_set(replicas=3))
+        seen: list[list[str]] = []
+        for _ in range(100):
+            await world.clock.sleep(10_000_000)
+            there = await names(world)
+            if not seen or seen[-1] != there:
+                seen.append(there)
+        everyone = ["db-0", "db-1", "db-2"]
+        assert seen == [everyone[:1], everyone[:2], everyone]
+        pod = world.document(Pod, "db-1")
+        assert pod["spec"]["hostname"] == "db-1"
+        assert pod["spec"]["subdomain"] == "svc"
+        labels = pod["metadata"]["labels"]
+        assert labels["statefulset.kubernetes.io/pod-name"] == "db-1"
+        assert labels["apps.kubernetes.io/pod-index"] == "1"
+        status = world.document(StatefulSet, "db")["status"]
+        assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (
+            3,
+            3,
+            3,
+        )
+        assert status["currentRevision"] == status["updateRevision"]
+        (revision,) = await world.all(ControllerRevision)
+        assert revision.metadata.name == status["currentRevision"]
+        await world.api.delete(Pod, "db-1", "default")
+        await world.settle(5)
+        again = world.document(Pod, "db-1")
+        assert await names(world) == everyone
+        assert again["metadata"]["uid"] != pod["metadata"]["uid"]
+
+    story(test)
+
+
+def test_a_smaller_set_loses_its_last_pods_and_a_parallel_one_is_there_at_once() -> None:
+    async def test(world: Workloads) -> None:
+        await world.create(StatefulSet, stateful_set(replicas=3))
+        spec = {"replicas": 3, "podManagementPolicy": "Parallel", "ordinals": {"start": 5}}
+        await world.create(StatefulSet, stateful_set("fast", **spec))
+        await world.clock.sleep(50_000_000)
+        assert await names(world) == ["db-0", "fast-5", "fast-6", "fast-7"]
+        await world.settle(10)
+        await world.patch(StatefulSet, "db", {"spec": {"replicas": 1}})
+        await world.settle(10)
+        await world.patch(StatefulSet, "fast", {"spec": {"replicas": 0}})
+        await world.settle(10)
+        assert await names(world) == ["db-0"]
+
+    story(test)
+
+
+def test_an_unready_pod_holds_up_those_after_it() -> None:
+    async def test(world: Workloads) -> None:
+        document = stateful_set(replicas=2)
+        annotations = {"kubesched.io/ready-delay": "never"}
+        document["spec"]["template"]["metadata"]["annotations"] = annotations
+        await world.create(StatefulSet, document)
+        await world.settle(60)
+        assert await names(world) == ["db-0"]
+
+    story(test)
+
+
+def test_a_new_version_takes_over_from_the_last_pod_down_to_the_partition() -> None:
+    async def test(world: Workloads) -> None:
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+        await world.create(StatefulSet, stateful_set(replicas=3, updateStrategy=rolling))
+        await world.settle(10)
+        new = stateful_set(image="nginx:2")["spec"]["template"]
+        await world.patch(StatefulSet, "db", {"spec": {"template": new}})
+        await world.settle(20)
+
+        async def images() -> dict[str, str]:
+            return {pod.metadata.name: pod.spec.containers[0].image for pod in await world.pods()}
+
+        assert await images() == {"db-0": "nginx", "db-1": "nginx:2", "db-2": "nginx:2"}
+        status = world.document(StatefulSet, "db")["status"]
+        assert status["currentRevision"] != status["updateRevision"]
+        assert status["updatedReplicas"] == 2
+        # A pod before the partition that is lost comes back in the old version.
+        await world.api.delete(Pod, "db-0", "default")
+        await world.settle(10)
+        assert (await images())["db-0"] == "nginx"
+        patch = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}
+        await world.patch(StatefulSet, "db", patch)
+        await world.settle(20)
+        assert set((await images()).values()) == {"nginx:2"}
+        status = world.document(StatefulSet, "db")["status"]
+        assert status["currentRevision"] == status["updateRevision"]
+        assert status["currentReplicas"] == 3
+
+    story(test)
+
+
+def test_on_delete_leaves_pods_until_somebody_deletes_them() -> None:
+    async def test(world: Workloads) -> None:
+        await world.create(
+            StatefulSet, stateful_set(replicas=2, updateStrategy={"type": "OnDelete"})
+        )
+        await world.settle(10)
+        new = stateful_set(image="nginx:2")["spec"]["template"]
+        await world.patch(StatefulSet, "db", {"spec": {"template": new}})
+        await world.settle(10)
+        await world.api.delete(Pod, "db-0", "default")
+        await world.settle(10)
+        images = {pod.metadata.name: pod.spec.containers[0].image for pod in await world.pods()}
+        assert images == {"db-0": "nginx:2", "db-1": "nginx"}
+
+    story(test)
+
+
+def test_every_pod_has_its_claims_which_outlive_it() -> None:
+    async def test(world: Workloads) -> None:
+        claim = {
+            "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        await world.create(StatefulSet, stateful_set(replicas=2, volumeClaimTemplates=[claim]))
+        await world.settle(10)
+        claims = [each.metadata.name for each in await world.all(PersistentVolumeClaim)]
+        assert claims == ["data-db-0", "data-db-1"]
+        volumes = world.document(Pod, "db-1")["spec"]["volumes"]
+        named = [each for each in volumes if each["name"] == "data"]
+        assert named[0]["persistentVolumeClaim"]["claimName"] == "data-db-1"
+        await world.patch(StatefulSet, "db", {"spec": {"replicas": 1}})
+        await world.settle(10)
+        assert len(await world.all(PersistentVolumeClaim)) == 2
+
+    story(test)
+
+
+def test_claims_go_with_pods_or_the_set_if_it_says_so() -> None:
+    async def test(world: Workloads) -> None:
+        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                 "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+        policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+        spec = {"volumeClaimTemplates": [claim], "persistentVolumeClaimRetentionPolicy": policy}
+        await world.create(StatefulSet, stateful_set(replicas=2, **spec))
+        await world.settle(10)
+        await world.patch(StatefulSet, "db", {"spec": {"replicas": 1}})
+        await world.settle(10)
+        claims = [each.metadata.name for each in await world.all(PersistentVolumeClaim)]
+        assert claims == ["data-db-0"]
+        await world.api.delete(StatefulSet, "db", "default")
+        await world.settle(10)
+        assert await world.all(PersistentVolumeClaim) == []
+        assert await world.pods() == []
+
+    story(test)
