@@ -148,7 +148,9 @@ CASES = {
         POD + "  hostNetwork: true\n  hostNetwork: false\n",
         ["FILE:10: key 'hostNetwork' is already set on line 9"],
     ),
-    "a value that contains itself": Case("a: &x\n  b: *x\n", ["FILE:1: a value contains itself"]),
+    "a value that contains itself": Case(
+        "a: &x\n  b: *x\n", ["FILE:2: not YAML: anchor 'x' value contains itself"]
+    ),
     "a list instead of an object": Case("- 1\n", ["FILE:1: not an object but a list"]),
     "text instead of an object": Case("hello\n", ["FILE:1: not an object but a text"]),
     "no kind and no version": Case(

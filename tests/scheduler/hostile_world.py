@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -30,6 +30,14 @@ def merged(base: Any, change: Any) -> Any:
     if not isinstance(base, dict) or not isinstance(change, dict):
         return change
     return base | {key: merged(base.get(key), value) for key, value in change.items()}
+
+
+Made = TypeVar("Made", Node, Pod)
+
+
+def fresh(new: Made) -> Made:
+    """An object as a client would create it: the server says which it is."""
+    return replace(new, metadata=replace(new.metadata, resource_version="", uid=""))
 
 
 class HostileWorld:
@@ -67,8 +75,7 @@ class HostileWorld:
     async def _create(self, new: Node | Pod, lie: Json | None) -> None:
         if lie is not None:
             self._lies[new.metadata.name] = lie
-        metadata = replace(new.metadata, resource_version="", uid="")
-        await self.api.create(replace(new, metadata=metadata))
+        await self.api.create(fresh(new))
 
     def _mangle(self, target: str, lines: bytes) -> bytes:
         if not self._lies:

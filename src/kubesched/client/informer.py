@@ -307,7 +307,8 @@ class Informer(Generic[T]):
                         on_add(new)
                 elif on_update is not None:
                     on_update(old, new)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError, SystemExit) as error:
+                # None of these is about this task: a handler is plain code.
                 kind = self.kind.__name__
                 log.exception("Event handler failed", error, kind=kind, object=new or old)
 

@@ -18,6 +18,7 @@ import msgspec
 import yaml
 
 from kubesched.util.errors import ConfigError
+from kubesched.util.yaml_limits import check_yaml
 
 __all__ = [
     "Cluster",
@@ -199,6 +200,7 @@ def load_kubeconfig(paths: Iterable[Path], *, must_exist: bool) -> Kubeconfig:
 
 def _parse(path: Path, text: bytes) -> _File:
     try:
+        check_yaml(text)
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as exc:
         line = exc.problem_mark.line + 1 if exc.problem_mark else 1

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from kubesched.util.yaml_limits import YamlLimitError, check_yaml
+
 __all__ = ["YamlDocument", "YamlProblem", "read_documents"]
 
 _TAG = "tag:yaml.org,2002:"
@@ -79,6 +81,14 @@ def _child(node: yaml.Node | None, token: str) -> yaml.Node | None:
 
 def read_documents(text: str) -> Iterator[YamlDocument | YamlProblem]:
     """The documents of a file, or what is wrong with them; stops where it cannot go on."""
+    try:
+        check_yaml(text)
+    except YamlLimitError as error:
+        mark = error.problem_mark
+        yield YamlProblem(1 if mark is None else mark.line + 1, f"not YAML: {error.problem}")
+        return
+    except yaml.YAMLError:
+        pass  # told below, after the documents before it
     loader = yaml.CSafeLoader(text)
     try:
         while loader.check_node():

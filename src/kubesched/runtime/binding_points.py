@@ -16,6 +16,13 @@ from kubesched.framework import (
     Status,
     Wait,
 )
+from kubesched.runtime.plugin_answers import (
+    THROWN,
+    as_permit_answer,
+    as_status,
+    failure_of,
+    is_being_cancelled,
+)
 from kubesched.runtime.plugin_set import ProfilePlugins
 from kubesched.runtime.point_metrics import PluginTiming, PointMetrics
 from kubesched.runtime.services import Services
@@ -57,9 +64,9 @@ class BindingPoints:
         for plugin in self._reserve:
             with PluginTiming(state, plugin, "Reserve") as timed:
                 try:
-                    status = plugin.reserve(state, pod, node_name)
-                except Exception as exc:
-                    status = Status.failure(exc)
+                    status = as_status(plugin.reserve(state, pod, node_name))
+                except THROWN as exc:
+                    status = failure_of(exc)
                 timed.code = status.code
             if not status.is_success:
                 return _refusal(f'running Reserve plugin "{plugin.name}"', plugin, status)
@@ -72,7 +79,7 @@ class BindingPoints:
             with PluginTiming(state, plugin, "Unreserve"):
                 try:
                     plugin.unreserve(state, pod, node_name)
-                except Exception as exc:
+                except THROWN as exc:
                     # The other plugins must still give back what they hold.
                     log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
         self._points.observe("Unreserve", Code.SUCCESS, started_ns)
@@ -90,9 +97,9 @@ class BindingPoints:
         for plugin in self._permit:
             with PluginTiming(state, plugin, "Permit") as timed:
                 try:
-                    answer = plugin.permit(state, pod, node_name)
-                except Exception as exc:
-                    answer = Status.failure(exc)
+                    answer = as_permit_answer(plugin.permit(state, pod, node_name))
+                except THROWN as exc:
+                    answer = failure_of(exc)
                 timed.code = Code.WAIT if isinstance(answer, Wait) else answer.code
             if isinstance(answer, Wait):
                 timeouts_ns[plugin.name] = min(answer.timeout_ns, MAX_PERMIT_TIMEOUT_NS)
@@ -135,9 +142,9 @@ class BindingPoints:
         overall = SKIP
         for plugin in self._pre_bind:
             try:
-                status = plugin.pre_bind_pre_flight(state, pod, node_name)
-            except Exception as exc:
-                status = Status.failure(exc)
+                status = as_status(plugin.pre_bind_pre_flight(state, pod, node_name))
+            except THROWN as exc:
+                status = failure_of(exc)
             if status.is_success:
                 overall = SUCCESS
             elif status.is_skip:
@@ -219,9 +226,11 @@ class BindingPoints:
         for plugin in self._bind:
             with PluginTiming(state, plugin, "Bind") as timed:
                 try:
-                    status = await plugin.bind(state, pod, node_name)
-                except Exception as exc:
-                    status = Status.failure(exc)
+                    status = as_status(await plugin.bind(state, pod, node_name))
+                except THROWN as exc:
+                    if is_being_cancelled():
+                        raise
+                    status = failure_of(exc)
                 timed.code = status.code
             if status.is_skip:
                 continue
@@ -236,7 +245,9 @@ class BindingPoints:
             with PluginTiming(state, plugin, "PostBind"):
                 try:
                     await plugin.post_bind(state, pod, node_name)
-                except Exception as exc:
+                except THROWN as exc:
+                    if is_being_cancelled():
+                        raise
                     # The pod is bound whatever an informational plugin makes of it.
                     log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
         self._points.observe("PostBind", Code.SUCCESS, started_ns)
@@ -245,9 +256,11 @@ class BindingPoints:
 async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:
     with PluginTiming(state, plugin, "PreBind") as timed:
         try:
-            status = await plugin.pre_bind(state, pod, node_name)
-        except Exception as exc:
-            status = Status.failure(exc)
+            status = as_status(await plugin.pre_bind(state, pod, node_name))
+        except THROWN as exc:
+            if is_being_cancelled():
+                raise
+            status = failure_of(exc)
         timed.code = status.code
     if status.is_success:
         return status

@@ -33,8 +33,8 @@ from kubesched.runtime.nominated import NominatedPods
 from kubesched.runtime.plugin_calls import (
     ADD_POD,
     REMOVE_POD,
-    call,
     call_filter,
+    call_for_status,
     fail,
     first_rejection,
 )
@@ -134,7 +134,7 @@ class ProfileDryRun:
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
         for plugin in self._hooks:
             if plugin.name not in state.skip_filter:
-                status = call(ADD_POD, plugin, plugin.add_pod, state, pod, added, node)
+                status = call_for_status(ADD_POD, plugin, plugin.add_pod, state, pod, added, node)
                 if not status.is_success:
                     fail(ADD_POD, plugin, status)
         return SUCCESS
@@ -142,7 +142,9 @@ class ProfileDryRun:
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
         for plugin in self._hooks:
             if plugin.name not in state.skip_filter:
-                status = call(REMOVE_POD, plugin, plugin.remove_pod, state, pod, removed, node)
+                status = call_for_status(
+                    REMOVE_POD, plugin, plugin.remove_pod, state, pod, removed, node
+                )
                 if not status.is_success:
                     fail(REMOVE_POD, plugin, status)
         return SUCCESS

@@ -33,11 +33,13 @@ from kubesched.runtime.answer_cache import AnswerCache
 from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.dry_run import ProfileDryRun
 from kubesched.runtime.outcomes import PreFilterOutcome, Scores
+from kubesched.runtime.plugin_answers import as_status
 from kubesched.runtime.plugin_calls import (
     PRE_FILTER,
     PRE_SCORE,
     call,
     call_filter,
+    call_for_status,
     call_normalize,
     call_score,
     fail,
@@ -97,6 +99,8 @@ class Framework(ProfileHandle):
         evaluations = self.points.pre_filters
         for plugin in self.pre_filter_plugins:
             answer = call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+            if not isinstance(answer, (Status, OnlyNodes)):
+                fail(PRE_FILTER, plugin, as_status(answer))
             if isinstance(answer, OnlyNodes):
                 evaluations[plugin.name].value += 1
                 narrowing.add(plugin.name)
@@ -158,7 +162,7 @@ class Framework(ProfileHandle):
 
     def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
         for plugin in self.pre_score_plugins:
-            status = call(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
+            status = call_for_status(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
             if status.is_skip:
                 state.skip_score.add(plugin.name)
                 continue

@@ -21,6 +21,7 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
+from kubesched.runtime.plugin_answers import THROWN, failure_of, no_answer
 from kubesched.runtime.point_metrics import PluginTimer
 from kubesched.util.errors import PluginError
 
@@ -31,6 +32,7 @@ __all__ = [
     "REMOVE_POD",
     "call",
     "call_filter",
+    "call_for_status",
     "call_normalize",
     "call_score",
     "call_score_of_node",
@@ -71,8 +73,8 @@ def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
         return method(*args)
     except PluginError:
         raise
-    except Exception as exc:
-        raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
+    except THROWN as exc:
+        raise PluginError(f"{what.format(plugin.name)}: {failure_of(exc).message}") from exc
 
 
 def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any, args: Any) -> Any:
@@ -87,13 +89,26 @@ def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any, args: Any
         timer.observe(plugin.name, _POINTS[what], code, started_ns)
 
 
+def call_for_status(what: str, plugin: Plugin, method: Any, *args: Any) -> Status:
+    """Call a plugin that answers with a status."""
+    answer: Any = call(what, plugin, method, *args)
+    return answer if isinstance(answer, Status) else _no_answer(what, plugin, answer, "a Status")
+
+
+def _no_answer(what: str, plugin: Plugin, answer: Any, wanted: str) -> NoReturn:
+    error = no_answer(answer, wanted)
+    raise PluginError(f"{what.format(plugin.name)}: {error}") from error
+
+
 def fail(what: str, plugin: Plugin, status: Status) -> NoReturn:
     raise PluginError(f"{what.format(plugin.name)}: {status.message}") from status.error
 
 
 def call_filter(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
     """Verdicts on many nodes; one that is neither yes nor no fails the attempt."""
-    rejections: Rejections = call(FILTER, plugin, plugin.filter_nodes, state, pod, nodes)
+    rejections: Any = call(FILTER, plugin, plugin.filter_nodes, state, pod, nodes)
+    if not isinstance(rejections, Rejections):
+        _no_answer(FILTER, plugin, rejections, "Rejections")
     codes = rejections.codes
     if codes is not None:
         for number, status in enumerate(rejections.statuses, start=1):
@@ -107,7 +122,7 @@ def first_rejection(
 ) -> Status | None:
     """The verdict of the first plugin that rejects the node, with its name; None: it passes."""
     for plugin in plugins:
-        status: Status = call(FILTER, plugin, plugin.filter, state, pod, node)
+        status = call_for_status(FILTER, plugin, plugin.filter, state, pod, node)
         if status.is_success:
             continue
         if not status.is_rejected:
@@ -137,7 +152,7 @@ def checked_score(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -
 
 def call_score(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
     scores: Any = call(_SCORE, plugin, plugin.score_nodes, state, pod, nodes)
-    return np.asarray(scores, dtype=np.int64)
+    return _as_scores(_SCORE, plugin, scores, len(nodes))
 
 
 def call_normalize(
@@ -145,9 +160,20 @@ def call_normalize(
 ) -> NDArray[np.int64]:
     """Scores in 0..100; one out of range fails the attempt."""
     answer: Any = call(_NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores)
-    normalized: NDArray[np.int64] = np.asarray(answer, dtype=np.int64)
+    normalized = _as_scores(_NORMALIZE, plugin, answer, len(nodes))
     check_range(plugin, normalized)
     return normalized
+
+
+def _as_scores(what: str, plugin: Plugin, answer: Any, count: int) -> NDArray[np.int64]:
+    """One whole number per node, whatever kind of sequence the plugin returns."""
+    try:
+        scores = np.asarray(answer, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
+    if scores.shape != (count,):
+        _no_answer(what, plugin, answer, f"a score for each of {count} nodes")
+    return scores
 
 
 def check_range(plugin: Plugin, scores: NDArray[np.int64]) -> None:

@@ -16,6 +16,12 @@ from kubesched.framework import (
     Status,
     VictimReview,
 )
+from kubesched.runtime.plugin_answers import (
+    THROWN,
+    as_post_filter_result,
+    failure_of,
+    is_being_cancelled,
+)
 from kubesched.runtime.point_metrics import PluginTiming
 from kubesched.util.logging import get_logger
 
@@ -32,8 +38,9 @@ def run_post_filter(
     for plugin in plugins:
         with PluginTiming(state, plugin, "PostFilter") as timed:
             try:
-                result = plugin.post_filter(state, pod_info, diagnosis)
-            except Exception as exc:
+                answer = plugin.post_filter(state, pod_info, diagnosis)
+                result = as_post_filter_result(answer)
+            except THROWN as exc:
                 result = _thrown(plugin, pod_info, exc)
             timed.code = result.status.code
         if (final := answers.take(plugin, result)) is not None:
@@ -53,8 +60,11 @@ async def run_post_filter_with_review(
     for plugin in plugins:
         with PluginTiming(state, plugin, "PostFilter") as timed:
             try:
-                result = await plugin.post_filter_with_review(state, pod_info, diagnosis, review)
-            except Exception as exc:
+                answer = await plugin.post_filter_with_review(state, pod_info, diagnosis, review)
+                result = as_post_filter_result(answer)
+            except THROWN as exc:
+                if is_being_cancelled():
+                    raise
                 result = _thrown(plugin, pod_info, exc)
             timed.code = result.status.code
         if (final := answers.take(plugin, result)) is not None:
@@ -62,10 +72,10 @@ async def run_post_filter_with_review(
     return answers.rejection()
 
 
-def _thrown(plugin: Plugin, pod_info: PodInfo, error: Exception) -> PostFilterResult:
+def _thrown(plugin: Plugin, pod_info: PodInfo, error: BaseException) -> PostFilterResult:
     # The attempt has failed anyway; what is lost is the chance to make room.
     log.exception("PostFilter failed", error, plugin=plugin.name, pod=pod_info.pod)
-    return PostFilterResult(Status.failure(error))
+    return PostFilterResult(failure_of(error))
 
 
 class _Answers:

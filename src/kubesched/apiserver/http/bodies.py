@@ -19,6 +19,7 @@ from kubesched.apiserver.rules.custom.structure import unknown_paths
 from kubesched.apiserver.rules.request_documents import cleaned
 from kubesched.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
 from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.util.yaml_limits import check_yaml
 
 __all__ = [
     "field_problems",
@@ -140,15 +141,17 @@ def read_options(request: Request) -> dict[str, Any]:
 
 def _read_yaml(body: bytes, kind: str) -> Any:
     try:
+        check_yaml(body)
         document = yaml.load(body, Loader=_Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as exc:
-        text = " ".join(str(exc).split())
+        # What YAML knows and JSON does not, dates for example, becomes text.
+        text = json.dumps(document, default=str)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as exc:
+        problem = " ".join(str(exc).split())
         raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get "
-            f"version/kind; json parse error: yaml: {text} ({_summary(body)})"
+            f"version/kind; json parse error: yaml: {problem} ({_summary(body)})"
         ) from None
-    # What YAML knows and JSON does not, dates for example, becomes text.
-    return msgspec.json.decode(json.dumps(document, default=str))
+    return msgspec.json.decode(text)
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 
 from kubesched.framework import ClusterEvent, Code, ExtensionPoint, Plugin, QueuedPodInfo, Status
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.util.errors import PluginError
 from kubesched.util.logging import get_logger
 
 __all__ = ["Gatekeeper"]
@@ -73,7 +75,9 @@ class Gatekeeper:
         pod = queued.pod
         try:
             status = plugin.pre_enqueue(pod)
-        except Exception as exc:
+            if not isinstance(status, Status):
+                raise PluginError(f"the plugin returned {status!r}, which is not a Status")
+        except (Exception, asyncio.CancelledError, SystemExit) as exc:
             log.exception(
                 "Unexpected error running PreEnqueue plugin", exc, pod=pod, plugin=plugin.name
             )

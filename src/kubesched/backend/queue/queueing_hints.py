@@ -5,6 +5,7 @@ docs/reference/03 §7, §9 and §10.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -144,7 +145,7 @@ def ask_hint(registered: RegisteredHint, pod: Pod, old: Any, new: Any) -> HintAn
         return HintAnswer.QUEUE
     try:
         hint = registered.hint(pod, old, new)
-    except Exception as exc:
+    except (Exception, asyncio.CancelledError, SystemExit) as exc:
         log.exception("QueueingHintFn returns error", exc, pod=pod, plugin=registered.plugin)
         return HintAnswer.ERROR
     return HintAnswer.SKIP if hint is QueueingHint.SKIP else HintAnswer.QUEUE

@@ -13,6 +13,7 @@ import yaml
 from kubesched.metrics.instruments import FamilyGroup
 from kubesched.server.options.command_line import MetricsOptions
 from kubesched.util.errors import ConfigError
+from kubesched.util.yaml_limits import check_yaml
 
 __all__ = ["limit_metrics"]
 
@@ -41,8 +42,10 @@ def limit_metrics(options: MetricsOptions, groups: Iterable[FamilyGroup]) -> int
 
 def _read(path: str) -> Mapping[str, str]:
     try:
-        content = yaml.safe_load(Path(path).read_text())
-    except (OSError, yaml.YAMLError) as exc:
+        text = Path(path).read_text()
+        check_yaml(text)
+        content = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as exc:
         raise ConfigError(f"allow-metric-labels-manifest {path!r} cannot be read: {exc}") from exc
     if not isinstance(content, dict):
         raise ConfigError(f"allow-metric-labels-manifest {path!r}: not a mapping")

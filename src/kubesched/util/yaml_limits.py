@@ -1,0 +1,80 @@
+"""Bounds on YAML before it is read: how deep it goes, and what its aliases come to.
+
+PyYAML's composer calls itself in C for every level, and a text of some hundred thousand brackets
+ends the process. Aliases stand for the whole value that they name, so ten lines can stand for
+billions of values. Both are refused here, from the parser's events, which need neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+__all__ = ["YamlLimitError", "check_yaml"]
+
+_DEEPEST: Final = 1_000
+_MOST_REPEATED: Final = 100_000
+"""Values that aliases may add to those that are written down."""
+
+
+class YamlLimitError(yaml.MarkedYAMLError):
+    """The text is YAML, but more of it than anybody needs."""
+
+    def __init__(self, problem: str, mark: Any) -> None:
+        super().__init__(problem=problem, problem_mark=mark)
+
+
+def check_yaml(text: str | bytes) -> None:
+    """Look through a text without building anything.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, or (YamlLimitError) goes beyond the bounds.
+    """
+    check = _Check()
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        check.take(event)
+
+
+class _Check:
+    def __init__(self) -> None:
+        self._count = 0  # values so far, those that aliases repeat included
+        self._repeated = 0
+        # Anchor and count at the beginning of every collection that is open.
+        self._open: list[tuple[str | None, int]] = []
+        self._sizes: dict[str, int] = {}  # of finished values with an anchor
+
+    def take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._open.append((event.anchor, self._count))
+            self._count += 1
+            if event.anchor is not None:
+                self._sizes.pop(event.anchor, None)
+            if len(self._open) > _DEEPEST:
+                raise _refusal(f"exceeded max depth of {_DEEPEST}", event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = self._open.pop()
+            if anchor is not None:
+                self._sizes[anchor] = self._count - before
+        elif isinstance(event, yaml.ScalarEvent):
+            self._count += 1
+            if event.anchor is not None:
+                self._sizes[event.anchor] = 1
+        elif isinstance(event, yaml.AliasEvent):
+            self._repeat(event)
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self._sizes.clear()
+
+    def _repeat(self, event: yaml.AliasEvent) -> None:
+        if any(anchor == event.anchor for anchor, _ in self._open):
+            raise _refusal(f"anchor {event.anchor!r} value contains itself", event)
+        # An anchor that is not there is the composer's business.
+        size = self._sizes.get(event.anchor or "", 1)
+        self._count += size
+        self._repeated += size
+        if self._repeated > _MOST_REPEATED:
+            raise _refusal("document contains excessive aliasing", event)
+
+
+def _refusal(problem: str, event: yaml.Event) -> YamlLimitError:
+    return YamlLimitError(problem, event.start_mark)
