@@ -34,6 +34,7 @@ from kubesched.apiserver.rules.generated_metadata import stamp
 from kubesched.apiserver.rules.patches import PatchError, apply_patch
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.store import custom_resource_definitions
+from kubesched.apiserver.store.admission_policies import POLICY, type_checked
 from kubesched.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
 )
@@ -177,10 +178,16 @@ class ResourceHandlers:
         record = self._store.create(resource, namespace, document, self._now_ns(), dry_run=dry_run)
         return self._followed(resource, record, dry_run=dry_run)
 
-    def _followed(self, resource: Resource, record: Record, *, dry_run: bool) -> Record:
-        """What was written; a definition is served from now on."""
-        if resource is CUSTOM_RESOURCE_DEFINITION and not dry_run:
+    def _followed(
+        self, resource: Resource, record: Record, *, dry_run: bool, subresource: str = ""
+    ) -> Record:
+        """What was written; a definition is served from now on, a policy is type-checked."""
+        if dry_run:
+            return record
+        if resource is CUSTOM_RESOURCE_DEFINITION:
             custom_resource_definitions.serve(self._store, record.data)
+        elif resource is POLICY and not subresource:
+            return type_checked(self._store, record, self._now_ns())
         return record
 
     def _update(self, request: Request, target: Target, resource: Resource) -> Answer:
@@ -223,7 +230,8 @@ class ResourceHandlers:
         """Write, and keep account of who owns what if somebody has applied the object."""
         dry_run = is_dry_run(request)
         record = self._written(request, target, resource, write, dry_run=dry_run)
-        return self._followed(resource, record, dry_run=dry_run)
+        part = target.subresource
+        return self._followed(resource, record, dry_run=dry_run, subresource=part)
 
     def _written(
         self,
@@ -288,7 +296,8 @@ class ResourceHandlers:
             subresource=target.subresource,
             dry_run=dry_run,
         )
-        self._followed(resource, record, dry_run=dry_run)
+        part = target.subresource
+        record = self._followed(resource, record, dry_run=dry_run, subresource=part)
         return rendering.object(record, 200, problems)
 
     def _delete(self, request: Request, target: Target, resource: Resource) -> Answer:

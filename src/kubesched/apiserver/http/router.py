@@ -20,6 +20,7 @@ from kubesched.apiserver.http.resource_handlers import ResourceHandlers
 from kubesched.apiserver.http.reviews import REVIEWS, answer_review
 from kubesched.apiserver.http.users import Attributes, User, Users
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.store.admission_policies import enforce_policies
 from kubesched.apiserver.store.custom_resource_definitions import serve_stored
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.wire_form import status_body
@@ -57,6 +58,7 @@ class ApiService:
         self._discovery = Discovery(store.catalog)
         self._openapi = OpenApi(store.catalog, self._discovery)
         serve_stored(store)
+        enforce_policies(store)
         self._resources = ResourceHandlers(store, clock)
         self._pages: dict[str, Callable[[Request], Answer]] = {
             "/version": lambda _: _json(VERSION),

@@ -20,6 +20,7 @@ __all__ = [
     "bad_patch",
     "bad_request",
     "conflict",
+    "denied_by_policy",
     "expired",
     "forbidden",
     "internal_error",
@@ -70,6 +71,16 @@ def _refusal(
 def _about(resource: str, name: str, causes: Sequence[StatusCause] = ()) -> StatusDetails:
     plural, _, group = resource.partition(".")
     return StatusDetails(name=name, group=group, kind=plural, causes=tuple(causes))
+
+
+_CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
+
+
+def denied_by_policy(resource: str, name: str, text: str, reason: str) -> ApiError:
+    """A write that an admission policy refuses."""
+    message = f"{resource} {quote(name)} is forbidden: {text}"
+    causes = [StatusCause(message=text)]
+    return _refusal(_CODES.get(reason, 422), reason, message, _about(resource, name, causes))
 
 
 def not_found(resource: str, name: str) -> ApiError:

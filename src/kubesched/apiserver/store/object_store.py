@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from kubesched.api.access import PatchType
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.admission.review import Review
 from kubesched.apiserver.rules.deletion import ends_deletion, in_foreground, plan_deletion
 from kubesched.apiserver.rules.generated_metadata import (
     generated_name,
@@ -64,6 +65,13 @@ class Deletion(NamedTuple):
     gone: bool
 
 
+class Admission(Protocol):
+    """Has a say in what is written."""
+
+    def review(self, review: Review) -> None:
+        """Raises ApiError to refuse a write."""
+
+
 class Store:
     """All objects of a cluster. A new one has what every cluster begins with."""
 
@@ -83,6 +91,8 @@ class Store:
         self._rng = rng or random.Random(0)
         self._history = history
         self._on_change = on_change
+        self.admission: Admission | None = None
+        """Asked about writes, unless nobody has set it."""
         self.catalog = Catalog(built_in_resources())
         # A stored form comes before its other faces, which then share its collection.
         ordered = sorted(self.catalog.all(), key=lambda resource: resource.to_stored is not None)
@@ -254,6 +264,8 @@ class Store:
         key = _key(namespace, name)
         if key in objects:
             raise api_errors.already_exists(resource.group_resource, name)
+        if self.admission is not None:
+            self.admission.review(Review(resource, "CREATE", name, namespace, new, dry_run=dry_run))
         if dry_run:
             return self._shown(resource, Record(self._stored_as(resource), key, new, self.revision))
         return self._shown(resource, self._commit("ADDED", resource, key, new, None))
@@ -341,6 +353,13 @@ class Store:
             problems = strategy.check_update(new, old.data)
         if problems:
             raise api_errors.invalid(resource.group_kind, metadata["name"], problems)
+        if self.admission is not None:
+            home = metadata.get("namespace", "")
+            self.admission.review(
+                Review(
+                    resource, "UPDATE", metadata["name"], home, new, old.data, subresource, dry_run
+                )
+            )
         if new == old.data:
             return old
         if not subresource and "generation" in metadata and strategy.changed(new, old.data):
@@ -384,6 +403,11 @@ class Store:
         """
         old = self._stored(resource, namespace, name)
         check_deletion(resource, old, uid, resource_version)
+        if self.admission is not None:
+            home = old.data["metadata"].get("namespace", "")
+            self.admission.review(
+                Review(resource, "DELETE", name, home, None, old.data, dry_run=dry_run)
+            )
         if dry_run:
             return Deletion(self._shown(resource, old), gone=False)
         if resource.group_resource == "namespaces":

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from kubesched.apiserver.store.admission_policies import enforce_policies
 from kubesched.apiserver.store.collection import Restored
 from kubesched.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -132,6 +133,7 @@ def open_store(data: DataFile, rng: random.Random, now_ns: int) -> Store:
     store.register(CUSTOM_RESOURCE_DEFINITION)
     store.restore([each for each in objects if each.resource == definitions], revision)
     serve_stored(store)
+    enforce_policies(store)
     known = {each.group_resource for each in store.catalog.all()}
     # Objects whose definition went just before the end were to go with it.
     for each in objects:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubesched.apiserver.http.tables.admission import ADMISSION
 from kubesched.apiserver.http.tables.cluster import CLUSTER
 from kubesched.apiserver.http.tables.custom import custom_layout
 from kubesched.apiserver.http.tables.pods import PODS
@@ -21,7 +22,7 @@ def _created(data: Mapping[str, Any], _now_ns: int) -> Sequence[Any]:
     return (data["metadata"]["name"], data["metadata"].get("creationTimestamp", ""))
 
 
-_LAYOUTS: dict[str, Layout] = {"Pod": PODS, **CLUSTER, **STORAGE, **WORKLOADS}
+_LAYOUTS: dict[str, Layout] = {"Pod": PODS, **ADMISSION, **CLUSTER, **STORAGE, **WORKLOADS}
 _OF_OTHERS = Layout((NAME, Column("Created At", type="date")), _created)
 
 
@@ -29,6 +30,4 @@ def layout_of(resource: Resource) -> Layout:
     if isinstance(resource.strategy, CustomStrategy):
         custom = resource.strategy.custom
         return custom_layout(() if custom is None else custom.columns)
-    if resource.type is None:
-        return _OF_OTHERS
     return _LAYOUTS.get(resource.kind, _OF_OTHERS)

@@ -1,0 +1,8 @@
+"""Admission policies: rules in CEL that a cluster's owner puts on other people's objects."""
+
+from __future__ import annotations
+
+from kubesched.apiserver.rules.admission.policy import Denial, Policy, compile_policy
+from kubesched.apiserver.rules.admission.review import Review
+
+__all__ = ["Denial", "Policy", "Review", "compile_policy"]
