@@ -33,6 +33,9 @@ EVERY_STEP = {
     "volumes-wide": 359,
     "hints": 2055,
     "hints-wide": 800,
+    "dra": 157,
+    "dra-wide": 387,
+    "wild": 812,
 }
 
 
@@ -48,11 +51,6 @@ def test_every_step_is_identical(goldens: Path, family: str) -> None:
     assert list(Requirement(family).failures(steps)) == []
 
 
-@pytest.mark.parametrize("family", ["dra"])
-def test_nothing_differs_that_is_built(goldens: Path, family: str) -> None:
-    steps = steps_of(goldens, family)
-    assert steps
-    assert [step for step in steps if step.differences] == []
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
