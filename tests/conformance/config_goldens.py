@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.cli.run import HowToReport, run_command_line
+from kubesched.config.write import written
 from tests.conformance.comparison import Step, compare
 from tests.conformance.goldens import read_lines
 
@@ -56,11 +57,13 @@ def _outcome(config: str | None, flags: list[str]) -> dict[str, Any]:
     outcome = run_command_line((*_SURROUNDINGS, *file, *flags), read_file=read_file, environment={})
     failure = outcome.failure
     if failure is None:
-        return {"exit": outcome.exit_code, "written": _with_kubeconfig(outcome.configuration)}
+        assert outcome.configuration is not None
+        text = _with_kubeconfig(written(outcome.configuration))
+        return {"exit": outcome.exit_code, "written": text}
     error = failure.text if failure.how is HowToReport.IN_LOG else failure.line()
     return {"exit": outcome.exit_code, "error": error}
 
 
-def _with_kubeconfig(written: str) -> str:
+def _with_kubeconfig(text: str) -> str:
     """As recorded: the path was set where the file did not set one."""
-    return written.replace('\n  kubeconfig: ""\n', f"\n  kubeconfig: {_KUBECONFIG}\n")
+    return text.replace('\n  kubeconfig: ""\n', f"\n  kubeconfig: {_KUBECONFIG}\n")
