@@ -51,8 +51,6 @@ def test_every_step_is_identical(goldens: Path, family: str) -> None:
     assert list(Requirement(family).failures(steps)) == []
 
 
-
-
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_the_page_does_not_claim_more_than_there_is(goldens: Path, family: str) -> None:
     steps, identical = claimed(PAGE.read_text())[family]

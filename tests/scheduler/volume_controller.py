@@ -80,9 +80,7 @@ class VolumeController:
         made = replace(made, metadata=replace(made.metadata, resource_version=""))
         with contextlib.suppress(ApiError):  # it was made before, and the claim was not told
             await self._api.create(made)
-        await self._complete(
-            claim, await self._api.get(PersistentVolume, made.metadata.name)
-        )
+        await self._complete(claim, await self._api.get(PersistentVolume, made.metadata.name))
 
     async def _complete(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         assert isinstance(volume.spec.claim_ref, ObjectReference)
