@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.apiserver.http import Answer
 from tests.apiserver.http.client import Client
 
 Json = dict[str, Any]
@@ -490,6 +491,35 @@ def test_columns_are_those_of_the_definition() -> None:
         ("Age", "date", 0),
     ]
     assert table["rows"][0]["cells"] == ["w", 4, "True", None, "0s"]
+
+
+def test_the_schema_is_published() -> None:
+    schema = {
+        "type": "object",
+        "description": "A widget.",
+        "properties": {"spec": {"type": "object", "nullable": True, "properties": {}}},
+    }
+    client = client_for(definition(schema))
+    name = "com.example.v1.Widget"
+    index = client.get("/openapi/v3")["paths"]["apis/example.com/v1"]["serverRelativeURL"]
+    document = client.get(index)
+    shown = document["components"]["schemas"][name]
+    assert shown["description"] == "A widget."
+    assert set(shown["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
+    assert shown["x-kubernetes-group-version-kind"] == [
+        {"group": "example.com", "version": "v1", "kind": "Widget"}
+    ]
+    for part in document["components"]["schemas"][name]["properties"]["metadata"]["allOf"]:
+        assert part["$ref"].rpartition("/")[2] in document["components"]["schemas"]
+    older = client.get("/openapi/v2")["definitions"]
+    assert "nullable" not in older[name]["properties"]["spec"]
+    assert older[name]["properties"]["metadata"]["$ref"].rpartition("/")[2] in older
+    _changed(client, definition({**schema, "description": "Another."}))
+    again = client.get("/openapi/v3")["paths"]["apis/example.com/v1"]["serverRelativeURL"]
+    assert again != index
+    binary = client.ask("GET", "/openapi/v2", accept="application/x+protobuf")
+    assert isinstance(binary, Answer)
+    assert name.encode() in binary.body
 
 
 KEYWORDS = st.sampled_from(

@@ -16,6 +16,7 @@ from kubesched.apiserver.http.protobuf.encoding import (
     varint,
     wrapped,
 )
+from kubesched.apiserver.rules.schema import referenced
 from tests.apiserver.http.client import Client
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -112,7 +113,7 @@ def decoded(message: bytes, number: int) -> list[Any]:
 
 
 def test_openapi_v2_holds_the_definitions_and_what_they_need() -> None:
-    document = openapi_v2(["io.k8s.api.core.v1.ConfigMap"])
+    document = openapi_v2(referenced(["io.k8s.api.core.v1.ConfigMap"]))
     assert decoded(document, 1) == [b"2.0"]
     (definitions,) = decoded(document, 9)
     named = {

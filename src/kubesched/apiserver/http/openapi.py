@@ -1,7 +1,7 @@
 """OpenAPI documents: one per group and version in version 3, and a single one in version 2.
 
 Enough for clients that look up the shape of a kind, ask which parameters a request takes, or
-explain a field. A custom resource appears with its paths and without a shape.
+explain a field. A custom resource appears with the schema of its definition.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from kubesched.apiserver.http.discovery import Discovery
 from kubesched.apiserver.http.protobuf import openapi_v2
 from kubesched.apiserver.http.rendering import encode
 from kubesched.apiserver.http.reviews import REVIEWS
+from kubesched.apiserver.rules.custom import CustomStrategy, published_name, published_schema
+from kubesched.apiserver.rules.custom.published import METADATA
 from kubesched.apiserver.rules.resource_catalog import Catalog
 from kubesched.apiserver.rules.schema import definition_of, referenced
+from kubesched.apiserver.rules.served_resources import Resource
 
 __all__ = ["OpenApi"]
 
@@ -44,9 +47,9 @@ class OpenApi:
         self._index: tuple[int, Json] = (0, {})
 
     def index(self) -> Json:
-        resources = sum(1 for _ in self._catalog.all())
-        if self._index[0] != resources:
-            self._index = (resources, self._indexed())
+        changes = self._catalog.changes
+        if self._index[0] != changes:
+            self._index = (changes, self._indexed())
         return self._index[1]
 
     def _indexed(self) -> Json:
@@ -59,19 +62,38 @@ class OpenApi:
 
     def version_2(self) -> bytes:
         """Every definition, as older clients want it."""
+        return openapi_v2(self._definitions())
+
+    def version_2_json(self) -> bytes:
+        """The same in JSON."""
+        document = {
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes", "version": "v1.36.4"},
+            "paths": {},
+            "definitions": self._definitions(),
+        }
+        return encode(document).replace(b'"#/components/schemas/', b'"#/definitions/')
+
+    def _definitions(self) -> dict[str, Json]:
+        """All definitions in the form of version 2."""
         known = (
             definition_of(resource.group, resource.version, resource.kind)
             for resource in self._catalog.all()
         )
-        return openapi_v2([name for name in known if name is not None])
+        definitions = referenced([name for name in known if name is not None])
+        for resource in self._catalog.all():
+            definitions |= _custom_schemas(resource, version_2=True)
+        return definitions
 
     def document(self, group: str, version: str) -> Json:
         """The document of a version; the caller knows that there is one."""
         paths: Json = {}
         names = []
+        custom: dict[str, Json] = {}
         base = f"/apis/{group}/{version}" if group else f"/api/{version}"
         for resource in self._catalog.all():
             if (resource.group, resource.version) == (group, version):
+                custom |= _custom_schemas(resource)
                 names.append((resource.kind, resource.plural, resource.namespaced))
                 paths |= _object_paths(
                     base, resource.plural, resource.kind, resource.namespaced, group, version
@@ -83,12 +105,34 @@ class OpenApi:
                 paths[path] = {"post": _operation("post", kind, group, version, _WRITING)}
         known = [definition_of(group, version, kind) for kind, _, _ in names]
         schemas = referenced([name for name in known if name is not None])
+        if custom:
+            schemas = {**referenced([METADATA]), **schemas, **custom}
+            schemas[METADATA] = _described(schemas[METADATA])
         return {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": "v1.36.4"},
             "paths": paths,
             "components": {"schemas": schemas},
         }
+
+
+def _custom_schemas(resource: Resource, *, version_2: bool = False) -> dict[str, Json]:
+    """The definition of a custom resource under its name; nothing for others."""
+    strategy = resource.strategy
+    if not isinstance(strategy, CustomStrategy) or strategy.custom is None:
+        return {}
+    identity = (resource.group, resource.version, resource.kind)
+    schema = published_schema(strategy.custom, *identity, version_2=version_2)
+    return {published_name(*identity): schema}
+
+
+def _described(metadata: Json) -> Json:
+    """The metadata with the one description that people look for."""
+    created = {
+        **metadata["properties"]["creationTimestamp"],
+        "description": "CreationTimestamp is a timestamp of the server's clock at the creation.",
+    }
+    return {**metadata, "properties": {**metadata["properties"], "creationTimestamp": created}}
 
 
 def _namespaced(plural: str, namespaced: bool) -> str:
@@ -120,6 +164,8 @@ def _operation(
     method: str, kind: str, group: str, version: str, parameters: tuple[str, ...]
 ) -> Json:
     name = definition_of(group, version, kind)
+    if name is None and "." in group and not group.endswith(".k8s.io"):
+        name = published_name(group, version, kind)
     content: Json = {}
     if name is not None:
         reference = {"$ref": f"#/components/schemas/{name}"}

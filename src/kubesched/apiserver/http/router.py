@@ -66,7 +66,7 @@ class ApiService:
             "/apis": self._groups,
             "/": self._paths,
             _OPENAPI: lambda _: _json(self._openapi.index()),
-            "/openapi/v2": lambda _: Answer(200, self._openapi.version_2(), _OPENAPI_V2),
+            "/openapi/v2": self._openapi_2,
         }
 
     def answer(self, request: Request) -> Answer | Stream:
@@ -123,6 +123,11 @@ class ApiService:
         if _wants_aggregated(request):
             return _json(self._discovery.aggregated(core=True), AGGREGATED)
         return _json(self._discovery.core_versions(self.address))
+
+    def _openapi_2(self, request: Request) -> Answer:
+        if "protobuf" in request.header("accept"):
+            return Answer(200, self._openapi.version_2(), _OPENAPI_V2)
+        return Answer(200, self._openapi.version_2_json())
 
     def _groups(self, request: Request) -> Answer:
         if _wants_aggregated(request):

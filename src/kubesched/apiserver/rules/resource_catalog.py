@@ -18,10 +18,13 @@ class Catalog:
         self._by_url: dict[tuple[str, str, str], Resource] = {}
         self._by_type: dict[type, Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
+        self.changes = 0
+        """How often something was added or removed."""
         for resource in resources:
             self.add(resource)
 
     def add(self, resource: Resource) -> None:
+        self.changes += 1
         self._by_url[resource.group, resource.version, resource.plural] = resource
         self._by_kind[resource.api_version, resource.kind] = resource
         if resource.type is not None:
@@ -29,6 +32,7 @@ class Catalog:
 
     def remove(self, resource: Resource) -> None:
         """Forget a custom resource."""
+        self.changes += 1
         self._by_url.pop((resource.group, resource.version, resource.plural), None)
         self._by_kind.pop((resource.api_version, resource.kind), None)
 

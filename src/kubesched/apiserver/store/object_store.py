@@ -68,6 +68,10 @@ class Deletion(NamedTuple):
 class Admission(Protocol):
     """Has a say in what is written."""
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether it would look at a write at all."""
+
     def review(self, review: Review) -> None:
         """Raises ApiError to refuse a write."""
 
@@ -264,7 +268,7 @@ class Store:
         key = _key(namespace, name)
         if key in objects:
             raise api_errors.already_exists(resource.group_resource, name)
-        if self.admission is not None:
+        if self.admission is not None and self.admission.has_rules:
             self.admission.review(Review(resource, "CREATE", name, namespace, new, dry_run=dry_run))
         if dry_run:
             return self._shown(resource, Record(self._stored_as(resource), key, new, self.revision))
@@ -353,7 +357,7 @@ class Store:
             problems = strategy.check_update(new, old.data)
         if problems:
             raise api_errors.invalid(resource.group_kind, metadata["name"], problems)
-        if self.admission is not None:
+        if self.admission is not None and self.admission.has_rules:
             home = metadata.get("namespace", "")
             self.admission.review(
                 Review(
@@ -403,7 +407,7 @@ class Store:
         """
         old = self._stored(resource, namespace, name)
         check_deletion(resource, old, uid, resource_version)
-        if self.admission is not None:
+        if self.admission is not None and self.admission.has_rules:
             home = old.data["metadata"].get("namespace", "")
             self.admission.review(
                 Review(resource, "DELETE", name, home, None, old.data, dry_run=dry_run)

@@ -6,11 +6,10 @@ They need the shapes of kinds, to check what a user writes and to explain it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kubesched.apiserver.http.protobuf.encoding import text, wrapped
-from kubesched.apiserver.rules.schema import referenced
 
 __all__ = ["openapi_v2"]
 
@@ -23,11 +22,9 @@ _REFERENCE, _FORMAT, _DESCRIPTION, _REQUIRED = 1, 2, 4, 19
 _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _VENDOR = 21, 22, 23, 25, 31
 
 
-def openapi_v2(names: Iterable[str]) -> bytes:
-    """A document with these definitions and all that they need."""
-    definitions = b"".join(
-        _named(name, _schema(schema)) for name, schema in referenced(names).items()
-    )
+def openapi_v2(shown: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """A document with these definitions."""
+    definitions = b"".join(_named(name, _schema(schema)) for name, schema in shown.items())
     info = text(_TITLE, "Kubernetes") + text(_VERSION, "v1.36.4")
     return (
         text(_SWAGGER, "2.0")
@@ -50,7 +47,7 @@ def _schema(schema: Mapping[str, Any]) -> bytes:
         if value := schema.get(field):
             parts.append(text(number, value))
     parts += [text(_REQUIRED, name) for name in schema.get("required", ())]
-    if (rest := schema.get("additionalProperties")) is not None:
+    if isinstance(rest := schema.get("additionalProperties"), Mapping):
         parts.append(wrapped(_ADDITIONAL, wrapped(1, _schema(rest))))
     if kind := schema.get("type"):
         parts.append(wrapped(_TYPE, text(1, kind)))

@@ -11,6 +11,14 @@ from kubesched.apiserver.rules.custom.definition import (
     definition_problems,
     read_schema,
 )
+from kubesched.apiserver.rules.custom.published import published_name, published_schema
 from kubesched.apiserver.rules.custom.strategy import CustomStrategy
 
-__all__ = ["CustomSchema", "CustomStrategy", "definition_problems", "read_schema"]
+__all__ = [
+    "CustomSchema",
+    "CustomStrategy",
+    "definition_problems",
+    "published_name",
+    "published_schema",
+    "read_schema",
+]
