@@ -18,7 +18,7 @@ from kubesched.api.time import format_time
 from kubesched.apiserver.http.kubeconfig import kubeconfig
 from kubesched.apiserver.http.limits import Limits
 from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
+from kubesched.apiserver.http.server import ApiServer, Handler
 from kubesched.apiserver.http.users import ADMIN, Users
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
@@ -107,6 +107,11 @@ class EmbeddedCluster:
         self._server = ApiServer(
             service, host=listen.host, port=listen.port, tls=context, limits=limits
         )
+
+    def mount(self, prefix: str, handler: Handler) -> None:
+        """Have everything under a path of the server answered by somebody else."""
+        if self._server is not None:
+            self._server.mount(prefix, handler)
 
     def _secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         return make() if self._data is None else self._data.secret(name, make)

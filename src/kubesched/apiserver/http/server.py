@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from aiohttp import web
@@ -21,7 +22,7 @@ from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.store.wire_form import status_body
 from kubesched.util.logging import get_logger
 
-__all__ = ["ApiServer"]
+__all__ = ["ApiServer", "Handler"]
 
 _TOO_MANY_WATCHES = "too many watches on this server, please try again later"
 _SHUTDOWN_SECONDS = 1.0
@@ -29,6 +30,8 @@ _SHORTEST_PAUSE = 0.005
 """Seconds between two writes to one watcher: what happens in between is sent together."""
 
 log = get_logger(__name__)
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class ApiServer:
@@ -47,6 +50,7 @@ class ApiServer:
         limits: Limits | None = None,
     ) -> None:
         self._service = service
+        self._mounts: dict[str, Handler] = {}
         self._host, self._port = host, port
         self._tls = tls
         self._limits = limits or Limits()
@@ -63,6 +67,10 @@ class ApiServer:
     def watches(self) -> int:
         """How many are open."""
         return len(self._streams)
+
+    def mount(self, prefix: str, handler: Handler) -> None:
+        """Let someone else answer everything under a path, sign-in included."""
+        self._mounts[prefix] = handler
 
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be used."""
@@ -121,6 +129,9 @@ class ApiServer:
         await self.stop()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        for prefix, handler in self._mounts.items():
+            if request.path == prefix or request.path.startswith(f"{prefix}/"):
+                return await handler(request)
         try:
             body = await self._body(request) if request.body_exists else b""
             answer = self._service.answer(_request(request, body))

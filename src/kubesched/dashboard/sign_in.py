@@ -1,0 +1,70 @@
+"""Who may see the page: a link with a one-time token, which becomes a cookie.
+
+Requests must come to a name this server is known by (a forged Host is refused), and requests
+that change something must come from the page itself.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+__all__ = ["COOKIE", "SignIn"]
+
+COOKIE = "kubesched-dashboard"
+_LOOPBACK = frozenset(["localhost", "127.0.0.1", "::1"])
+_MOST_SESSIONS = 1000
+
+
+class SignIn:
+    """One-time tokens and the sessions they became. `is_open` asks nobody for anything."""
+
+    def __init__(self, hosts: Collection[str] = (), *, is_open: bool = False) -> None:
+        self._hosts = frozenset(hosts) | _LOOPBACK
+        self._tokens: set[str] = set()
+        self._sessions: dict[str, None] = {}
+        self.is_open = is_open
+
+    def issue(self) -> str:
+        """A token for one sign-in."""
+        token = secrets.token_urlsafe(24)
+        self._tokens.add(token)
+        return token
+
+    def redeem(self, token: str) -> str | None:
+        """The session that a token becomes; None for one that is unknown or used."""
+        for known in self._tokens:
+            if hmac.compare_digest(known.encode(), token.encode("utf-8", "replace")):
+                self._tokens.discard(known)
+                session = secrets.token_urlsafe(24)
+                if len(self._sessions) >= _MOST_SESSIONS:
+                    self._sessions.pop(next(iter(self._sessions)))
+                self._sessions[session] = None
+                return session
+        return None
+
+    def knows(self, cookie_header: str) -> bool:
+        """Whether the cookies of a request hold a session."""
+        if self.is_open:
+            return True
+        try:
+            cookies = SimpleCookie(cookie_header)
+        except CookieError:
+            return False
+        given = cookies[COOKIE].value if COOKIE in cookies else ""
+        return any(hmac.compare_digest(known, given) for known in self._sessions)
+
+    def is_known_host(self, host_header: str) -> bool:
+        """Whether the Host of a request is a name of this server."""
+        try:
+            host = urlsplit(f"//{host_header}").hostname
+        except ValueError:
+            return False
+        return host is not None and host in self._hosts
+
+    def is_own_origin(self, origin: str, host_header: str) -> bool:
+        """Whether a request that changes something comes from the page itself."""
+        return bool(origin) and urlsplit(origin).netloc == host_header
