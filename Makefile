@@ -8,7 +8,7 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help run test lint types format bench million conformance clean
+.PHONY: help run ui screenshots test lint types format bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ million: $(READY)  ## A million pods on a million nodes: minutes, and 4 GiB
 
 conformance: $(READY)  ## Compare with the reference, write docs/conformance.md [GOLDENS=DIR]
 	@$(BIN)/python -m tests.conformance $(if $(GOLDENS),--goldens $(GOLDENS),--write)
+
+ui:  ## Build the page from ui/ into the package (needs Node.js)
+	@cd ui && npm ci --no-audit --no-fund && npm test && npm run build
+
+screenshots: $(READY)  ## Pictures of the page for the documents (needs Chromium)
+	@$(BIN)/python -m benchmarks.screenshots docs/images
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,6 +14,7 @@ import click
 import kubesched
 from kubesched.cli.capture_command import capture
 from kubesched.cli.config_command import config
+from kubesched.cli.dashboard_command import dashboard
 from kubesched.cli.explain_command import explain
 from kubesched.cli.fit_command import fit
 from kubesched.cli.node_command import node
@@ -42,6 +43,7 @@ cli.add_command(node)
 cli.add_command(explain)
 cli.add_command(fit)
 cli.add_command(whatif)
+cli.add_command(dashboard)
 cli.add_command(capture)
 
 

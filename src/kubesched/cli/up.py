@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from kubesched.api import Node, Pod
+from kubesched.cli.cluster_page import ClusterPage
 from kubesched.cli.cluster_summary import ClusterSummary, is_decided, render, summarize
 from kubesched.cli.kubeconfig_file import kubeconfig_file
 from kubesched.cli.listen_address import ListenAddress
@@ -29,7 +30,7 @@ from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, RealClock
 from kubesched.util.collector import settle_collector
-from kubesched.util.components import running
+from kubesched.util.components import Component, running
 from kubesched.util.errors import KubeschedError
 from kubesched.util.randomness import derive
 
@@ -153,13 +154,22 @@ def up(
         verify_engine=verify_engine,
         seed=seed,
     )
+    page: ClusterPage | None = None
+    if listen is not None:
+        page = ClusterPage(cluster, scheduler, clock, configuration, host=listen.host)
     settle_collector()
-    work = _run(cluster, scheduler, manifests, clock, output, timeout * SECOND, pace_ns, stays)
-    asyncio.run(_serve(cluster, kubeconfig, work))
+    beside = () if page is None else page.parts
+    work = _run(
+        cluster, scheduler, manifests, clock, output, timeout * SECOND, pace_ns, stays, beside
+    )
+    asyncio.run(_serve(cluster, kubeconfig, work, page))
 
 
 async def _serve(
-    cluster: EmbeddedCluster, kubeconfig: Path | None, work: Coroutine[None, None, None]
+    cluster: EmbeddedCluster,
+    kubeconfig: Path | None,
+    work: Coroutine[None, None, None],
+    page: ClusterPage | None,
 ) -> None:
     try:
         async with cluster:
@@ -168,6 +178,8 @@ async def _serve(
                 return
             with kubeconfig_file(cluster.kubeconfig(), kubeconfig) as path:
                 click.echo(f"API server: {cluster.url}", err=True)
+                if page is not None:
+                    click.echo(f"Dashboard:  {page.link()}", err=True)
                 click.echo(f"export KUBECONFIG={path}", err=True)
                 await work
     finally:
@@ -204,6 +216,7 @@ async def _run(
     timeout_ns: int,
     pace_ns: int,
     stays: bool,
+    beside: Sequence[Component] = (),
 ) -> None:
     api = cluster.api
     workload = [each for each in manifests if isinstance(each.object, Pod)]
@@ -215,7 +228,7 @@ async def _run(
     interrupted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, interrupted.set)
-    async with running(*cluster.parts, pods, scheduler):
+    async with running(*cluster.parts, pods, scheduler, *beside):
         await pods.wait_for_sync()
         settle_collector()
         for number, pod in enumerate(workload, start=1):

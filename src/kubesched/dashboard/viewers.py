@@ -24,7 +24,7 @@ class Viewer:
         self._nodes: set[str] = set()
         self._pods: set[str] = set()
         self._changed = asyncio.Event()
-        self._decision = view.decisions.last
+        self._decision = max(0, view.decisions.last - _DECISIONS_AT_ONCE)
         self._is_first = True
         view.listeners.append(self._note)
 
@@ -34,6 +34,11 @@ class Viewer:
     def _note(self, kind: str, name: str) -> None:
         (self._nodes if kind == "node" else self._pods).add(name)
         self._changed.set()
+
+    @property
+    def backlog(self) -> int:
+        """How many names are kept for the next frame."""
+        return len(self._nodes) + len(self._pods)
 
     async def wait(self, seconds: float) -> None:
         """Wait for a change, or for so long."""

@@ -61,7 +61,7 @@ def find_suggestions(
     found = _verified(model, _singles(model, pod, verdicts), _MOST_TRIED)
     if not any(suggestion.kind == "pod" for suggestion in found) or len(found) < 2:
         taken = {suggestion.change for suggestion in found}
-        pairs = _verified(model, _pairs(model, pod, verdicts), _PAIRS_TRIED)
+        pairs = _verified(model, _needed_pairs(model, pod, verdicts), _PAIRS_TRIED)
         found += [each for each in pairs if each.change not in taken]
     return tuple(found[:_MOST_SHOWN])
 
@@ -169,8 +169,21 @@ def _singles(model: ClusterModel, pod: Pod, verdicts: AllVerdicts) -> Iterator[C
     yield from add_node_like(Question(model, pod, nodes, np.arange(len(nodes))))
 
 
-def _pairs(model: ClusterModel, pod: Pod, verdicts: AllVerdicts) -> Iterator[Candidate]:
-    """Two rules that stand together in the way of a node: a change for each."""
+def _needed_pairs(model: ClusterModel, pod: Pod, verdicts: AllVerdicts) -> Iterator[Candidate]:
+    """Pairs of which neither part is enough by itself."""
+    is_enough: dict[str, bool] = {}
+    for first, second, joined in _pairs(model, pod, verdicts):
+        for part in (first, second):
+            if part.text not in is_enough:
+                is_enough[part.text] = try_out(model, part) is not None
+        if not is_enough[first.text] and not is_enough[second.text]:
+            yield joined
+
+
+def _pairs(
+    model: ClusterModel, pod: Pod, verdicts: AllVerdicts
+) -> Iterator[tuple[Candidate, Candidate, Candidate]]:
+    """Two rules that stand together in the way of a node: a change for each, and both."""
     nodes, counts = verdicts.nodes, verdicts.rejection_counts()
     seen: set[str] = set()
     for first, second in combinations(verdicts.by_plugin, 2):
@@ -178,10 +191,10 @@ def _pairs(model: ClusterModel, pod: Pod, verdicts: AllVerdicts) -> Iterator[Can
         if one is None or other is None:
             continue
         shared = np.flatnonzero(first.rejected & second.rejected & (counts == 2))
-        for candidate in _pairs_on(model, pod, nodes.at_rows(nodes.rows), shared, one, other):
-            if candidate.text not in seen:
-                seen.add(candidate.text)
-                yield candidate
+        for pair in _pairs_on(model, pod, nodes, shared, one, other):
+            if pair[2].text not in seen:
+                seen.add(pair[2].text)
+                yield pair
 
 
 def _pairs_on(
@@ -191,7 +204,7 @@ def _pairs_on(
     positions: np.ndarray[tuple[int], np.dtype[np.intp]],
     one: Rule,
     other: Rule,
-) -> Iterator[Candidate]:
+) -> Iterator[tuple[Candidate, Candidate, Candidate]]:
     if not len(positions):
         return
     for first in one(Question(model, pod, nodes, positions)):
@@ -208,7 +221,23 @@ def _pairs_on(
                 continue
             changes = (*first.changes, *second.changes)
             if len({_identity(change) for change in changes}) == len(changes):
-                yield both(first, second, second.pod)
+                alone = second._replace(pod=_pod_of(other, model, pod, nodes, where, second))
+                yield first, alone, both(first, second, second.pod)
+
+
+def _pod_of(
+    rule: Rule,
+    model: ClusterModel,
+    pod: Pod,
+    nodes: NodeView,
+    where: np.ndarray[tuple[int], np.dtype[np.intp]],
+    wanted: Candidate,
+) -> Pod:
+    """The pod with only the second change, to see whether that is enough."""
+    for candidate in rule(Question(model, pod, nodes, where)):
+        if candidate.text == wanted.text:
+            return candidate.pod
+    return wanted.pod
 
 
 def _identity(change: object) -> tuple[object, ...]:

@@ -1,0 +1,57 @@
+"""The page on a socket of its own, for clusters that are not served by this process."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from aiohttp import web
+
+from kubesched.dashboard.dashboard import PREFIX, Dashboard
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["PageServer"]
+
+_SHUTDOWN_SECONDS = 1.0
+
+
+class PageServer:
+    """Serves a dashboard while its block runs; port 0 takes a free one."""
+
+    def __init__(self, dashboard: Dashboard, host: str, port: int) -> None:
+        self._dashboard = dashboard
+        self._host, self._port = host, port
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def __aenter__(self) -> PageServer:
+        server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            where = f"{self._host} port {self._port}"
+            raise KubeschedError(f"cannot listen on {where}: {error.strerror}") from error
+        if not self._port:
+            self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != PREFIX and not request.path.startswith(f"{PREFIX}/"):
+            return web.Response(status=303, headers={"Location": f"{PREFIX}/"})
+        return await self._dashboard.handle(request)
