@@ -78,7 +78,7 @@ SHARED_BY_PLUGINS = frozenset(["helpers"])
 REGISTRY = "registry"
 
 NETWORK = frozenset(["aiohttp"])
-MAY_USE_NETWORK = frozenset(["client", "apiserver", "server", "testing"])
+MAY_USE_NETWORK = frozenset(["client", "apiserver", "server", "testing", "dashboard"])
 
 MAY_READ_CLOCKS = frozenset(["util", "cli"])
 FORBIDDEN_CALLS = {
