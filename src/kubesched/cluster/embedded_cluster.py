@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from kubesched.api import Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
 from kubesched.apiserver.http.kubeconfig import kubeconfig
@@ -28,6 +29,7 @@ from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
+from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.util.clock import Clock
 from kubesched.util.components import Component
 from kubesched.util.errors import KubeschedError
@@ -54,8 +56,13 @@ class EmbeddedCluster:
         listen: Listen | None = None,
         limits: Limits | None = None,
         data: Path | None = None,
+        heartbeats: bool = True,
+        behavior: Callable[[Pod], Behavior] = behavior_of,
     ) -> None:
         """With `data` the cluster is kept in that file, and goes on where it was.
+
+        Without `heartbeats` nothing is written while all is well, and controllers write no events:
+        for simulations of long times. `behavior` says what pods do.
 
         Raises:
             KubeschedError: the file cannot be used.
@@ -71,12 +78,12 @@ class EmbeddedCluster:
         events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
         self.parts: tuple[Component, ...] = (
             events,
-            FakeKubelet(self.api, clock),
-            NodeAgent(self.api, clock),
+            FakeKubelet(self.api, clock, behavior=behavior),
+            NodeAgent(self.api, clock, heartbeats=heartbeats),
             Controllers(
                 self.api,
                 clock,
-                events=_recorded(events),
+                events=_recorded(events) if heartbeats else None,
                 authority=lambda: self._certificate.decode(),
             ),
             GarbageCollector(self.store, clock),

@@ -7,7 +7,7 @@ from typing import Any
 from kubesched.api import ReplicationController
 from kubesched.api.base import ApiObject
 from kubesched.api.labels import Selector
-from kubesched.cluster.controllers.cluster_view import View, controller_of, controller_reference
+from kubesched.cluster.controllers.cluster_view import View, controller_reference
 from kubesched.cluster.controllers.plans import Action, Patch
 
 __all__ = ["claimed", "selector_of"]
@@ -35,12 +35,8 @@ def claimed(
         elif not deleting and each.metadata.deletion_timestamp is None:
             actions.append(_released(each, metadata.uid))
     if not deleting:
-        for each in view.within(kind, metadata.namespace):
-            if (
-                controller_of(each) is None
-                and each.metadata.deletion_timestamp is None
-                and selector.matches(each.metadata.labels)
-            ):
+        for each in view.orphans(kind, metadata.namespace):
+            if each.metadata.deletion_timestamp is None and selector.matches(each.metadata.labels):
                 mine.append(each)
                 actions.append(_adopted(each, owner))
     return mine, actions

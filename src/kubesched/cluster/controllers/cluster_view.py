@@ -37,6 +37,7 @@ class View:
         self._by_namespace: dict[tuple[type, str], dict[str, Any]] = {}
         self._by_name: dict[tuple[type, str, str], str] = {}
         self._owned: dict[str, dict[str, None]] = {}
+        self._orphans: dict[tuple[type, str], dict[str, Any]] = {}
         self._on_node: dict[str, dict[str, Pod]] = {}
         self._gone: set[str] = set()
         """Uids of objects that we have deleted and that a watch may still show."""
@@ -67,6 +68,10 @@ class View:
         """Objects of a kind in a namespace."""
         return self._by_namespace.get((kind, namespace), _EMPTY).values()
 
+    def orphans(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
+        """Objects of a kind in a namespace that nothing controls."""
+        return self._orphans.get((kind, namespace), _EMPTY).values()
+
     def pods_on(self, node: str) -> Collection[Pod]:
         return self._on_node.get(node, _EMPTY).values()
 
@@ -87,6 +92,10 @@ class View:
         self._by_kind.setdefault(kind, {})[uid] = subject
         self._by_namespace.setdefault((kind, metadata.namespace), {})[uid] = subject
         self._by_name[kind, metadata.namespace, metadata.name] = uid
+        if controller_of(subject) is None:
+            self._orphans.setdefault((kind, metadata.namespace), {})[uid] = subject
+        elif known is not None and controller_of(known) is None:
+            del self._orphans[kind, metadata.namespace][uid]
         for owner in metadata.owner_references:
             self._owned.setdefault(owner.uid, {})[uid] = None
         if kind is Pod and subject.spec.node_name:
@@ -113,6 +122,7 @@ class View:
         del self._by_namespace[kind, metadata.namespace][uid]
         if self._by_name.get((kind, metadata.namespace, metadata.name)) == uid:
             del self._by_name[kind, metadata.namespace, metadata.name]
+        self._orphans.get((kind, metadata.namespace), {}).pop(uid, None)
         if kind is Pod and gone.spec.node_name:
             self._on_node.get(gone.spec.node_name, {}).pop(uid, None)
         self.refused.pop(uid, None)
