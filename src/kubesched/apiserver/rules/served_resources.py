@@ -13,8 +13,10 @@ from kubesched.apiserver.rules.strategies.base import Json, Strategy
 from kubesched.apiserver.rules.strategies.cluster import (
     BudgetStrategy,
     LeaseStrategy,
+    LimitRangeStrategy,
     NamespaceStrategy,
     PriorityClassStrategy,
+    ResourceQuotaStrategy,
     ServiceStrategy,
     StatusStrategy,
 )
@@ -94,7 +96,8 @@ _STRATEGIES: dict[str, Strategy] = {
     "DaemonSet": DaemonSetStrategy(),
     "Job": JobStrategy(),
     "CronJob": CronJobStrategy(),
-    "ResourceQuota": StatusStrategy(),
+    "ResourceQuota": ResourceQuotaStrategy(),
+    "LimitRange": LimitRangeStrategy(),
     "Pod": PodStrategy(),
     "Lease": LeaseStrategy(),
     "Event": EventStrategy(),

@@ -43,6 +43,7 @@ from kubesched.apiserver.store.preconditions import (
     check_write,
     parse_revision,
 )
+from kubesched.apiserver.store.quota_accounting import QuotaAccounting
 from kubesched.apiserver.store.records import Change, ChangeType, Record
 from kubesched.apiserver.store.selection import Selection
 from kubesched.apiserver.store.typed_views import derive
@@ -103,6 +104,8 @@ class Store:
         self._collections: dict[str, Collection] = {}
         for resource in ordered:
             self.register(resource)
+        self._quotas = QuotaAccounting(self._collections, self._write_quota)
+        self._quota_records = self._collections["resourcequotas"].objects
         self._pods = self.catalog.by_url("", "v1", "pods")
         for api_version, kind, body in () if empty else FIRST_OBJECTS:
             stored = self.catalog.by_manifest(api_version, kind)
@@ -145,6 +148,13 @@ class Store:
         plural = _CLUSTER_RESOURCES.get(resource, resource)
         record = self._collections[plural].objects.get(name)
         return None if record is None else record.data
+
+    def within(self, resource: str, namespace: str) -> Iterable[Json]:
+        objects = self._collections[resource].objects
+        if not objects:
+            return ()
+        prefix = f"{namespace}/"
+        return [record.data for key, record in objects.items() if key.startswith(prefix)]
 
     def all(self, resource: str) -> Iterable[Json]:
         plural = _CLUSTER_RESOURCES.get(resource, resource)
@@ -270,6 +280,8 @@ class Store:
             raise api_errors.already_exists(resource.group_resource, name)
         if self.admission is not None and self.admission.has_rules:
             self.admission.review(Review(resource, "CREATE", name, namespace, new, dry_run=dry_run))
+        if self._quota_records and namespace:
+            self._quotas.check(resource, namespace, new)
         if dry_run:
             return self._shown(resource, Record(self._stored_as(resource), key, new, self.revision))
         return self._shown(resource, self._commit("ADDED", resource, key, new, None))
@@ -560,6 +572,11 @@ class Store:
         if self._on_change is not None:
             self._on_change(change)
         collection.commit(change)
+        if self._quota_records:
+            self._quotas.account(collection.resource, change)
+
+    def _write_quota(self, old: Record, data: Json) -> None:
+        self._commit("MODIFIED", old.resource, old.key, data, old)
 
     def _finish_namespace(self, name: str) -> None:
         namespaces = self._collections["namespaces"]
@@ -579,6 +596,7 @@ class Store:
 
 _CLUSTER_RESOURCES = {
     "priorityclasses": "priorityclasses.scheduling.k8s.io",
+    "runtimeclasses": "runtimeclasses.node.k8s.io",
     "storageclasses": "storageclasses.storage.k8s.io",
 }
 

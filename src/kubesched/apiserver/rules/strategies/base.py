@@ -26,6 +26,10 @@ class Cluster(Protocol):
 
     def all(self, resource: str) -> Iterable[Json]: ...
 
+    def within(self, resource: str, namespace: str) -> Iterable[Json]:
+        """Objects of a namespaced core resource in one namespace."""
+        ...
+
 
 class Strategy:
     """Rules that hold for kinds without rules of their own."""

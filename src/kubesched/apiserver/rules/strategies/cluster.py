@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kubesched.apiserver.rules.resource_limits.limit_ranges import default_limit_range
 from kubesched.apiserver.rules.strategies.base import Json, Strategy
+from kubesched.apiserver.rules.strategies.quantities import canonical
 from kubesched.apiserver.rules.validation.names import dns_1035_label, dns_label
 from kubesched.apiserver.rules.validation.objects import (
     check_budget,
@@ -15,8 +17,10 @@ from kubesched.apiserver.rules.validation.problems import Problem
 __all__ = [
     "BudgetStrategy",
     "LeaseStrategy",
+    "LimitRangeStrategy",
     "NamespaceStrategy",
     "PriorityClassStrategy",
+    "ResourceQuotaStrategy",
     "ServiceStrategy",
     "StatusStrategy",
 ]
@@ -101,3 +105,19 @@ class ServiceStrategy(StatusStrategy):
                 {"protocol": "TCP", "targetPort": port.get("port", 0), **port} for port in ports
             ]
         return {**new, "spec": filled}
+
+
+class ResourceQuotaStrategy(StatusStrategy):
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if (old is not None and spec is old.get("spec")) or not spec.get("hard"):
+            return {**new, "spec": spec}
+        return {**new, "spec": {**spec, "hard": canonical(spec["hard"])}}
+
+
+class LimitRangeStrategy(Strategy):
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if old is not None and spec is old.get("spec"):
+            return new
+        return {**new, "spec": default_limit_range(spec)}

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from msgspec.json import Encoder, decode
 
 from kubesched.api.access import ApiError
+from kubesched.apiserver.rules.resource_limits.limit_ranges import with_limits
+from kubesched.apiserver.rules.resource_limits.runtime_classes import with_runtime_class
 from kubesched.apiserver.rules.api_errors import conflict, forbidden
 from kubesched.apiserver.rules.strategies.base import Cluster, Json, Strategy, with_part
 from kubesched.apiserver.rules.strategies.pod_defaults import default_pod_spec, qos_class
@@ -46,8 +48,13 @@ class PodStrategy(Strategy):
         return {**new, "spec": _defaulted(_encode(spec))}
 
     def admit(self, new: Json, cluster: Cluster, /) -> Json:
+        namespace = new["metadata"].get("namespace", "")
+        if ranges := cluster.within("limitranges", namespace):
+            metadata, spec = with_limits(new, new["spec"], ranges)
+            new = {**new, "metadata": metadata, "spec": spec}
         spec = _with_priority(new, cluster)
         spec = _with_default_tolerations(spec)
+        spec = with_runtime_class(new, spec, cluster)
         if (node := spec.get("nodeName")) and (labels := topology_labels(cluster, node)):
             new = {**new, "metadata": _with_labels(new["metadata"], labels)}
         return {**new, "spec": spec}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubesched.apiserver.rules.resource_limits.limit_ranges import check_claim_limits
 from kubesched.apiserver.rules.strategies.base import Cluster, Json, Strategy
 from kubesched.apiserver.rules.strategies.cluster import StatusStrategy
 from kubesched.apiserver.rules.strategies.quantities import canonical
@@ -58,6 +59,7 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
     def admit(self, new: Json, cluster: Cluster, /) -> Json:
         """Give a claim that names no class the default one, the newest if there are several."""
         spec = new["spec"]
+        check_claim_limits(new, cluster.within("limitranges", new["metadata"].get("namespace", "")))
         if spec.get("storageClassName") is not None:
             return new
         defaults = [
