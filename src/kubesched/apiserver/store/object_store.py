@@ -31,6 +31,7 @@ from kubesched.apiserver.rules.served_resources import Resource, built_in_resour
 from kubesched.apiserver.rules.strategies.pods import bind
 from kubesched.apiserver.store.collection import Collection, Restored
 from kubesched.apiserver.store.first_objects import FIRST_OBJECTS
+from kubesched.apiserver.store.namespace_deletion import NamespaceDeletion
 from kubesched.apiserver.store.paging import (
     CURRENT,
     Continuation,
@@ -104,6 +105,16 @@ class Store:
         self._collections: dict[str, Collection] = {}
         for resource in ordered:
             self.register(resource)
+        self._now_ns = now_ns
+        """The time of the last write that gave one."""
+        self._namespace_deletion = NamespaceDeletion(
+            self._collections,
+            self._empty_namespace,
+            lambda record, data: self._commit(
+                "MODIFIED", record.resource, record.key, data, record
+            ),
+            self._finish,
+        )
         self._quotas = QuotaAccounting(self._collections, self._write_quota)
         self._quota_records = self._collections["resourcequotas"].objects
         self._pods = self.catalog.by_url("", "v1", "pods")
@@ -137,7 +148,7 @@ class Store:
         namespaces = self._collections["namespaces"]
         for record in list(namespaces.objects.values()):
             if "deletionTimestamp" in record.data["metadata"]:
-                self._delete_namespace(namespaces.resource, record, now_ns)
+                self._delete_namespace(record, now_ns)
 
     def collection(self, resource: Resource) -> Collection:
         return self._collections[resource.group_resource]
@@ -349,19 +360,26 @@ class Store:
         old: Record,
         document: Json,
         subresource: str,
-        now_ns: int,  # noqa: ARG002  every write takes the time, whether its rules need it or not
+        now_ns: int,
         *,
         base: tuple[Any, Json] | None = None,
         dry_run: bool = False,
     ) -> Record:
         strategy = resource.strategy
-        if subresource not in ("", "status") or (subresource and not strategy.has_status):
+        self._now_ns = now_ns
+        is_finalizing = subresource == "finalize" and resource.group_resource == "namespaces"
+        if not is_finalizing and (
+            subresource not in ("", "status") or (subresource and not strategy.has_status)
+        ):
             raise api_errors.unknown_resource()
         given = document.get("metadata", {})
         check_write(resource, old, given)
         metadata = inherited_metadata(given, old.data["metadata"])
         new = self._defaulted(resource, {**document, "metadata": metadata}, old.data)
-        if subresource:
+        if is_finalizing:
+            spec = {**old.data.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
+            new, problems = {**old.data, "metadata": new["metadata"], "spec": spec}, []
+        elif subresource:
             new = strategy.prepare_status(new, old.data)
             problems = strategy.check_status(new, old.data)
         else:
@@ -383,6 +401,10 @@ class Store:
             new = {**new, "metadata": bumped}
         if dry_run:
             return Record(self._stored_as(resource), old.key, new, old.revision)
+        if resource.group_resource == "namespaces":
+            changed = self._commit("MODIFIED", resource, old.key, new, old, base=base)
+            self._namespace_deletion.go_on(old.key, now_ns)
+            return changed
         if ends_deletion(new, old.data):
             self._remove(resource, old)
             return Record(self._stored_as(resource), old.key, new, old.revision)
@@ -427,7 +449,7 @@ class Store:
         if dry_run:
             return Deletion(self._shown(resource, old), gone=False)
         if resource.group_resource == "namespaces":
-            return self._delete_namespace(resource, old, now_ns)
+            return self._delete_namespace(old, now_ns)
         foreground = propagation == "Foreground"
         deletion = self._delete(resource, old, grace_period_seconds, now_ns, foreground=foreground)
         return Deletion(self._shown(resource, deletion.record), deletion.gone)
@@ -442,6 +464,7 @@ class Store:
         foreground: bool = False,
     ) -> Deletion:
         data = in_foreground(old.data) if foreground else old.data
+        self._now_ns = now_ns
         plan = plan_deletion(resource.strategy, data, grace_period_seconds, now_ns)
         if plan.marked is not None:
             old = self._commit("MODIFIED", resource, old.key, plan.marked, old)
@@ -468,30 +491,10 @@ class Store:
             self._delete(resource, objects[record.key], grace_period_seconds, now_ns)
         return page
 
-    def _delete_namespace(self, resource: Resource, old: Record, now_ns: int) -> Deletion:
-        """Close a namespace, delete what is in it, and remove it once it is empty."""
-        if "deletionTimestamp" not in old.data["metadata"]:
-            metadata = {**old.data["metadata"], "deletionTimestamp": stamp(now_ns)}
-            closed = {**old.data, "metadata": metadata, "status": {"phase": "Terminating"}}
-            old = self._commit("MODIFIED", resource, old.key, closed, old)
-        name = old.key
-        for collection in self._collections.values():
-            if collection.resource.namespaced:
-                for record in _within(collection, name):
-                    self._delete(collection.resource, record, 0, now_ns)
-        remaining = self.collection(resource).objects.get(name)
-        if remaining is None:
-            return Deletion(old, gone=True)
-        if self._is_empty(name):
-            return Deletion(self._remove(resource, remaining), gone=True)
-        return Deletion(remaining, gone=False)
-
-    def _is_empty(self, namespace: str) -> bool:
-        return not any(
-            _within(collection, namespace)
-            for collection in self._collections.values()
-            if collection.resource.namespaced
-        )
+    def _delete_namespace(self, old: Record, now_ns: int) -> Deletion:
+        self._namespace_deletion.begin(old, now_ns)
+        remaining = self._collections["namespaces"].objects.get(old.key)
+        return Deletion(remaining or old, gone=remaining is None)
 
     # Helpers
 
@@ -565,7 +568,7 @@ class Store:
         record = old.with_revision(self.revision)
         self._publish(self.collection(resource), Change("DELETED", record, old))
         if resource.namespaced:
-            self._finish_namespace(old.data["metadata"]["namespace"])
+            self._namespace_deletion.go_on(old.data["metadata"]["namespace"], self._now_ns)
         return record
 
     def _publish(self, collection: Collection, change: Change) -> None:
@@ -575,18 +578,14 @@ class Store:
         if self._quota_records:
             self._quotas.account(collection.resource, change)
 
+    def _empty_namespace(self, record: Record, now_ns: int) -> None:
+        self._delete(record.resource, record, None, now_ns)
+
+    def _finish(self, record: Record) -> None:
+        self._remove(record.resource, record)
+
     def _write_quota(self, old: Record, data: Json) -> None:
         self._commit("MODIFIED", old.resource, old.key, data, old)
-
-    def _finish_namespace(self, name: str) -> None:
-        namespaces = self._collections["namespaces"]
-        home = namespaces.objects.get(name)
-        if (
-            home is not None
-            and "deletionTimestamp" in home.data["metadata"]
-            and self._is_empty(name)
-        ):
-            self._remove(namespaces.resource, home)
 
     def check_invariants(self) -> None:
         """Assert what must hold between any two writes; for tests and the simulator."""
@@ -603,11 +602,6 @@ _CLUSTER_RESOURCES = {
 
 def _key(namespace: str | None, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
-
-
-def _within(collection: Collection, namespace: str) -> list[Record]:
-    prefix = f"{namespace}/"
-    return [record for key, record in collection.objects.items() if key.startswith(prefix)]
 
 
 def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -> Json:
