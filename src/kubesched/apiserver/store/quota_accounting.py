@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kubesched.api.quantity import ZERO, parse_quantity
+from kubesched.apiserver.rules.api_errors import forbidden
 from kubesched.apiserver.rules.resource_limits.quotas import (
     Usage,
     exceeded,
@@ -17,7 +18,6 @@ from kubesched.apiserver.rules.resource_limits.quotas import (
     unspecified,
     usage_of,
 )
-from kubesched.apiserver.rules.api_errors import forbidden
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.store.collection import Collection
 from kubesched.apiserver.store.records import Change, Record

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from msgspec.json import Encoder, decode
 
 from kubesched.api.access import ApiError
+from kubesched.apiserver.rules.api_errors import conflict, forbidden
 from kubesched.apiserver.rules.resource_limits.limit_ranges import with_limits
 from kubesched.apiserver.rules.resource_limits.runtime_classes import with_runtime_class
-from kubesched.apiserver.rules.api_errors import conflict, forbidden
 from kubesched.apiserver.rules.strategies.base import Cluster, Json, Strategy, with_part
 from kubesched.apiserver.rules.strategies.pod_defaults import default_pod_spec, qos_class
 from kubesched.apiserver.rules.validation.pods import (
