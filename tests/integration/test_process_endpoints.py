@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import sys
 from pathlib import Path
 
 import aiohttp
+from msgspec.structs import replace
 
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.testing import make_node, make_pod
 from kubesched.util.clock import RealClock
 from tests.integration.api_server_process import free_port
 
@@ -32,6 +35,10 @@ def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_pa
         kubeconfig = tmp_path / "kubeconfig"
         async with EmbeddedCluster(RealClock(), random.Random(0), listen=Listen()) as cluster:
             kubeconfig.write_text(cluster.kubeconfig())
+            giant = make_pod("giant", images=["giant"], requests={"cpu": "64"})
+            for made in (make_node("a", cpu="2"), giant):
+                unborn = replace(made.metadata, uid="", resource_version="")
+                await cluster.api.create(replace(made, metadata=unborn))
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -87,3 +94,11 @@ async def judge(session: aiohttp.ClientSession, url: str, token: str) -> None:
     assert '"kind":"KubeSchedulerConfiguration"' in configuration
     _, flags = await get("/flagz", token)
     assert "authentication-kubeconfig" in flags
+    assert (await get("/explain/namespaces/default/pods/nobody"))[0] == 403
+    status, text = await get("/explain/namespaces/default/pods/nobody", token)
+    assert (status, "no pod default/nobody" in text) == (404, True)
+    status, text = await get("/explain/namespaces/default/pods/giant", token)
+    assert status == 200
+    explanation = json.loads(text)
+    assert explanation["verdict"] == "pending"
+    assert "Insufficient cpu" in explanation["summary"]

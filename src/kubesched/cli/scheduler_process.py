@@ -23,6 +23,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from kubesched.api import Lease, Pod
 from kubesched.cli.api_clients import ApiClients
+from kubesched.cli.scheduler_explanations import SchedulerExplanations
 from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.http_api import HttpApi
@@ -30,6 +31,7 @@ from kubesched.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.config.profiles import as_written
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION, effective_version
 from kubesched.config.write import versioned
+from kubesched.explain import ExplainError
 from kubesched.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
 from kubesched.metrics.process_metrics import BuildMetrics
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
@@ -106,6 +108,7 @@ class SchedulerProcess:
         self._hostname = hostname
         self._elector: LeaderElector | None = None
         self._scheduler: Scheduler | None = None
+        self._explanations: SchedulerExplanations | None = None
         self._stopping = asyncio.Event()
         self._may_place = asyncio.Event()
         self._leads = False
@@ -347,7 +350,17 @@ class SchedulerProcess:
             profiling=config.configuration.enable_profiling,
             statusz=gates.enabled("ComponentStatusz"),
             flagz=gates.enabled("ComponentFlagz"),
+            explain=self._explain,
         )
+
+    async def _explain(self, namespace: str, name: str) -> bytes:
+        if self._scheduler is None:
+            raise ExplainError("this process has not begun to schedule")
+        if self._explanations is None:
+            self._explanations = SchedulerExplanations(
+                self._scheduler, self._config.configuration, self._clock
+            )
+        return await self._explanations.explain(namespace, name)
 
     def _known_pods(self) -> Iterable[Pod]:
         return () if self._scheduler is None else self._scheduler.informers.lister(Pod).list()
