@@ -1,8 +1,8 @@
 """Equal parts of objects that came from a server, kept once.
 
 Pods of one workload differ in little: names, the node, addresses, moments. Decoded one by one,
-each has its own copy of everything else. `PodSharing` and `NodeSharing` take a decoded object
-and return an equal one whose parts are those of the version before it or of a model, another
+each has its own copy of everything else. `PodSharing` and its like take a decoded object and
+return an equal one whose parts are those of the version before it or of a model, another
 object like it. Objects are immutable, so nobody can tell.
 
 What is remembered is bounded. A value or model that was forgotten costs memory, as its next
@@ -28,9 +28,14 @@ from kubesched.api.pod import (
     PodSpec,
     PodStatus,
 )
-from kubesched.api.volume import Volume
+from kubesched.api.volume import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    Volume,
+)
 
-__all__ = ["NodeSharing", "PodSharing", "Recent", "Shared"]
+__all__ = ["ClaimSharing", "NodeSharing", "PodSharing", "Recent", "Shared", "VolumeSharing"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -249,6 +254,110 @@ class NodeSharing:
         )
 
 
+class VolumeSharing:
+    """Remembers a persistent volume of each class, and values such as node affinities."""
+
+    def __init__(self) -> None:
+        self._models: Recent[str, PersistentVolume] = Recent(_MODELS)
+        self._same = Shared(_VALUES)
+        self._same_moment = Shared(_MOMENTS)
+        self._same_map = SharedMaps(_MODELS)
+
+    def share(self, volume: PersistentVolume, before: PersistentVolume | None) -> PersistentVolume:
+        """The same volume, sharing what it can with the version before it and with its like."""
+        key = volume.spec.storage_class_name
+        model = self._models.get(key)
+        nearest = before or model or PersistentVolume()
+        moment = self._same_moment(volume.status.last_phase_transition_time)
+        shared = PersistentVolume(
+            metadata=_own_metadata(
+                volume.metadata, nearest.metadata, self._same_moment, self._same_map
+            ),
+            spec=self._spec(volume.spec, nearest.spec),
+            status=_alike(volume.status, nearest.status, last_phase_transition_time=moment),
+        )
+        if model is None or (model.spec.claim_ref is None and shared.spec.claim_ref is not None):
+            self._models.put(key, shared)
+        return shared
+
+    def _spec(
+        self, spec: PersistentVolumeSpec, model: PersistentVolumeSpec
+    ) -> PersistentVolumeSpec:
+        csi, reference = spec.csi, spec.claim_ref
+        if csi is not None and model.csi is not None:
+            csi = _alike(csi, model.csi, volume_handle=csi.volume_handle)
+        if reference is not None and model.claim_ref is not None:
+            reference = _alike(
+                reference,
+                model.claim_ref,
+                namespace=self._same(reference.namespace),
+                name=reference.name,
+                uid=reference.uid,
+                resource_version=reference.resource_version,
+            )
+        affinity = None if spec.node_affinity is None else self._same(spec.node_affinity)
+        return _alike(spec, model, csi=csi, claim_ref=reference, node_affinity=affinity)
+
+
+class ClaimSharing:
+    """Remembers a claim of each class and namespace, and what annotations have in common."""
+
+    def __init__(self) -> None:
+        self._models: Recent[tuple[str, str | None], PersistentVolumeClaim] = Recent(_MODELS)
+        self._same_moment = Shared(_MOMENTS)
+        self._same_map = SharedMaps(_VALUES)
+
+    def share(
+        self, claim: PersistentVolumeClaim, before: PersistentVolumeClaim | None
+    ) -> PersistentVolumeClaim:
+        """The same claim, sharing what it can with the version before it and with its like."""
+        key = claim.metadata.namespace, claim.spec.storage_class_name
+        model = self._models.get(key)
+        nearest = before or model or PersistentVolumeClaim()
+        shared = PersistentVolumeClaim(
+            metadata=_own_metadata(
+                claim.metadata, nearest.metadata, self._same_moment, self._same_map
+            ),
+            spec=_alike(claim.spec, nearest.spec, volume_name=claim.spec.volume_name),
+            status=_alike(claim.status, nearest.status),
+        )
+        if model is None or (not model.status.capacity and shared.status.capacity):
+            self._models.put(key, shared)
+        return shared
+
+
+class SharedMaps(Recent[tuple[tuple[str, str], ...], dict[str, str]]):
+    """Labels and annotations, each standing for all that equal it."""
+
+    __slots__ = ()
+
+    def __call__(self, value: dict[str, str]) -> dict[str, str]:
+        if not value:
+            return value
+        key = tuple(value.items())
+        found = self.get(key)
+        if found is None:
+            found = value
+            self.put(key, found)
+        return found
+
+
+def _own_metadata(
+    metadata: ObjectMeta, model: ObjectMeta, same_moment: Shared, same_map: SharedMaps
+) -> ObjectMeta:
+    """Metadata of an object that has labels and annotations of its own."""
+    return _alike(
+        metadata,
+        model,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        creation_timestamp=same_moment(metadata.creation_timestamp),
+        labels=same_map(metadata.labels),
+        annotations=same_map(metadata.annotations),
+    )
+
+
 def _volume(volume: Volume, model: Volume) -> Volume:
     return _alike(volume, model, name=volume.name)
 
@@ -266,6 +375,8 @@ def _alike(new: S, model: S, **own: Any) -> S:
 
     The own parts are equal to those that `new` has. Usually all others are the model's.
     """
+    if not own and new == model:
+        return model
     shared = replace(model, **own)
     if shared == new:
         return shared

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.access import ApiAccess
-from kubesched.api.sharing import NodeSharing, PodSharing
+from kubesched.api.sharing import ClaimSharing, NodeSharing, PodSharing, VolumeSharing
 from kubesched.client.informer import Informer
 from kubesched.client.informer_store import ObjectStore
 from kubesched.util.clock import Clock
@@ -40,8 +40,8 @@ class InformerFactory:
     """Shares informers between all that need a kind.
 
     Ask for all kinds before running `components()`: an informer made later runs with nobody.
-    With `share_parts`, equal parts of pods and of nodes are kept once; that is for objects that
-    are decoded one by one, not for those that a store in this process holds already.
+    With `share_parts`, equal parts of pods, nodes, volumes and claims are kept once; that is for
+    objects that are decoded one by one, not for those that a store in this process holds already.
     """
 
     def __init__(
@@ -59,7 +59,12 @@ class InformerFactory:
         self._options = options or {}
         self._sharing: dict[type[Any], Callable[[Any, Any], Any]] = {}
         if share_parts:
-            self._sharing = {Pod: PodSharing().share, Node: NodeSharing().share}
+            self._sharing = {
+                Pod: PodSharing().share,
+                Node: NodeSharing().share,
+                PersistentVolume: VolumeSharing().share,
+                PersistentVolumeClaim: ClaimSharing().share,
+            }
         self._informers: dict[type[msgspec.Struct], Informer[Any]] = {}
 
     def informer(self, kind: type[T]) -> Informer[T]:

@@ -97,7 +97,8 @@ class VolumeIndex:
 
     def __init__(self) -> None:
         self._shelves: dict[VolumeKind, _Shelf] = {}
-        self._by_claim: dict[Anchor, set[str]] = {}  # (namespace, name) of a claim -> volumes
+        # "namespace/name" of a claim -> names of volumes; there is hardly ever more than one.
+        self._by_claim: dict[str, tuple[str, ...]] = {}
         self._filed: dict[str, PersistentVolume] = {}
         self.listeners: list[Callable[[PersistentVolume | None, PersistentVolume | None], None]]
         self.listeners = []  # told (before, after) of volumes
@@ -127,8 +128,7 @@ class VolumeIndex:
     def reserved(self, claim: PersistentVolumeClaim) -> list[str]:
         """Names of volumes whose claimRef names the claim, whatever its uid."""
         metadata = claim.metadata
-        names = self._by_claim.get((metadata.namespace, metadata.name))
-        return sorted(names) if names else []
+        return sorted(self._by_claim.get(f"{metadata.namespace}/{metadata.name}", ()))
 
     def free(self, kind: VolumeKind, least: int, labels: Mapping[str, str]) -> Iterator[str]:
         """Names of free volumes that such a node may reach, from the smallest large enough."""
@@ -154,8 +154,8 @@ class VolumeIndex:
     def _put(self, volume: PersistentVolume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None:
-            key = (reference.namespace, reference.name)
-            self._by_claim.setdefault(key, set()).add(volume.metadata.name)
+            key = f"{reference.namespace}/{reference.name}"
+            self._by_claim[key] = (*self._by_claim.get(key, ()), volume.metadata.name)
         elif is_free(volume):
             kind = kind_of_volume(volume)
             shelf = self._shelves.get(kind)
@@ -166,10 +166,11 @@ class VolumeIndex:
     def _take(self, volume: PersistentVolume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None:
-            key = (reference.namespace, reference.name)
-            names = self._by_claim[key]
-            names.discard(volume.metadata.name)
-            if not names:
+            key = f"{reference.namespace}/{reference.name}"
+            left = tuple(name for name in self._by_claim[key] if name != volume.metadata.name)
+            if left:
+                self._by_claim[key] = left
+            else:
                 del self._by_claim[key]
         elif is_free(volume):
             kind = kind_of_volume(volume)
