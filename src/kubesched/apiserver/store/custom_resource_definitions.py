@@ -11,14 +11,18 @@ from typing import Any
 import msgspec
 
 from kubesched.apiserver.rules.custom import definition_problems, read_schema
+from kubesched.apiserver.rules.custom.naming import naming_problems
 from kubesched.apiserver.rules.served_resources import Resource, custom_resource
 from kubesched.apiserver.rules.strategies.base import Strategy, with_part
-from kubesched.apiserver.rules.validation.problems import Problem, invalid, required
+from kubesched.apiserver.rules.validation.problems import Problem
 from kubesched.apiserver.store.object_store import Store
+from kubesched.util.logging import get_logger
 
 __all__ = ["CUSTOM_RESOURCE_DEFINITION", "serve", "serve_stored", "withdraw"]
 
 Json = dict[str, Any]
+
+log = get_logger(__name__)
 
 _CONDITIONS = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -61,11 +65,9 @@ class _DefinitionStrategy(Strategy):
         return _with_names(with_part(new, "status", old.get("status")))
 
     def check_new(self, new: Json, /) -> list[Problem]:
-        name, spec = new["metadata"].get("name", ""), new.get("spec")
-        if not isinstance(spec, dict) or not isinstance(spec.get("names"), dict):
-            return [required("spec")]
-        problems = _name_problems(name, spec, spec["names"])
-        return problems or definition_problems(spec)
+        spec = new.get("spec")
+        problems = naming_problems(new["metadata"].get("name", ""), spec)
+        return problems or definition_problems(spec or {})
 
 
 def _with_names(definition: Json) -> Json:
@@ -76,32 +78,11 @@ def _with_names(definition: Json) -> Json:
     versions = spec.get("versions")
     stored = list(status.get("storedVersions") or ())
     for version in versions if isinstance(versions, list) else ():
-        if isinstance(version, dict) and version.get("storage") and version["name"] not in stored:
-            stored.append(version["name"])
+        name = version.get("name") if isinstance(version, dict) and version.get("storage") else None
+        if name is not None and name not in stored:
+            stored.append(name)
     names = spec.get("names")
     return {**definition, "status": {**status, "acceptedNames": names, "storedVersions": stored}}
-
-
-def _name_problems(name: str, spec: Json, names: Json) -> list[Problem]:
-    problems = [
-        required(f"spec.names.{field}")
-        for field in ("plural", "kind")
-        if not isinstance(names.get(field), str) or not names[field]
-    ]
-    if not spec.get("group"):
-        problems.append(required("spec.group"))
-    versions = spec.get("versions")
-    if (
-        not isinstance(versions, list)
-        or not versions
-        or not all(isinstance(each, dict) and each.get("name") for each in versions)
-    ):
-        problems.append(required("spec.versions"))
-    wanted = f"{names.get('plural')}.{spec.get('group')}"
-    if not problems and name != wanted:
-        detail = 'must be spec.names.plural+"."+spec.group'
-        problems.append(invalid("metadata.name", name, detail))
-    return problems
 
 
 CUSTOM_RESOURCE_DEFINITION = msgspec.structs.replace(
@@ -170,8 +151,13 @@ def serve(store: Store, definition: Json) -> None:
 def serve_stored(store: Store) -> None:
     """Let the store have definitions, and the resources of those that it holds."""
     store.register(CUSTOM_RESOURCE_DEFINITION)
+    strategy = CUSTOM_RESOURCE_DEFINITION.strategy
     for record in store.collection(CUSTOM_RESOURCE_DEFINITION).objects.values():
-        serve(store, record.data)
+        if problems := strategy.check_new(record.data):
+            # Stored by an earlier version that asked less: it must not make the rest unusable.
+            log.error("A custom resource cannot be served", name=record.key, err=str(problems[0]))
+        else:
+            serve(store, record.data)
 
 
 def withdraw(store: Store, definition: Json, now_ns: int) -> None:
