@@ -12,9 +12,13 @@ from tests.conformance.goldens import GOLDENS
 
 # The same examples every time, so that a failure is about the change at hand; others with
 # KUBESCHED_EXPLORE=1, to look for what nobody has met yet.
-settings.register_profile("repeatable", derandomize=True)
+# No deadlines: how long an example takes says more about the machine than about the code.
+settings.register_profile("exploring", deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 if not os.environ.get("KUBESCHED_EXPLORE"):
     settings.load_profile("repeatable")
+else:
+    settings.load_profile("exploring")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubesched.api import Deployment, Node, Pod
 from kubesched.api.meta import ObjectMeta
 from kubesched.apiserver import Store
-from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
+from kubesched.apiserver.http.request_and_answer import JSON, Answer, Request, Stream
 from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -288,3 +288,52 @@ def test_a_stored_definition_that_cannot_be_served_does_not_stop_the_server() ->
     record.data["spec"]["versions"][0]["name"] = 5
     serve_stored(store)
     assert server.answer(Request("GET", "/api/v1/pods")).status == 200  # type: ignore[union-attr]
+
+
+def send(server: ApiService, method: str, path: str, body: Any, kind: str = JSON) -> int:
+    request = Request(method, path, headers={"content-type": kind}, body=json.dumps(body).encode())
+    answer = server.answer(request)
+    assert isinstance(answer, Answer)
+    return answer.status
+
+
+MAP = "/api/v1/namespaces/default/configmaps/c"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+def test_copies_of_copies_are_refused_before_they_are_made() -> None:
+    double = {"op": "copy", "from": "/data", "path": "/data/a"}
+    grown = [{"op": "copy", "from": "", "path": f"/metadata/{n}"} for n in range(40)]
+    for patch in ([double] * 64, grown):
+        assert send(service(), "PATCH", MAP, patch, JSON_PATCH) in (400, 422)
+
+
+def test_a_patch_has_an_end() -> None:
+    many = [{"op": "test", "path": "/data/a", "value": "b"}] * 10_001
+    assert send(service(), "PATCH", MAP, many, JSON_PATCH) == 422
+    assert send(service(), "PATCH", MAP, many[:-1], JSON_PATCH) == 200
+
+
+def test_an_object_does_not_grow_beyond_what_may_be_sent_at_once() -> None:
+    server = service()
+    statuses = {
+        send(
+            server, "PATCH", MAP, {"data": {str(n): "x" * 500_000}}, "application/merge-patch+json"
+        )
+        for n in range(8)
+    }
+    assert statuses == {200, 413}
+
+
+@pytest.mark.parametrize("fields", [[5], "x", {"a": 1}, [{"manager": 5}], [{"fieldsV1": []}]])
+@pytest.mark.parametrize("path", [MAP, "/apis/example.com/v1/namespaces/default/widgets/w"])
+def test_managed_fields_that_are_none_are_refused(path: str, fields: Any) -> None:
+    server = service()
+    patch = {"metadata": {"managedFields": fields}}
+    assert send(server, "PATCH", path, patch, MERGE_PATCH) == 400
+    name = path.rpartition("/")[2]
+    body = {"metadata": {"name": name, "managedFields": fields}}
+    assert send(server, "PUT", path, body) == 400
+    assert send(server, "PATCH", path, {"metadata": {"labels": {"a": "b"}}},
+                MERGE_PATCH) == 200  # fmt: skip

@@ -12,6 +12,10 @@ class Limits(msgspec.Struct, frozen=True):
     """A larger request is refused with 413. The reference's limit."""
     watches: int = 2000
     """One more is refused with 429."""
+    connections: int = 1000
+    """One more is closed at once. Fewer if the process may not open so many files."""
+    header_seconds: float = 10.0
+    """The first request of a connection must have begun by then."""
     idle_seconds: float = 180.0
     """A connection without requests is closed after this time."""
     body_seconds: float = 30.0

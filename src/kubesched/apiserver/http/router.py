@@ -69,6 +69,11 @@ class ApiService:
             "/openapi/v2": self._openapi_2,
         }
 
+    def admit(self, request: Request) -> None:
+        """Raises ApiError 401 for a request whose body is not worth reading."""
+        if request.path not in _OPEN:
+            self._users.authenticate(request.header("authorization"))
+
     def answer(self, request: Request) -> Answer | Stream:
         try:
             return self._answer(request)

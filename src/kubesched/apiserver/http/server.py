@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import zlib
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
+import msgspec
 from aiohttp import web
 
 from kubesched.api.access import ApiError
+from kubesched.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
 from kubesched.apiserver.http.limits import Limits
 from kubesched.apiserver.http.rendering import encode
 from kubesched.apiserver.http.request_and_answer import JSON, Answer, Request, Stream
@@ -28,6 +31,8 @@ _TOO_MANY_WATCHES = "too many watches on this server, please try again later"
 _SHUTDOWN_SECONDS = 1.0
 _SHORTEST_PAUSE = 0.005
 """Seconds between two writes to one watcher: what happens in between is sent together."""
+
+_ENCODINGS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 log = get_logger(__name__)
 
@@ -55,6 +60,7 @@ class ApiServer:
         self._tls = tls
         self._limits = limits or Limits()
         self._runner: web.ServerRunner | None = None
+        self._guard = ConnectionGuard(self._limits)
         self._streams: set[_Pump] = set()
 
     @property
@@ -74,10 +80,12 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be used."""
-        server = web.Server(
+        self._guard = ConnectionGuard(self._limits)
+        server = GuardedServer(
             self._handle,
-            handler_cancellation=True,
+            self._guard,
             keepalive_timeout=self._limits.idle_seconds,
+            auto_decompress=False,
             access_log=None,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
@@ -87,7 +95,8 @@ class ApiServer:
             self._host,
             self._port,
             ssl_context=self._tls,
-            backlog=1024,
+            # Out of descriptors, asyncio logs a failure for each of these.
+            backlog=128,
         )
         try:
             await site.start()
@@ -129,12 +138,19 @@ class ApiServer:
         await self.stop()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._guard.note_request(request.protocol)
         for prefix, handler in self._mounts.items():
             if request.path == prefix or request.path.startswith(f"{prefix}/"):
                 return await handler(request)
+        is_read = not request.body_exists
         try:
-            body = await self._body(request) if request.body_exists else b""
-            answer = self._service.answer(_request(request, body))
+            asked = _request(request)
+            if not is_read:
+                # A stranger's body is not worth the memory.
+                self._service.admit(asked)
+                asked = msgspec.structs.replace(asked, body=await self._body(request))
+                is_read = True
+            answer = self._service.answer(asked)
         except ApiError as error:
             answer = refused(error)
         except TimeoutError:
@@ -147,7 +163,10 @@ class ApiServer:
             answer = refused(api_errors.internal_error("see the log of the server"))
         if isinstance(answer, Stream):
             return await self._stream(request, answer)
-        return _response(answer)
+        response = _response(answer)
+        if not is_read:
+            response.force_close()
+        return response
 
     async def _body(self, request: web.BaseRequest) -> bytes:
         limit = self._limits.body_bytes
@@ -161,7 +180,7 @@ class ApiServer:
                 if size > limit:
                     raise api_errors.too_large(limit)
                 pieces.append(piece)
-        return b"".join(pieces)
+        return _inflated(b"".join(pieces), request.headers.get("Content-Encoding", ""), limit)
 
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
         if len(self._streams) >= self._limits.watches:
@@ -262,11 +281,29 @@ class _Pump:
             await self._response.write(lines)
 
 
+def _inflated(body: bytes, encoding: str, limit: int) -> bytes:
+    """A body as it was before it was compressed. Raises ApiError 400, 413, 415."""
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in _ENCODINGS:
+        raise api_errors.unsupported_media_type(f"content encoding {encoding!r} is not known")
+    inflating = zlib.decompressobj(_ENCODINGS[encoding])
+    try:
+        inflated = inflating.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise api_errors.bad_request(f"the body is no {encoding}: {error}") from None
+    if len(inflated) > limit:
+        raise api_errors.too_large(limit)
+    if not inflating.eof:
+        raise api_errors.bad_request(f"the body is no {encoding}: it ends too early")
+    return inflated
+
+
 def _error_event(error: ApiError) -> bytes:
     return encode({"type": "ERROR", "object": status_body(error.status)}) + b"\n"
 
 
-def _request(request: web.BaseRequest, body: bytes) -> Request:
+def _request(request: web.BaseRequest) -> Request:
     url = request.rel_url
     return Request(
         method=request.method,
@@ -274,7 +311,6 @@ def _request(request: web.BaseRequest, body: bytes) -> Request:
         # Of a parameter that is given twice the first counts.
         query=dict(reversed(list(url.query.items()))) if url.query_string else {},
         headers={name.lower(): value for name, value in request.headers.items()},
-        body=body,
     )
 
 

@@ -71,7 +71,10 @@ class Users:
         raise api_errors.unauthorized()
 
     def by_token(self, token: str) -> User | None:
-        given = token.encode()
+        try:
+            given = token.encode()
+        except UnicodeEncodeError:
+            return None  # bytes that are no text
         for known, user in (self._tokens or {}).items():
             if hmac.compare_digest(known.encode(), given):
                 return user

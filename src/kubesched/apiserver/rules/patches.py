@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from kubesched.util.go_format import quote
 
 __all__ = ["PatchError", "apply_patch", "json_patch", "merge_patch", "strategic_merge_patch"]
 
 Json = Any
+
+_MOST_OPERATIONS = 10_000
+_MOST_COPIED_BYTES = 3 * 1024 * 1024
 
 
 class PatchError(ValueError):
@@ -50,12 +55,30 @@ def merge_patch(original: Json, patch: Json) -> Json:
 
 def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
     """RFC 6902: operations in order, all or nothing."""
+    if len(operations) > _MOST_OPERATIONS:
+        raise PatchError(
+            f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, "
+            f"got {len(operations)}"
+        )
     document = original
+    copied = 0
     for operation in operations:
         if not isinstance(operation, Mapping) or "op" not in operation or "path" not in operation:
             raise PatchError("a JSON patch is a list of operations with 'op' and 'path'")
+        if operation["op"] == "copy":
+            # Copies of copies double with every operation.
+            copied += _size(_lookup(document, _pointer(operation.get("from", ""))))
+            if copied > _MOST_COPIED_BYTES:
+                raise PatchError(
+                    "Unable to complete the copy, the accumulated size increase of copy is "
+                    f"{copied}, exceeding the limit {_MOST_COPIED_BYTES}"
+                )
         document = _apply(document, operation)
     return document
+
+
+def _size(value: Json) -> int:
+    return len(msgspec.json.encode(value))
 
 
 def _apply(document: Json, operation: Mapping[str, Any]) -> Json:
@@ -83,7 +106,9 @@ def _apply(document: Json, operation: Mapping[str, Any]) -> Json:
     raise PatchError(f"unexpected kind: {op}")
 
 
-def _pointer(path: str) -> list[str]:
+def _pointer(path: Any) -> list[str]:
+    if not isinstance(path, str):
+        raise PatchError(f"{path!r} is not a JSON pointer")
     if path == "":
         return []
     if not path.startswith("/"):

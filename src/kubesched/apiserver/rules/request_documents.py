@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from kubesched.api.access import ApiError
+from kubesched.api.base import ApiStruct
 from kubesched.apiserver.rules.api_errors import bad_request
 from kubesched.apiserver.rules.served_resources import Resource
 
-__all__ = ["checked_document", "cleaned", "unreadable"]
+__all__ = ["check_managed_fields", "checked_document", "cleaned", "unreadable"]
 
 Json = dict[str, Any]
 
@@ -40,7 +41,32 @@ def checked_document(resource: Resource, body: Any) -> Json:
             msgspec.convert(document, resource.type)
         except msgspec.ValidationError as exc:
             raise unreadable(resource, str(exc)) from exc
+    check_managed_fields(resource, document)
     return document
+
+
+def check_managed_fields(resource: Resource, document: Json) -> None:
+    """Raises ApiError 400 if what says who owns which fields is not of its type."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("managedFields"):
+        return
+    try:
+        msgspec.convert(metadata["managedFields"], list[_ManagedFields])
+    except msgspec.ValidationError as exc:
+        place = str(exc).replace("$", "$.metadata.managedFields", 1)
+        raise unreadable(resource, place) from exc
+
+
+class _ManagedFields(ApiStruct):
+    """`ObjectMeta` has no such field, because nobody else reads it."""
+
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: str | None = None
+    fields_type: str = ""
+    fields_v1: dict[str, Any] | None = msgspec.field(name="fieldsV1", default=None)
+    subresource: str = ""
 
 
 def unreadable(resource: Resource, text: str) -> ApiError:

@@ -25,7 +25,12 @@ from kubesched.apiserver.rules.generated_metadata import (
     stamp,
 )
 from kubesched.apiserver.rules.patches import PatchError, apply_patch
-from kubesched.apiserver.rules.request_documents import checked_document, cleaned, unreadable
+from kubesched.apiserver.rules.request_documents import (
+    check_managed_fields,
+    checked_document,
+    cleaned,
+    unreadable,
+)
 from kubesched.apiserver.rules.resource_catalog import Catalog
 from kubesched.apiserver.rules.served_resources import Resource, built_in_resources
 from kubesched.apiserver.rules.strategies.pods import bind
@@ -54,6 +59,9 @@ from kubesched.util.errors import QuantityError
 __all__ = ["Deletion", "Store"]
 
 Json = dict[str, Any]
+
+# What may be sent at once; patches must not make more of it.
+_LARGEST_OBJECT = 3 * 1024 * 1024
 
 DEFAULT_HISTORY = 10_000
 """Changes per resource that a late watcher can still catch up with, at least."""
@@ -341,6 +349,9 @@ class Store:
         stored = self._stored(resource, namespace, name)
         old = stored if resource.from_stored is None else self._shown(resource, stored)
         document = cleaned(_patched(resource, old.data, patch, patch_type), old.data)
+        check_managed_fields(resource, document)
+        if len(msgspec.json.encode(document)) > _LARGEST_OBJECT:
+            raise api_errors.too_large(_LARGEST_OBJECT)
         base: tuple[Any, Json] | None = None
         if resource.type is not None:
             try:

@@ -1,0 +1,81 @@
+"""How many connections there may be, and how long one may say nothing.
+
+aiohttp waits for the first request of a connection for ever, and takes as many as come: strangers
+could so use up the descriptors and the memory of a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from kubesched.apiserver.http.limits import Limits
+
+__all__ = ["ConnectionGuard", "GuardedServer"]
+
+# Descriptors that are left to files, databases and outgoing connections.
+_RESERVED = 64
+
+
+class ConnectionGuard:
+    """Counts connections, and closes those that are too many or too slow."""
+
+    def __init__(self, limits: Limits) -> None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        room = max(_RESERVED, soft - _RESERVED)
+        self._most = limits.connections if soft < 0 else min(limits.connections, room)
+        self._header_seconds = limits.header_seconds
+        self._waiting: dict[Any, asyncio.TimerHandle] = {}
+        self.count = 0
+
+    def enter(self, protocol: Any, transport: asyncio.BaseTransport) -> None:
+        self.count += 1
+        if self.count > self._most:
+            transport.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting[protocol] = loop.call_later(self._header_seconds, transport.close)
+
+    def note_request(self, protocol: Any) -> None:
+        """A connection has come to its first request; from then on it may be idle for a while."""
+        timer = self._waiting.pop(protocol, None)
+        if timer is not None:
+            timer.cancel()
+
+    def leave(self, protocol: Any) -> None:
+        self.count -= 1
+        self.note_request(protocol)
+
+
+class _GuardedHandler(RequestHandler):
+    """aiohttp's protocol, whose connections a guard knows of."""
+
+    __slots__ = ("_guard",)
+
+    def __init__(self, server: GuardedServer, **options: Any) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self._guard = server.guard
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._guard.enter(self, transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._guard.leave(self)
+        super().connection_lost(exc)
+
+
+class GuardedServer(web.Server):
+    """aiohttp's server, with a guard at its door."""
+
+    def __init__(self, handler: Any, guard: ConnectionGuard, **options: Any) -> None:
+        super().__init__(handler, handler_cancellation=True, **options)
+        self.guard = guard
+        self._options = options
+
+    def __call__(self) -> RequestHandler:
+        return _GuardedHandler(self, **self._options)

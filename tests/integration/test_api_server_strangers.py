@@ -1,0 +1,134 @@
+"""Strangers at the server's door: they cost little, and those who are known are served."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import random
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import pytest
+
+from kubesched.apiserver import Store
+from kubesched.apiserver.http.limits import Limits
+from kubesched.apiserver.http.router import ApiService
+from kubesched.apiserver.http.server import ApiServer
+from kubesched.apiserver.http.users import ADMIN, Users
+from kubesched.util.clock import RealClock
+
+TOKEN = {"Authorization": "Bearer secret"}
+
+
+def at_the_door(
+    story: Callable[[ApiServer, str, int], Awaitable[None]], limits: Limits | None = None
+) -> None:
+    async def main() -> None:
+        clock = RealClock()
+        store = Store(random.Random(0), now_ns=clock.now_ns())
+        service = ApiService(store, clock, users=Users({"secret": ADMIN}))
+        async with ApiServer(service, limits=limits) as server:
+            host, _, port = server.url.removeprefix("http://").rpartition(":")
+            await story(server, host, int(port))
+
+    asyncio.run(main())
+
+
+async def is_served(url: str) -> bool:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/nodes", headers=TOKEN) as answer,
+    ):
+        return answer.status == 200
+
+
+def test_the_body_of_a_stranger_is_not_waited_for() -> None:
+    async def story(server: ApiServer, host: str, port: int) -> None:
+        reader, writer = await asyncio.open_connection(host, port)
+        # Two megabytes are announced, and none is sent.
+        writer.write(b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
+        line = await asyncio.wait_for(reader.readline(), 5)
+        assert b" 401 " in line
+        rest = await asyncio.wait_for(reader.read(), 15)
+        assert b"connection: close" in rest.lower()
+        writer.close()
+        assert await is_served(server.url)
+
+    at_the_door(story)
+
+
+def test_who_says_nothing_is_shown_out() -> None:
+    async def story(server: ApiServer, host: str, port: int) -> None:
+        silent = [await asyncio.open_connection(host, port) for _ in range(5)]
+        silent[1][1].write(b"GET /api/v1/nodes HTT")
+        for reader, writer in silent:
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+            writer.close()
+        assert await is_served(server.url)
+
+    at_the_door(story, Limits(header_seconds=0.2))
+
+
+def test_there_is_an_end_to_connections_and_those_who_leave_make_room() -> None:
+    async def story(server: ApiServer, host: str, port: int) -> None:
+        waiting = [await asyncio.open_connection(host, port) for _ in range(3)]
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        for _, other in waiting:
+            other.close()
+            await other.wait_closed()
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    if await is_served(server.url):
+                        return
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0)
+
+    at_the_door(story, Limits(connections=3))
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"Authorization: Bearer \xff\xfe\r\nContent-Length: 4", 401),
+        (b"Content-Encoding: gzip\r\nContent-Length: 4", 401),
+        (b"Authorization: Bearer secret\r\nContent-Encoding: gzip\r\nContent-Length: 4", 400),
+    ],
+)
+def test_odd_bytes_are_refused_in_an_orderly_way(head: bytes, status: int) -> None:
+    async def story(server: ApiServer, host: str, port: int) -> None:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\nnope")
+        line = await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+        assert line.split()[1] == str(status).encode()
+        assert await is_served(server.url)
+
+    at_the_door(story)
+
+
+BOMB = gzip.compress(b"[" * 100_000_000, 9)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (gzip.compress(b'{"metadata":{"name":"n"}}'), 201),
+        (gzip.compress(b'{"metadata":{"name":"n"}}')[:-9], 400),
+        (BOMB, 413),
+    ],
+    ids=["small", "cut off", "large once it is unpacked"],
+)
+def test_compressed_bodies(body: bytes, status: int) -> None:
+    async def story(server: ApiServer, host: str, port: int) -> None:
+        headers = {**TOKEN, "Content-Encoding": "gzip", "Content-Type": "application/json"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{server.url}/api/v1/nodes", data=body, headers=headers) as answer,
+        ):
+            assert answer.status == status
+        assert await is_served(server.url)
+
+    at_the_door(story)
