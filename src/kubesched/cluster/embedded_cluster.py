@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from kubesched.api import Pod
+from kubesched.api import Pod, StorageClass
 from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
 from kubesched.apiserver.http.kubeconfig import kubeconfig
@@ -27,6 +27,7 @@ from kubesched.apiserver.store.persistence import DataFile, open_store
 from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
+from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
@@ -75,6 +76,8 @@ class EmbeddedCluster:
         else:
             self.store = open_store(self._data, rng, clock.now_ns())
         self.api = LocalApi(self.store, clock)
+        if self.is_new:
+            self._begin(clock.now_ns())
         events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
         self.parts: tuple[Component, ...] = (
             events,
@@ -94,6 +97,12 @@ class EmbeddedCluster:
         self._listen = listen
         if listen is not None:
             self._serve(listen, clock, limits)
+
+    def _begin(self, now_ns: int) -> None:
+        """Create what a cluster with nodes and a storage system begins with."""
+        classes = self.store.catalog.by_type(StorageClass)
+        for each in STORAGE_CLASSES:
+            self.store.create(classes, None, each, now_ns)
 
     def _serve(self, listen: Listen, clock: Clock, limits: Limits | None) -> None:
         users = context = None

@@ -22,10 +22,13 @@ from kubesched.api import (
 )
 from kubesched.api.base import ApiObject
 from kubesched.api.core import ConfigMap, ServiceAccount
+from kubesched.api.storage import StorageClass
 from kubesched.api.taints import NO_EXECUTE
+from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 from kubesched.cluster.controllers.adoption import selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_of
 from kubesched.cluster.controllers.planners import PLANNED
+from kubesched.cluster.controllers.volumes import claims_of
 from kubesched.cluster.nodes.node_agent import LEASE_NAMESPACE
 
 __all__ = ["LOST_NODE", "concerned", "settles"]
@@ -61,6 +64,8 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
         yield owned.uid
     if kind is ReplicaSet and owner is None:
         yield from _adopters(view, subject, (Deployment,))
+    elif kind in (PersistentVolumeClaim, PersistentVolume, StorageClass):
+        yield from _concerned_by_storage(view, subject)
     elif kind is Lease and (gone or before is None):
         # Renewals concern nobody: a node is looked at when its lease would have run out.
         node = view.find(Node, "", subject.metadata.name)
@@ -92,6 +97,11 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
         for claim in view.all(ResourceClaim):
             if any(user.uid == pod.metadata.uid for user in claim.status.reserved_for):
                 yield claim.metadata.uid
+    if pod.spec.volumes:
+        for name in claims_of(pod):
+            used = view.find(PersistentVolumeClaim, pod.metadata.namespace, name)
+            if used is not None and (used.metadata.deletion_timestamp or before is None):
+                yield used.metadata.uid
     if controller_of(pod) is None and pod.metadata.labels:
         yield from _adopters(view, pod, _ADOPT_PODS)
     node = pod.spec.node_name
@@ -101,6 +111,28 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             yield LOST_NODE + node
         elif any(taint.effect == NO_EXECUTE for taint in home.spec.taints):
             yield home.metadata.uid
+
+
+def _concerned_by_storage(view: View, subject: Any) -> Iterator[str]:
+    """The other side of a claim or volume, and claims that still look for one."""
+    if isinstance(subject, PersistentVolumeClaim):
+        volume = view.find(PersistentVolume, "", subject.spec.volume_name)
+        if volume is not None:
+            yield volume.metadata.uid
+        return
+    if isinstance(subject, PersistentVolume):
+        name = subject.spec.storage_class_name or ""
+        reference = subject.spec.claim_ref
+        if reference is not None:
+            claim = view.find(PersistentVolumeClaim, reference.namespace or "", reference.name)
+            if claim is not None:
+                yield claim.metadata.uid
+            return
+    else:
+        name = subject.metadata.name
+    for claim in view.all(PersistentVolumeClaim):
+        if claim.status.phase != "Bound" and (claim.spec.storage_class_name or "") == name:
+            yield claim.metadata.uid
 
 
 def _moved(before: Pod, pod: Pod) -> bool:

@@ -26,13 +26,15 @@ from kubesched.api.base import ApiObject
 from kubesched.api.batch import CronJob
 from kubesched.api.core import ConfigMap, ServiceAccount
 from kubesched.api.discovery import EndpointSlice
-from kubesched.api.volume import PersistentVolumeClaim
+from kubesched.api.storage import StorageClass
+from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 from kubesched.cluster.controllers.cluster_view import View
 from kubesched.cluster.controllers.cron_jobs import plan_cron_job
 from kubesched.cluster.controllers.daemon_sets import plan_daemon_set
 from kubesched.cluster.controllers.deployments import plan_deployment
 from kubesched.cluster.controllers.disruption_budgets import plan_disruption_budget
 from kubesched.cluster.controllers.endpoint_slices import plan_service
+from kubesched.cluster.controllers.ephemeral_volumes import plan_ephemeral_claims
 from kubesched.cluster.controllers.jobs import TRACKING, plan_job, plan_pod_of_lost_job
 from kubesched.cluster.controllers.namespaces import plan_namespace
 from kubesched.cluster.controllers.node_lifecycle import plan_node
@@ -42,6 +44,7 @@ from kubesched.cluster.controllers.replica_sets import plan_replica_set
 from kubesched.cluster.controllers.resource_claims import plan_claim, plan_claims_of_pod
 from kubesched.cluster.controllers.stateful_sets import plan_stateful_set
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
+from kubesched.cluster.controllers.volumes import plan_claim_binding, plan_volume
 
 __all__ = ["FOLLOWED", "PLANNED", "Planner", "planners"]
 
@@ -81,11 +84,18 @@ def planners(
                 lambda pod: bool(pod.spec.resource_claims),
             ),
             Planner(
+                "ephemeral-volume-controller",
+                plan_ephemeral_claims,
+                lambda pod: any(volume.ephemeral is not None for volume in pod.spec.volumes),
+            ),
+            Planner(
                 "job-controller",
                 plan_pod_of_lost_job,
                 lambda pod: TRACKING in pod.metadata.finalizers,
             ),
         ),
+        PersistentVolumeClaim: (Planner("persistentvolume-controller", plan_claim_binding),),
+        PersistentVolume: (Planner("persistentvolume-controller", plan_volume),),
         ResourceClaim: (Planner("resource-claim-controller", plan_claim),),
         Node: (
             Planner("node-controller", plan_node),
@@ -102,7 +112,7 @@ FOLLOWED: tuple[type[ApiObject], ...] = (
     ServiceAccount,
     ConfigMap,
     EndpointSlice,
-    PersistentVolumeClaim,
+    StorageClass,
     ResourceClaimTemplate,
     Lease,
 )

@@ -1,0 +1,129 @@
+"""Volumes made for claims that ask for them: a stand-in for a storage system.
+
+A class may have a parameter `topologyKey`: its volumes then belong to the domain of the node that
+was chosen for the first pod, or, without one, to the first of the class's allowed topologies. A
+claim may say by annotation `kubesched.io/provision: fail` that it gets none, and by
+`kubesched.io/provision-delay` how long it takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
+from kubesched.api.time import parse_time
+from kubesched.cluster.controllers.cluster_view import View
+from kubesched.cluster.controllers.plans import Action, Create, Patch, Plan, RecordEvent
+from kubesched.cluster.nodes.pod_behavior import PREFIX, duration_ns
+
+__all__ = ["PROVISIONER", "STORAGE_CLASSES", "plan_provisioning"]
+
+Json = dict[str, Any]
+
+PROVISIONER = "kubesched.io/simulated"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+_BETA_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+def _storage_class(name: str, mode: str, *, is_default: bool = False) -> Json:
+    metadata: Json = {"name": name}
+    if is_default:
+        metadata["annotations"] = {_DEFAULT_CLASS: "true"}
+    return {
+        "metadata": metadata,
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": mode,
+    }
+
+
+STORAGE_CLASSES = (
+    _storage_class("standard", "WaitForFirstConsumer", is_default=True),
+    _storage_class("immediate", "Immediate"),
+)
+"""The classes that a cluster begins with."""
+
+
+def plan_provisioning(
+    view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, now_ns: int
+) -> Plan:
+    """Make a volume for a claim, in its class's own way or not at all."""
+    metadata = claim.metadata
+    provisioner = storage_class.provisioner
+    actions: list[Action] = []
+    if metadata.annotations.get(_STORAGE_PROVISIONER) != provisioner:
+        notes = {_STORAGE_PROVISIONER: provisioner, _BETA_PROVISIONER: provisioner}
+        actions.append(Patch(claim, {"metadata": {"annotations": notes}}))
+    if provisioner != PROVISIONER:
+        text = (
+            "Waiting for a volume to be created either by the external provisioner "
+            f"'{provisioner}' or manually by the system administrator. If volume creation is "
+            "delayed, please verify that the provisioner is running and correctly registered."
+        )
+        return Plan([*actions, RecordEvent(claim, "ExternalProvisioning", text)])
+    if metadata.annotations.get(f"{PREFIX}provision") == "fail":
+        text = f'failed to provision volume with StorageClass "{storage_class.metadata.name}": '
+        text += "the claim asks for a failure"
+        actions.append(RecordEvent(claim, "ProvisioningFailed", text, warning=True))
+        if _SELECTED_NODE in metadata.annotations:
+            # The scheduler is to look for another node.
+            actions.append(Patch(claim, {"metadata": {"annotations": {_SELECTED_NODE: None}}}))
+        return Plan(actions)
+    delay_ns = duration_ns(metadata.annotations.get(f"{PREFIX}provision-delay", ""))
+    if delay_ns and metadata.creation_timestamp is not None:
+        ready_ns = parse_time(metadata.creation_timestamp) + delay_ns
+        if ready_ns > now_ns:
+            return Plan(actions, ready_ns)
+    actions.append(Create(PersistentVolume, _volume(view, claim, storage_class), optional=True))
+    text = f"Successfully provisioned volume pvc-{metadata.uid}"
+    actions.append(RecordEvent(claim, "ProvisioningSucceeded", text))
+    return Plan(actions)
+
+
+def _volume(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Json:
+    metadata = claim.metadata
+    name = f"pvc-{metadata.uid}"
+    spec: Json = {
+        "capacity": {"storage": claim.spec.resources.requests.get("storage", "1Gi")},
+        "accessModes": list(claim.spec.access_modes),
+        "persistentVolumeReclaimPolicy": storage_class.reclaim_policy or "Delete",
+        "storageClassName": storage_class.metadata.name,
+        "volumeMode": claim.spec.volume_mode or "Filesystem",
+        "csi": {"driver": PROVISIONER, "volumeHandle": name},
+        "claimRef": {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": metadata.namespace,
+            "name": metadata.name,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        },
+    }
+    terms = _topology(view, claim, storage_class)
+    if terms:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    notes = {"pv.kubernetes.io/provisioned-by": PROVISIONER}
+    return {"metadata": {"name": name, "annotations": notes}, "spec": spec}
+
+
+def _topology(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> list[Json]:
+    """Where the volume can be reached from; everywhere if empty."""
+    key = storage_class.parameters.get("topologyKey", "")
+    node: Node | None = view.find(Node, "", claim.metadata.annotations.get(_SELECTED_NODE, ""))
+    if key and node is not None and key in node.metadata.labels:
+        return [_term({key: [node.metadata.labels[key]]})]
+    for allowed in storage_class.allowed_topologies:
+        return [
+            _term({each.key: list(each.values[:1]) for each in allowed.match_label_expressions})
+        ]
+    return []
+
+
+def _term(labels: dict[str, list[str]]) -> Json:
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": "In", "values": values} for key, values in labels.items()
+        ]
+    }

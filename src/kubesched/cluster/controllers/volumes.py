@@ -1,0 +1,264 @@
+"""Claims find volumes, volumes keep claims, and both are kept while somebody uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from kubesched.api.labels import Selector
+from kubesched.api.quantity import parse_quantity
+from kubesched.cluster.controllers.cluster_view import View
+from kubesched.cluster.controllers.plans import (
+    Action,
+    Delete,
+    Patch,
+    Plan,
+    RecordEvent,
+    status_patch,
+)
+from kubesched.cluster.controllers.provisioning import PROVISIONER, plan_provisioning
+
+__all__ = ["claims_of", "plan_claim_binding", "plan_volume"]
+
+Json = dict[str, Any]
+
+_CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+_VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+_COMPLETED = "pv.kubernetes.io/bind-completed"
+_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_FINISHED = ("Succeeded", "Failed")
+
+
+def claims_of(pod: Pod) -> list[str]:
+    """Names of the claims that a pod uses, in its namespace."""
+    names = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            names.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            names.append(f"{pod.metadata.name}-{volume.name}")
+    return names
+
+
+# Claims
+
+
+def plan_claim_binding(
+    view: View, claim: PersistentVolumeClaim, document: Mapping[str, Any], now_ns: int
+) -> Plan:
+    metadata = claim.metadata
+    if metadata.deletion_timestamp is not None:
+        if _CLAIM_PROTECTION in metadata.finalizers and not _is_used(view, claim):
+            kept = [each for each in metadata.finalizers if each != _CLAIM_PROTECTION]
+            return Plan([Patch(claim, {"metadata": {"finalizers": kept or None}})])
+        return Plan()
+    if _CLAIM_PROTECTION not in metadata.finalizers:
+        finalizers = [*metadata.finalizers, _CLAIM_PROTECTION]
+        return Plan([Patch(claim, {"metadata": {"finalizers": finalizers}})])
+    if _COMPLETED in metadata.annotations:
+        return _bound_claim(view, claim, document)
+    if claim.spec.volume_name:
+        volume: PersistentVolume | None = view.find(PersistentVolume, "", claim.spec.volume_name)
+        if volume is None or not _may_have(volume, claim):
+            return Plan(status_patch(claim, document, {"phase": "Pending"}))
+        return _bind(claim, volume)
+    found = _promised(view, claim)
+    if found is not None:
+        return _bind(claim, found)
+    storage_class = _class_of(view, claim)
+    waits = storage_class is not None and storage_class.volume_binding_mode == (
+        "WaitForFirstConsumer"
+    )
+    if waits and _SELECTED_NODE not in metadata.annotations:
+        text = "waiting for first consumer to be created before binding"
+        if any(metadata.name in claims_of(pod) for pod in view.within(Pod, metadata.namespace)):
+            text = f"waiting for pod {_first_user(view, claim)} to be scheduled"
+            return Plan([RecordEvent(claim, "WaitForPodScheduled", text)])
+        return Plan([RecordEvent(claim, "WaitForFirstConsumer", text)])
+    if not waits and (best := _best_match(view, claim)) is not None:
+        return _bind(claim, best)
+    return _unprovided(view, claim, storage_class, now_ns)
+
+
+def _is_used(view: View, claim: PersistentVolumeClaim) -> bool:
+    return any(
+        claim.metadata.name in claims_of(pod) and pod.status.phase not in _FINISHED
+        for pod in view.within(Pod, claim.metadata.namespace)
+    )
+
+
+def _first_user(view: View, claim: PersistentVolumeClaim) -> str:
+    pods: Collection[Pod] = view.within(Pod, claim.metadata.namespace)
+    return min(pod.metadata.name for pod in pods if claim.metadata.name in claims_of(pod))
+
+
+def _class_of(view: View, claim: PersistentVolumeClaim) -> StorageClass | None:
+    name = claim.spec.storage_class_name
+    return view.find(StorageClass, "", name) if name else None
+
+
+def _unprovided(
+    view: View, claim: PersistentVolumeClaim, storage_class: StorageClass | None, now_ns: int
+) -> Plan:
+    """No volume that is there will do."""
+    name = claim.spec.storage_class_name
+    if not name:
+        text = "no persistent volumes available for this claim and no storage class is set"
+        return Plan([RecordEvent(claim, "FailedBinding", text)])
+    if storage_class is None:
+        text = f'storageclass.storage.k8s.io "{name}" not found'
+        return Plan([RecordEvent(claim, "ProvisioningFailed", text, warning=True)])
+    if storage_class.provisioner == _NO_PROVISIONER:
+        text = "no persistent volumes available for this claim and no storage class is set"
+        return Plan([RecordEvent(claim, "FailedBinding", text)])
+    return plan_provisioning(view, claim, storage_class, now_ns)
+
+
+def _bound_claim(view: View, claim: PersistentVolumeClaim, document: Mapping[str, Any]) -> Plan:
+    volume: PersistentVolume | None = view.find(PersistentVolume, "", claim.spec.volume_name)
+    if volume is None or not _is_of(volume, claim):
+        if claim.status.phase == "Lost":
+            return Plan()
+        text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+        event = RecordEvent(claim, "ClaimLost", text, warning=True)
+        return Plan([*status_patch(claim, document, {"phase": "Lost"}), event])
+    return Plan(_claim_status(claim, document, volume))
+
+
+def _claim_status(
+    claim: PersistentVolumeClaim, document: Mapping[str, Any], volume: PersistentVolume
+) -> list[Action]:
+    status: Json = {
+        "phase": "Bound",
+        "accessModes": list(volume.spec.access_modes),
+    }
+    if "capacity" not in document.get("status", {}):
+        status["capacity"] = dict(volume.spec.capacity)
+    return status_patch(claim, document, status)
+
+
+def _is_of(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is kept for a claim, and knows it well."""
+    reference = volume.spec.claim_ref
+    return reference is not None and reference.uid == claim.metadata.uid
+
+
+def _names(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and (reference.namespace, reference.name) == (claim.metadata.namespace, claim.metadata.name)
+        and reference.uid in (None, "", claim.metadata.uid)
+    )
+
+
+def _may_have(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    return volume.spec.claim_ref is None or _names(volume, claim)
+
+
+def _promised(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    """A volume that somebody, an administrator or the scheduler, has set aside for the claim."""
+    volumes = [
+        each
+        for each in view.all(PersistentVolume)
+        if _names(each, claim) and each.metadata.deletion_timestamp is None
+    ]
+    return min(volumes, key=_size_and_name, default=None)
+
+
+def _best_match(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    """The smallest volume that has what the claim asks for."""
+    wanted = parse_quantity(claim.spec.resources.requests.get("storage", "0"))
+    selector = None
+    if claim.spec.selector is not None:
+        selector = Selector.from_label_selector(claim.spec.selector)
+    fitting = [
+        each
+        for each in view.all(PersistentVolume)
+        if each.spec.claim_ref is None
+        and each.metadata.deletion_timestamp is None
+        and (each.spec.storage_class_name or "") == (claim.spec.storage_class_name or "")
+        and (each.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
+        and set(claim.spec.access_modes) <= set(each.spec.access_modes)
+        and parse_quantity(each.spec.capacity.get("storage", "0")) >= wanted
+        and (selector is None or selector.matches(each.metadata.labels))
+    ]
+    return min(fitting, key=_size_and_name, default=None)
+
+
+def _size_and_name(volume: PersistentVolume) -> tuple[Any, str]:
+    return parse_quantity(volume.spec.capacity.get("storage", "0")), volume.metadata.name
+
+
+def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Plan:
+    """Make each name the other: the volume first, so that nobody else gets it."""
+    actions: list[Action] = []
+    metadata = claim.metadata
+    if not _is_of(volume, claim):
+        reference = {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": metadata.namespace,
+            "name": metadata.name,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        }
+        patch: Json = {"spec": {"claimRef": reference}}
+        if volume.spec.claim_ref is None:
+            patch["metadata"] = {"annotations": {_BY_CONTROLLER: "yes"}}
+        actions.append(Patch(volume, patch))
+    notes = {_COMPLETED: "yes"}
+    patch = {"metadata": {"annotations": notes}}
+    if not claim.spec.volume_name:
+        notes[_BY_CONTROLLER] = "yes"
+        patch["spec"] = {"volumeName": volume.metadata.name}
+    actions.append(Patch(claim, patch))
+    # The status follows at the next look, when both are known to be so.
+    return Plan(actions)
+
+
+# Volumes
+
+
+def plan_volume(
+    view: View, volume: PersistentVolume, document: Mapping[str, Any], _now_ns: int
+) -> Plan:
+    metadata = volume.metadata
+    claim = _claim_of(view, volume)
+    if metadata.deletion_timestamp is not None:
+        if _VOLUME_PROTECTION in metadata.finalizers and claim is None:
+            kept = [each for each in metadata.finalizers if each != _VOLUME_PROTECTION]
+            return Plan([Patch(volume, {"metadata": {"finalizers": kept or None}})])
+        return Plan()
+    if _VOLUME_PROTECTION not in metadata.finalizers:
+        finalizers = [*metadata.finalizers, _VOLUME_PROTECTION]
+        return Plan([Patch(volume, {"metadata": {"finalizers": finalizers}})])
+    reference = volume.spec.claim_ref
+    if reference is None or not reference.uid:
+        return Plan(status_patch(volume, document, {"phase": "Available"}))
+    if claim is not None:
+        if claim.spec.volume_name == metadata.name:
+            return Plan(status_patch(volume, document, {"phase": "Bound"}))
+        return Plan()
+    actions = status_patch(volume, document, {"phase": "Released"})
+    policy = volume.spec.persistent_volume_reclaim_policy
+    if policy == "Delete" and metadata.annotations.get(_PROVISIONED_BY) == PROVISIONER:
+        actions.append(Delete(volume))
+    elif policy == "Recycle":
+        actions.append(Patch(volume, {"spec": {"claimRef": None}}))
+    return Plan(actions)
+
+
+def _claim_of(view: View, volume: PersistentVolume) -> PersistentVolumeClaim | None:
+    """The claim that a volume is kept for, if it is still there."""
+    reference = volume.spec.claim_ref
+    if reference is None or not reference.uid:
+        return None
+    claim: PersistentVolumeClaim | None = view.find(
+        PersistentVolumeClaim, reference.namespace or "", reference.name
+    )
+    return claim if claim is not None and claim.metadata.uid == reference.uid else None

@@ -1,0 +1,269 @@
+"""Claims and volumes: found, made, kept while used, given back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kubesched.api import (
+    ApiError,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StatefulSet,
+    StorageClass,
+)
+from kubesched.cluster.controllers.provisioning import PROVISIONER
+from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import SECOND, current_clock
+from kubesched.util.components import running
+from kubesched.util.randomness import derive
+from kubesched.util.virtual_loop import run
+from tests.cluster.controllers.workloads import Workloads
+
+Json = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+
+
+def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
+    """A whole cluster, with its scheduler."""
+
+    async def main() -> None:
+        clock = current_clock()
+        cluster = EmbeddedCluster(clock, derive(0, "store"), heartbeats=False)
+        scheduler = Scheduler(cluster.api, clock, seed=0)
+        world = Workloads(cluster.api, clock)
+        async with cluster, running(*cluster.parts, scheduler):
+            for number, zone in enumerate("ab"):
+                resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+                status = {"capacity": resources, "allocatable": resources}
+                metadata = {"name": f"n{number}", "labels": {ZONE: zone}}
+                await cluster.api.create_document(
+                    Node, None, {"metadata": metadata, "status": status}
+                )
+            await test(world)
+        cluster.store.check_invariants()
+
+    run(main)
+
+
+def claim(name: str = "data", size: str = "1Gi", **spec: Any) -> Json:
+    body = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    return {"metadata": {"name": name}, "spec": body}
+
+
+def volume(name: str, size: str = "1Gi", **spec: Any) -> Json:
+    body = {
+        "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/x"},
+        **spec,
+    }
+    return {"metadata": {"name": name}, "spec": body}
+
+
+def pod(name: str, claim_name: str, **spec: Any) -> Json:
+    source = {"claimName": claim_name}
+    volumes = [{"name": "v", "persistentVolumeClaim": source}]
+    containers = [{"name": "c", "image": "pause"}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": containers, "volumes": volumes, **spec},
+    }
+
+
+async def phases(world: Workloads) -> dict[str, str]:
+    claims = {
+        each.metadata.name: each.status.phase for each in await world.all(PersistentVolumeClaim)
+    }
+    volumes = {each.metadata.name: each.status.phase for each in await world.all(PersistentVolume)}
+    return {**claims, **volumes}
+
+
+def test_a_claim_takes_the_smallest_volume_that_will_do() -> None:
+    async def test(world: Workloads) -> None:
+        for name, size in (("large", "9Gi"), ("fits", "2Gi"), ("small", "500Mi")):
+            document = volume(name, size)
+            await world.api.create_document(PersistentVolume, None, document)
+        await world.create(PersistentVolumeClaim, claim(storageClassName=""))
+        await world.settle(1)
+        expected = {"data": "Bound", "fits": "Bound", "large": "Available", "small": "Available"}
+        assert await phases(world) == expected
+        bound = await world.get(PersistentVolumeClaim, "data")
+        assert bound.spec.volume_name == "fits"
+        assert bound.status.capacity == {"storage": "2Gi"}
+        assert bound.metadata.annotations["pv.kubernetes.io/bind-completed"] == "yes"
+        reference = (await world.api.get(PersistentVolume, "fits")).spec.claim_ref
+        assert reference is not None
+        assert (reference.name, reference.uid) == ("data", bound.metadata.uid)
+
+    story(test)
+
+
+def test_a_volume_set_aside_for_a_claim_is_given_to_no_other() -> None:
+    async def test(world: Workloads) -> None:
+        reference = {"namespace": "default", "name": "mine"}
+        await world.api.create_document(
+            PersistentVolume, None, volume("reserved", claimRef=reference)
+        )
+        await world.create(PersistentVolumeClaim, claim("other", storageClassName=""))
+        await world.create(
+            PersistentVolumeClaim, claim("named", storageClassName="", volumeName="reserved")
+        )
+        await world.settle(1)
+        assert await phases(world) == {
+            "other": "Pending",
+            "named": "Pending",
+            "reserved": "Available",
+        }
+        await world.create(PersistentVolumeClaim, claim("mine", storageClassName=""))
+        await world.settle(1)
+        assert (await phases(world))["mine"] == "Bound"
+
+    story(test)
+
+
+def test_an_immediate_class_provides_at_once_and_takes_back() -> None:
+    async def test(world: Workloads) -> None:
+        await world.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
+        await world.settle(1)
+        held = await world.get(PersistentVolumeClaim, "data")
+        assert held.status.phase == "Bound"
+        made = await world.api.get(PersistentVolume, held.spec.volume_name)
+        assert made.metadata.name == f"pvc-{held.metadata.uid}"
+        assert made.metadata.annotations["pv.kubernetes.io/provisioned-by"] == PROVISIONER
+        await world.api.delete(PersistentVolumeClaim, "data", "default")
+        await world.settle(1)
+        assert await phases(world) == {}
+
+    story(test)
+
+
+def test_the_default_class_waits_for_a_pod_and_a_node() -> None:
+    async def test(world: Workloads) -> None:
+        await world.create(PersistentVolumeClaim, claim())
+        await world.settle(5)
+        assert await phases(world) == {"data": "Pending"}
+        await world.create(Pod, pod("p", "data"))
+        await world.settle(5)
+        assert (await world.get(Pod, "p")).status.phase == "Running"
+        held = await world.get(PersistentVolumeClaim, "data")
+        assert held.spec.storage_class_name == "standard"
+        assert held.status.phase == "Bound"
+
+    story(test)
+
+
+def test_volumes_with_a_topology_keep_their_pods_where_they_are() -> None:
+    async def test(world: Workloads) -> None:
+        body = {
+            "metadata": {"name": "zonal"},
+            "provisioner": PROVISIONER,
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "parameters": {"topologyKey": ZONE},
+        }
+        await world.api.create_document(StorageClass, None, body)
+        await world.create(PersistentVolumeClaim, claim(storageClassName="zonal"))
+        await world.create(Pod, pod("first", "data", nodeSelector={ZONE: "b"}))
+        await world.settle(5)
+        await world.create(Pod, pod("second", "data"))
+        await world.create(Pod, pod("third", "data", nodeSelector={ZONE: "a"}))
+        await world.settle(5)
+        nodes = {each.metadata.name: each.spec.node_name for each in await world.pods()}
+        assert nodes == {"first": "n1", "second": "n1", "third": ""}
+
+    story(test)
+
+
+def test_a_claim_that_asks_for_failure_gets_nothing() -> None:
+    async def test(world: Workloads) -> None:
+        document = claim()
+        document["metadata"]["annotations"] = {"kubesched.io/provision": "fail"}
+        await world.create(PersistentVolumeClaim, document)
+        await world.create(Pod, pod("p", "data"))
+        await world.settle(60)
+        assert (await world.get(Pod, "p")).spec.node_name == ""
+        assert await phases(world) == {"data": "Pending"}
+
+    story(test)
+
+
+def test_what_is_in_use_stays_until_it_is_not() -> None:
+    async def test(world: Workloads) -> None:
+        await world.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
+        await world.create(Pod, pod("p", "data"))
+        await world.settle(5)
+        name = (await world.get(PersistentVolumeClaim, "data")).spec.volume_name
+        await world.api.delete(PersistentVolumeClaim, "data", "default")
+        await world.api.delete(PersistentVolume, name)
+        await world.settle(5)
+        assert len(await phases(world)) == 2
+        await world.api.delete(Pod, "p", "default")
+        await world.settle(5)
+        assert await phases(world) == {}
+
+    story(test)
+
+
+def test_a_retained_volume_is_released_and_a_lost_one_is_missed() -> None:
+    async def test(world: Workloads) -> None:
+        await world.api.create_document(PersistentVolume, None, volume("kept"))
+        await world.create(PersistentVolumeClaim, claim(storageClassName=""))
+        await world.settle(1)
+        await world.api.delete(PersistentVolumeClaim, "data", "default")
+        await world.settle(1)
+        assert await phases(world) == {"kept": "Released"}
+        await world.create(PersistentVolumeClaim, claim("again", storageClassName=""))
+        await world.settle(1)
+        assert (await phases(world))["again"] == "Pending"
+
+    story(test)
+
+
+def test_ephemeral_claims_come_and_go_with_their_pod() -> None:
+    async def test(world: Workloads) -> None:
+        template = {"spec": claim()["spec"]}
+        volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+        containers = [{"name": "c", "image": "pause"}]
+        body = {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": volumes}}
+        await world.create(Pod, body)
+        await world.settle(5)
+        assert (await world.get(Pod, "p")).status.phase == "Running"
+        assert (await world.get(PersistentVolumeClaim, "p-scratch")).status.phase == "Bound"
+        await world.api.delete(Pod, "p", "default")
+        await world.settle(5)
+        with pytest.raises(ApiError):
+            await world.get(PersistentVolumeClaim, "p-scratch")
+        assert await phases(world) == {}
+
+    story(test)
+
+
+def test_stateful_sets_run_on_claims_that_outlive_their_pods() -> None:
+    async def test(world: Workloads) -> None:
+        labels = {"app": "db"}
+        containers = [{"name": "c", "image": "pause"}]
+        spec = {
+            "replicas": 3,
+            "serviceName": "db",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+            "volumeClaimTemplates": [claim("data"), claim("log")],
+        }
+        await world.create(StatefulSet, {"metadata": {"name": "db"}, "spec": spec})
+        await world.clock.sleep(30 * SECOND)
+        assert [each.status.phase for each in await world.pods()] == ["Running"] * 3
+        claims = await world.all(PersistentVolumeClaim)
+        bound = {each.metadata.name: each.spec.volume_name for each in claims}
+        assert len(set(bound.values())) == 6
+        await world.api.delete(Pod, "db-1", "default")
+        await world.clock.sleep(30 * SECOND)
+        assert [each.status.phase for each in await world.pods()] == ["Running"] * 3
+        claims = await world.all(PersistentVolumeClaim)
+        assert {each.metadata.name: each.spec.volume_name for each in claims} == bound
+
+    story(test)
