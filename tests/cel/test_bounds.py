@@ -165,6 +165,17 @@ def test_a_text_that_is_too_long_is_refused() -> None:
         evaluate("'" + "a" * 100_000 + "'")
 
 
+def test_many_problems_are_told_briefly() -> None:
+    with pytest.raises(CelCompileError) as caught:
+        evaluate(" || ".join(["a"] * 15_000))
+    assert str(caught.value).endswith("14900 more errors were truncated")
+    assert len(str(caught.value)) < 100_000
+
+
+def test_long_expressions_are_checked_in_time() -> None:
+    assert evaluate(" && ".join(["x.number == 7"] * 5_000)) is True
+
+
 STOPPED = "runtime: operation cancelled: actual cost limit exceeded"
 BOMBS = {
     "a string that doubles": "'a'" + "".join(f".replace('{'a'}', 'aaaaaaaaaa')" for _ in range(30)),

@@ -20,7 +20,6 @@ from kubesched.cel import logic
 from kubesched.cel.calls import compile_call, is_constant_call
 from kubesched.cel.closures import Code, Frame, Run
 from kubesched.cel.comparisons import compile_binary
-from kubesched.cel.conversions import to_text
 from kubesched.cel.errors import CostLimitError, EvaluationError
 from kubesched.cel.loops import compile_loop
 from kubesched.cel.operations import NONE_FOUND, find, index, lookup, negate
@@ -348,12 +347,9 @@ def _map_of(entries: list[tuple[Run, Run, bool]]) -> Run:
                     continue
                 value = value.value
             try:
-                known = key in result
+                result[key] = value
             except TypeError:
                 raise EvaluationError("unsupported key type") from None
-            if known:
-                raise EvaluationError(f"Failed with repeated key: {to_text(key)}")
-            result[key] = value
         return result
 
     return run

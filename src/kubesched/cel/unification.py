@@ -14,6 +14,8 @@ class Substitutions:
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
+        self._trail: list[tuple[str, Type | None]] = []
+        """What was learned in the present attempt, and what was known before."""
         self._fresh = 0
 
     def fresh(self) -> Type:
@@ -29,11 +31,19 @@ class Substitutions:
         """Whether each type fits its counterpart: nothing is learned if one does not."""
         if len(given) != len(wanted):
             return False
-        before = dict(self._known)
+        self._trail.clear()
         if all(map(self._fits, given, wanted)):
             return True
-        self._known = before
+        for name, before in reversed(self._trail):
+            if before is None:
+                del self._known[name]
+            else:
+                self._known[name] = before
         return False
+
+    def _learn(self, variable: Type, found: Type) -> None:
+        self._trail.append((variable.name, self._known.get(variable.name)))
+        self._known[variable.name] = found
 
     def resolve(self, found: Type, *, free_to_dyn: bool = False) -> Type:
         """The type with known parameters replaced, and unknown ones by `dyn` if asked."""
@@ -88,12 +98,12 @@ class Substitutions:
             if known == found:
                 return True, True
             if self._fits(found, known):
-                self._known[variable.name] = most_general(found, known)
+                self._learn(variable, most_general(found, known))
                 return True, True
             return False, True
         if self._occurs(variable, found):
             return found == variable, False
-        self._known[variable.name] = found
+        self._learn(variable, found)
         return True, False
 
     def _occurs(self, variable: Type, inside: Type) -> bool:
