@@ -129,7 +129,7 @@ class _Checker:
             case OptionalMap():
                 return self._optional_map(node)
             case MessageLiteral():
-                return self._undeclared(node, node.name)
+                return self._message(node)
             case _:
                 raise AssertionError(f"unknown node {node!r}")
 
@@ -312,6 +312,13 @@ class _Checker:
         if not was_optional and not inner.is_dynamic:
             self._mismatch(node, optional_of(inner), inner)
         return inner
+
+    def _message(self, node: MessageLiteral) -> Type:
+        for field in node.fields:
+            self._element(field.value, optional=field.optional)
+        if self._environment.makes(node.name):
+            return DYN
+        return self._undeclared(node, node.name)
 
     def _join(self, previous: Type | None, current: Type) -> Type:
         """The type of elements so far; that they are all alike is checked at the end."""

@@ -35,6 +35,7 @@ from kubesched.cel.syntax import (
     Literal,
     Logical,
     MapLiteral,
+    MessageLiteral,
     Node,
     OptionalMap,
     Select,
@@ -52,6 +53,7 @@ __all__ = ["Compiler"]
 
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
+_MESSAGE_COST: Final = 40
 
 
 class Compiler:
@@ -98,6 +100,8 @@ class Compiler:
                 return self._bind(node)
             case OptionalMap():
                 return self._optional_map(node)
+            case MessageLiteral():
+                return self._message(node)
             case _:
                 raise AssertionError(f"unknown node {node!r}")
 
@@ -203,6 +207,15 @@ class Compiler:
             cost += key.cost + value.cost
         return Code(_map_of(entries), cost)
 
+    def _message(self, node: MessageLiteral) -> Code:
+        entries: list[tuple[Run, Run, bool]] = []
+        cost = _MESSAGE_COST
+        for field in node.fields:
+            value = self.compile(field.value)
+            entries.append((_constant(field.name), value.run, field.optional))
+            cost += value.cost
+        return Code(_map_of(entries), cost)
+
     def _bind(self, node: Bind) -> Code:
         """The value is computed when, and if, the body asks for it."""
         slot = self.new_slot()
@@ -241,6 +254,10 @@ class Compiler:
             return result if flat else OptionalValue(result)
 
         return Code(run, cost + 2)
+
+
+def _constant(value: Value) -> Run:
+    return lambda _frame: value
 
 
 def _held(found: Type) -> Type:

@@ -39,11 +39,16 @@ class Environment:
         *,
         libraries: Iterable[Library],
         objects: Iterable[ObjectType] = (),
+        makes: Iterable[str] = (),
         cost_limit: int,
     ) -> None:
+        """`makes` names the types of which expressions may write values (`Object{…}`), and
+        with them all that are below (`Object.spec{…}`): such values are maps.
+        """
         self.variables = dict(variables)
         self.functions = merge(libraries)
         self.cost_limit = cost_limit
+        self._makes = tuple(makes)
         self._objects = {each.name: each for each in objects}
 
     def identifier(self, name: str) -> Type | None:
@@ -62,6 +67,10 @@ class Environment:
         """The key under which an object of a type holds a field."""
         declared = self._objects.get(found.name)
         return field if declared is None else declared.keys.get(field, field)
+
+    def makes(self, name: str) -> bool:
+        """Whether an expression may write a value of a type."""
+        return any(name == each or name.startswith(f"{each}.") for each in self._makes)
 
     def is_type(self, name: str) -> bool:
         """Whether a name is a type's and not a variable's."""

@@ -8,6 +8,7 @@ from typing import Final
 from kubesched.cel.declarations import Library
 from kubesched.cel.environment import Environment
 from kubesched.cel.library.formats import FORMATS
+from kubesched.cel.library.json_patches import JSON_PATCHES
 from kubesched.cel.library.lists import LISTS
 from kubesched.cel.library.network import NETWORK
 from kubesched.cel.library.optionals import OPTIONALS
@@ -42,6 +43,7 @@ def kubernetes_environment(
     variables: Mapping[str, Type],
     *,
     objects: Iterable[ObjectType] = (),
+    makes: Iterable[str] = (),
     cost_limit: int = PER_CALL_LIMIT,
 ) -> Environment:
     """An environment with all of Kubernetes' functions and some variables.
@@ -49,4 +51,7 @@ def kubernetes_environment(
     A variable of type `dyn` may hold anything JSON can; one of a declared object type is
     checked for its fields when an expression is compiled.
     """
-    return Environment(variables, libraries=LIBRARIES, objects=objects, cost_limit=cost_limit)
+    libraries = (*LIBRARIES, JSON_PATCHES) if makes else LIBRARIES
+    return Environment(
+        variables, libraries=libraries, objects=objects, makes=makes, cost_limit=cost_limit
+    )

@@ -24,6 +24,7 @@ from kubesched.cel.syntax import (
     Logical,
     MapEntry,
     MapLiteral,
+    MessageField,
     MessageLiteral,
     Node,
     Select,
@@ -290,13 +291,13 @@ class _Parser:
 
     def _message(self, opening: Token, name: str) -> Node:
         self._take()
-        values: list[Node] = []
+        fields: list[MessageField] = []
         while not self._accept("}"):
-            self._accept("?")
-            self._expect("name")
+            optional = self._accept("?") is not None
+            field = self._expect("name").text
             self._expect(":")
-            values.append(self._expression())
+            fields.append(MessageField(field, self._expression(), optional=optional))
             if not self._accept(","):
                 self._expect("}")
                 break
-        return MessageLiteral(opening.position, name, tuple(values))
+        return MessageLiteral(opening.position, name, tuple(fields))

@@ -27,6 +27,7 @@ __all__ = [
     "Logical",
     "MapEntry",
     "MapLiteral",
+    "MessageField",
     "MessageLiteral",
     "Node",
     "OptionalMap",
@@ -180,14 +181,23 @@ class MapLiteral(Node):
         self.entries = entries
 
 
+class MessageField:
+    """`name: value` or `?name: value`."""
+
+    __slots__ = ("name", "optional", "value")
+
+    def __init__(self, name: str, value: Node, *, optional: bool) -> None:
+        self.name, self.value, self.optional = name, value, optional
+
+
 class MessageLiteral(Node):
-    """`Name{field: value}`: parsed so that the checker can say that there is no such type."""
+    """`Name{field: value}`: a value of a type that the environment lets expressions make."""
 
-    __slots__ = ("name", "values")
+    __slots__ = ("fields", "name")
 
-    def __init__(self, position: int, name: str, values: tuple[Node, ...]) -> None:
+    def __init__(self, position: int, name: str, fields: tuple[MessageField, ...]) -> None:
         super().__init__(position)
-        self.name, self.values = name, values
+        self.name, self.fields = name, fields
 
 
 class Comprehension(Node):
@@ -253,7 +263,7 @@ def children(node: Node) -> tuple[Node, ...]:
         case MapLiteral():
             return tuple(part for entry in node.entries for part in (entry.key, entry.value))
         case MessageLiteral():
-            return node.values
+            return tuple(field.value for field in node.fields)
         case Comprehension():
             inner = (node.operand, node.body)
             return inner if node.condition is None else (*inner, node.condition)

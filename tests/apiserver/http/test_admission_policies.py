@@ -227,6 +227,112 @@ def test_expressions_are_checked_against_the_kinds_they_are_about() -> None:
     assert "found no matching overload for '_+_' applied to '(string, int)'" in found[1]["warning"]
 
 
+MUTATIONS = f"{GROUP}/mutatingadmissionpolicies"
+MUTATION_BINDINGS = f"{GROUP}/mutatingadmissionpolicybindings"
+
+
+def mutated(body: Json, *mutations: Json, **spec: Any) -> tuple[int, Json]:
+    """What becomes of a new deployment under a mutating policy."""
+    client = Client()
+    constraints = {"resourceRules": [RULE]}
+    made = {"matchConstraints": constraints, "mutations": list(mutations), **spec}
+    client.create(MUTATIONS, {"metadata": {"name": "m"}, "spec": made})
+    client.create(MUTATION_BINDINGS, {"metadata": {"name": "b"}, "spec": {"policyName": "m"}})
+    return client.send("POST", DEPLOYMENTS, body)
+
+
+def applied(expression: str) -> Json:
+    return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+
+
+def patched(expression: str) -> Json:
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+
+
+def test_a_policy_adds_fields() -> None:
+    expression = """
+        Object{
+          metadata: Object.metadata{annotations: {"mutated-by": "policy"}},
+          spec: Object.spec{replicas: object.spec.replicas + 1}
+        }"""
+    code, made = mutated(deployment(1, kept="yes"), applied(expression))
+    assert code == 201, made
+    assert made["metadata"]["annotations"] == {"mutated-by": "policy"}
+    assert made["metadata"]["labels"] == {"kept": "yes"}
+    assert made["spec"]["replicas"] == 2
+
+
+def test_lists_are_merged_by_their_keys() -> None:
+    containers = 'containers: [Object.spec.template.spec.containers{name: "%s", image: "x"}]'
+    wrapped = (
+        "Object{spec: Object.spec{template: Object.spec.template{"
+        "spec: Object.spec.template.spec{%s}}}}"
+    )
+    _, made = mutated(deployment(1), applied(wrapped % (containers % "side")))
+    names = [each["name"] for each in made["spec"]["template"]["spec"]["containers"]]
+    assert names == ["c", "side"]
+    _, made = mutated(deployment(1), applied(wrapped % (containers % "c")))
+    assert [each["image"] for each in made["spec"]["template"]["spec"]["containers"]] == ["x"]
+
+
+def test_patches_apply_one_after_another() -> None:
+    code, made = mutated(
+        deployment(1),
+        patched('[JSONPatch{op: "replace", path: "/spec/replicas", value: 4}]'),
+        patched(
+            '[JSONPatch{op: "replace", path: "/spec/replicas", value: object.spec.replicas * 2}]'
+        ),
+    )
+    assert (code, made["spec"]["replicas"]) == (201, 8)
+
+
+def test_keys_are_escaped_for_paths() -> None:
+    path = '"/metadata/labels/" + jsonpatch.escapeKey("example.com/tier")'
+    _, made = mutated(
+        deployment(1, kept="yes"), patched(f'[JSONPatch{{op: "add", path: {path}, value: "x"}}]')
+    )
+    assert made["metadata"]["labels"] == {"kept": "yes", "example.com/tier": "x"}
+
+
+def test_optional_fields_may_stay_away() -> None:
+    expression = "Object{spec: Object.spec{?paused: object.spec.?nope}}"
+    code, made = mutated(deployment(1), applied(expression))
+    assert code == 201
+    assert "paused" not in made["spec"]
+
+
+def test_a_policy_cannot_rename() -> None:
+    _, made = mutated(deployment(1), applied('Object{metadata: Object.metadata{name: "other"}}'))
+    assert made["metadata"]["name"] == "web"
+
+
+def test_a_mutation_that_fails_refuses_the_write_unless_told_otherwise() -> None:
+    broken = applied("Object{spec: Object.spec{replicas: object.spec.nope}}")
+    code, answer = mutated(deployment(1), broken)
+    assert code == 422
+    assert (
+        "MutatingAdmissionPolicy 'm' with binding 'b' denied request: no such key: nope"
+        in (answer["message"])
+    )
+    wrong = applied('Object{spec: Object.spec{replicas: "many"}}')
+    assert mutated(deployment(1), wrong)[0] == 422
+    assert mutated(deployment(1), broken, failurePolicy="Ignore")[0] == 201
+
+
+def test_a_mutating_policy_must_compile() -> None:
+    for expression in ("Nothing{}", "Object{", ""):
+        body = {
+            "metadata": {"name": "m"},
+            "spec": {
+                "matchConstraints": {"resourceRules": [RULE]},
+                "mutations": [applied(expression)],
+            },
+        }
+        code, answer = Client().send("POST", MUTATIONS, body)
+        assert code == 422
+        assert "spec.mutations[0].applyConfiguration.expression" in answer["message"]
+
+
 def test_columns() -> None:
     client = enforced(policy(MORE_THAN_ONE))
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

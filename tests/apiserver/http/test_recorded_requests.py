@@ -153,8 +153,7 @@ def test_nothing_of_the_recording_is_left_out_but_what_is_listed(
 def entries_by_name(resources: list[dict[str, Any]], key: str) -> dict[str, Any]:
     entries = {}
     for each in resources:
-        entry = {field: value for field, value in each.items() if field != "storageVersionHash"}
-        entry.pop("subresources", None)
+        entry = {field: value for field, value in each.items() if field != "subresources"}
         entries[entry[key]] = entry
     return entries
 

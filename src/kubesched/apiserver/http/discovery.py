@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -55,6 +57,7 @@ class _Entry(NamedTuple):
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     parts: tuple[_Part, ...] = ()
+    stored_hash: str = ""
 
 
 class Discovery:
@@ -181,7 +184,17 @@ def _entry(resource: Resource) -> _Entry:
         resource.short_names,
         resource.categories,
         tuple(parts),
+        _stored_hash(resource),
     )
+
+
+def _stored_hash(resource: Resource) -> str:
+    """Which version a resource is stored in, as clients compare it."""
+    if resource.type is None and resource.to_stored is not None:
+        return ""  # another face of a custom resource
+    group = "" if resource.kind == "Event" else resource.group
+    digest = hashlib.sha256(f"{group}/{resource.version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _group(name: str, versions: list[str]) -> Json:
@@ -201,6 +214,8 @@ def _plain_entry(entry: _Entry) -> Json:
         shown["shortNames"] = entry.short_names
     if entry.categories:
         shown["categories"] = entry.categories
+    if entry.stored_hash:
+        shown["storageVersionHash"] = entry.stored_hash
     return shown
 
 

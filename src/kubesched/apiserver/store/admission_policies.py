@@ -6,28 +6,48 @@ again when they change; with none in the store nothing is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from kubesched.api.access import ApiError
 from kubesched.apiserver.rules import api_errors
-from kubesched.apiserver.rules.admission import Policy, Review, compile_policy
+from kubesched.apiserver.rules.admission import (
+    MutationError,
+    Review,
+    compile_mutation,
+    compile_policy,
+)
 from kubesched.apiserver.rules.admission.matching import matches, selects
-from kubesched.apiserver.rules.admission.strategies import BindingStrategy, PolicyStrategy
+from kubesched.apiserver.rules.admission.strategies import (
+    BindingStrategy,
+    MutationBindingStrategy,
+    MutationStrategy,
+    PolicyStrategy,
+)
 from kubesched.apiserver.rules.admission.type_checks import expression_warnings
 from kubesched.apiserver.rules.served_resources import Resource, custom_resource
+from kubesched.apiserver.rules.strategies.base import Strategy
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.records import Record
 
-__all__ = ["BINDING", "POLICY", "PolicyAdmission", "enforce_policies", "type_checked"]
+__all__ = [
+    "BINDING",
+    "MUTATION",
+    "MUTATION_BINDING",
+    "POLICY",
+    "PolicyAdmission",
+    "enforce_policies",
+    "type_checked",
+]
 
 Json = dict[str, Any]
 
 _GROUP = "admissionregistration.k8s.io"
 
 
-def _cluster_wide(kind: str, plural: str, strategy: PolicyStrategy | BindingStrategy) -> Resource:
+def _cluster_wide(kind: str, plural: str, strategy: Strategy) -> Resource:
     categories = ("api-extensions",)
     resource = custom_resource(_GROUP, "v1", kind, plural, namespaced=False, categories=categories)
     return msgspec.structs.replace(resource, strategy=strategy)
@@ -37,22 +57,91 @@ POLICY = _cluster_wide("ValidatingAdmissionPolicy", "validatingadmissionpolicies
 BINDING = _cluster_wide(
     "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", BindingStrategy()
 )
+MUTATION = _cluster_wide("MutatingAdmissionPolicy", "mutatingadmissionpolicies", MutationStrategy())
+MUTATION_BINDING = _cluster_wide(
+    "MutatingAdmissionPolicyBinding",
+    "mutatingadmissionpolicybindings",
+    MutationBindingStrategy(),
+)
+
+_Compiled = TypeVar("_Compiled")
+
+
+class _Policies(Generic[_Compiled]):
+    """The policies of one kind with their bindings."""
+
+    def __init__(
+        self,
+        store: Store,
+        policy: Resource,
+        binding: Resource,
+        compile_spec: Callable[[Json], tuple[_Compiled, Any]],
+    ) -> None:
+        for resource in (policy, binding):
+            store.register(resource)
+        self.kind = policy.kind
+        self.bindings = store.collection(binding).objects
+        self._policies = store.collection(policy).objects
+        self._compile = compile_spec
+        self._compiled: dict[str, tuple[int, _Compiled]] = {}
+
+    def about(
+        self, review: Review, labels: Mapping[str, str] | None
+    ) -> Iterator[tuple[Record, Record]]:
+        """The policies that have a say in a write, each with the binding that says so."""
+        for binding in self.bindings.values():
+            spec = binding.data["spec"]
+            record = self._policies.get(spec["policyName"])
+            if record is None:
+                continue
+            constraints = record.data["spec"].get("matchConstraints") or {}
+            if matches(constraints, review, labels) and matches(
+                spec.get("matchResources") or {}, review, labels
+            ):
+                yield record, binding
+
+    def compiled(self, record: Record) -> _Compiled:
+        known = self._compiled.get(record.key)
+        if known is None or known[0] != record.revision:
+            known = (record.revision, self._compile(record.data["spec"])[0])
+            self._compiled[record.key] = known
+        return known[1]
 
 
 class PolicyAdmission:
-    """Judges writes by the policies in a store, which it makes room for."""
+    """Changes and judges writes by the policies in a store, which it makes room for."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        for resource in (POLICY, BINDING):
-            store.register(resource)
-        self._policies = store.collection(POLICY).objects
-        self._bindings = store.collection(BINDING).objects
-        self._compiled: dict[str, tuple[int, Policy]] = {}
+        self._validating = _Policies(store, POLICY, BINDING, compile_policy)
+        self._mutating = _Policies(store, MUTATION, MUTATION_BINDING, compile_mutation)
 
     @property
     def has_rules(self) -> bool:
-        return bool(self._bindings)
+        return bool(self._validating.bindings or self._mutating.bindings)
+
+    def mutate(self, review: Review) -> Json:
+        """The object of a write as policies want it.
+
+        Raises:
+            ApiError: 422, a policy could not be applied.
+        """
+        assert review.new is not None
+        if review.resource.group == _GROUP:
+            return review.new
+        namespace, labels = self._home(review)
+        for record, binding in self._mutating.about(review, labels):
+            policy = self._mutating.compiled(record)
+            for params in self._params(self._mutating.kind, record, binding, review):
+                try:
+                    changed = policy.apply(review, params, namespace)
+                except MutationError as error:
+                    raise _denied(
+                        self._mutating.kind, record, binding, review, str(error)
+                    ) from error
+                review = msgspec.structs.replace(review, new=changed)
+        assert review.new is not None
+        return review.new
 
     def review(self, review: Review) -> None:
         """Let a write pass, or refuse it.
@@ -62,64 +151,40 @@ class PolicyAdmission:
         """
         if review.resource.group == _GROUP:
             return
-        namespace = self._namespace(review)
-        labels = None if namespace is None else namespace["metadata"].get("labels") or {}
-        for binding in self._bindings.values():
-            spec = binding.data["spec"]
-            record = self._policies.get(spec["policyName"])
-            if record is None or "Deny" not in (spec.get("validationActions") or ()):
+        namespace, labels = self._home(review)
+        kind = self._validating.kind
+        for record, binding in self._validating.about(review, labels):
+            if "Deny" not in (binding.data["spec"].get("validationActions") or ()):
                 continue
-            constraints = record.data["spec"].get("matchConstraints") or {}
-            if matches(constraints, review, labels) and matches(
-                spec.get("matchResources") or {}, review, labels
-            ):
-                self._judge(record, binding, review, namespace)
+            policy = self._validating.compiled(record)
+            for params in self._params(kind, record, binding, review):
+                for denial in policy.judge(review, params, namespace):
+                    raise _denied(kind, record, binding, review, denial.message, denial.reason)
 
-    def _judge(
-        self, record: Record, binding: Record, review: Review, namespace: Json | None
-    ) -> None:
-        policy = self._policy(record)
-        for params in self._params(record.data["spec"], binding, review):
-            for denial in policy.judge(review, params, namespace):
-                raise api_errors.denied_by_policy(
-                    review.resource.group_resource,
-                    review.name,
-                    f"ValidatingAdmissionPolicy '{record.key}' with binding '{binding.key}' "
-                    f"denied request: {denial.message}",
-                    denial.reason,
-                )
-
-    def _policy(self, record: Record) -> Policy:
-        known = self._compiled.get(record.key)
-        if known is None or known[0] != record.revision:
-            known = (record.revision, compile_policy(record.data["spec"])[0])
-            self._compiled[record.key] = known
-        return known[1]
-
-    def _namespace(self, review: Review) -> Json | None:
+    def _home(self, review: Review) -> tuple[Json | None, Mapping[str, str] | None]:
+        """The namespace that a write happens in, and its labels; None for both outside of any."""
         if not review.namespace:
-            return None
-        return self._store.find("namespaces", review.namespace) or {
-            "metadata": {"name": review.namespace}
-        }
+            return None, None
+        unknown: Json = {"metadata": {"name": review.namespace}}
+        namespace = self._store.find("namespaces", review.namespace) or unknown
+        return namespace, namespace["metadata"].get("labels") or {}
 
-    def _params(self, spec: Json, binding: Record, review: Review) -> Iterator[Json | None]:
+    def _params(
+        self, policy_kind: str, record: Record, binding: Record, review: Review
+    ) -> Iterator[Json | None]:
         """The parameters that a policy is to be evaluated with, one evaluation for each."""
-        kind, reference = spec.get("paramKind"), binding.data["spec"].get("paramRef")
+        kind, reference = record.data["spec"].get("paramKind"), binding.data["spec"].get("paramRef")
         if not kind or not reference:
             yield None
             return
         resource = self._store.catalog.by_manifest(kind.get("apiVersion", ""), kind.get("kind", ""))
         found = [] if resource is None else self._referenced(resource, reference, review)
         if not found and reference.get("parameterNotFoundAction") == "Deny":
-            raise api_errors.denied_by_policy(
-                review.resource.group_resource,
-                review.name,
-                f"ValidatingAdmissionPolicy '{binding.data['spec']['policyName']}' with binding "
-                f"'{binding.key}' denied request: failed to configure binding: no params found for "
-                "policy binding with `Deny` parameterNotFoundAction",
-                "Invalid",
+            text = (
+                "failed to configure binding: no params found for policy binding with `Deny` "
+                "parameterNotFoundAction"
             )
+            raise _denied(policy_kind, record, binding, review, text)
         yield from found
 
     def _referenced(self, resource: Resource, reference: Json, review: Review) -> list[Json]:
@@ -129,14 +194,26 @@ class PolicyAdmission:
             record = self._store.find_record(resource, home, name)
             records = [] if record is None else [record]
         else:
-            chosen = self._store.list(resource, home).records
+            selector = reference.get("selector")
             records = [
                 each
-                for each in chosen
-                if selects(reference.get("selector"), [each.data["metadata"].get("labels") or {}])
+                for each in self._store.list(resource, home).records
+                if selects(selector, [each.data["metadata"].get("labels") or {}])
             ]
         head = {"apiVersion": resource.api_version, "kind": resource.kind}
         return [{**head, **each.data} for each in records]
+
+
+def _denied(
+    kind: str,
+    record: Record,
+    binding: Record,
+    review: Review,
+    text: str,
+    reason: str = "Invalid",
+) -> ApiError:
+    told = f"{kind} '{record.key}' with binding '{binding.key}' denied request: {text}"
+    return api_errors.denied_by_policy(review.resource.group_resource, review.name, told, reason)
 
 
 def enforce_policies(store: Store) -> None:

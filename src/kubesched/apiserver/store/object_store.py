@@ -82,6 +82,9 @@ class Admission(Protocol):
     def has_rules(self) -> bool:
         """Whether it would look at a write at all."""
 
+    def mutate(self, review: Review) -> Json:
+        """The object of a write as it is to be stored. Raises ApiError to refuse the write."""
+
     def review(self, review: Review) -> None:
         """Raises ApiError to refuse a write."""
 
@@ -286,6 +289,11 @@ class Store:
             given, namespace, generated_uid(self._rng), created, counted=counted
         )
         new = self._defaulted(resource, {**document, "metadata": metadata}, None)
+        if self.admission is not None and self.admission.has_rules:
+            wanted = self.admission.mutate(
+                Review(resource, "CREATE", metadata.get("name", ""), namespace, new)
+            )
+            new = self._defaulted(resource, wanted, None)
         new = strategy.prepare_create(strategy.admit(new, self), created)
         objects = self.collection(resource).objects
         if not metadata.get("name") and metadata.get("generateName"):
@@ -387,6 +395,9 @@ class Store:
         check_write(resource, old, given)
         metadata = inherited_metadata(given, old.data["metadata"])
         new = self._defaulted(resource, {**document, "metadata": metadata}, old.data)
+        if self.admission is not None and self.admission.has_rules:
+            new = self._mutated(resource, new, old, subresource)
+            base = None
         if is_finalizing:
             spec = {**old.data.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
             new, problems = {**old.data, "metadata": new["metadata"], "spec": spec}, []
@@ -420,6 +431,14 @@ class Store:
             self._remove(resource, old)
             return Record(self._stored_as(resource), old.key, new, old.revision)
         return self._commit("MODIFIED", resource, old.key, new, old, base=base)
+
+    def _mutated(self, resource: Resource, new: Json, old: Record, subresource: str) -> Json:
+        """A changed object as admission wants it."""
+        assert self.admission is not None
+        metadata = new["metadata"]
+        home = metadata.get("namespace", "")
+        asked = Review(resource, "UPDATE", metadata["name"], home, new, old.data, subresource)
+        return self._defaulted(resource, self.admission.mutate(asked), old.data)
 
     def bind(self, namespace: str, name: str, uid: str, node: str, now_ns: int) -> Record:
         """Assign a pod to a node, once. Raises ApiError 404 or 409."""

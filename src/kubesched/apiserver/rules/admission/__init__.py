@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from kubesched.apiserver.rules.admission.mutation import (
+    Mutation,
+    MutationError,
+    compile_mutation,
+)
 from kubesched.apiserver.rules.admission.policy import Denial, Policy, compile_policy
 from kubesched.apiserver.rules.admission.review import Review
 
-__all__ = ["Denial", "Policy", "Review", "compile_policy"]
+__all__ = [
+    "Denial",
+    "Mutation",
+    "MutationError",
+    "Policy",
+    "Review",
+    "compile_mutation",
+    "compile_policy",
+]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from kubesched.apiserver.rules.admission.mutation import compile_mutation
 from kubesched.apiserver.rules.admission.policy import compile_policy
 from kubesched.apiserver.rules.strategies.base import Json, Strategy
 from kubesched.apiserver.rules.validation.problems import Problem, invalid, required
 
-__all__ = ["BindingStrategy", "PolicyStrategy"]
+__all__ = [
+    "BindingStrategy",
+    "MutationBindingStrategy",
+    "MutationStrategy",
+    "PolicyStrategy",
+]
 
-_LISTS = ("validations", "variables", "matchConditions", "auditAnnotations")
+_LISTS = ("validations", "variables", "matchConditions", "auditAnnotations", "mutations")
 
 
 def _with_defaults(constraints: Json) -> Json:
@@ -27,17 +35,17 @@ def _with_defaults(constraints: Json) -> Json:
     return filled
 
 
-class PolicyStrategy(Strategy):
-    """A policy must compile; its status says what does not fit the kinds it is about."""
+class _CompiledStrategy(Strategy):
+    """What all policies have in common: they say what they are about, and must compile."""
 
     counts_generations = True
-    has_status = True
+    defaults: Mapping[str, str] = {"failurePolicy": "Fail"}
 
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
         spec = new.get("spec")
         if not isinstance(spec, dict):
             return new
-        spec = {"failurePolicy": "Fail", **spec}
+        spec = {**self.defaults, **spec}
         if isinstance(constraints := spec.get("matchConstraints"), dict):
             spec["matchConstraints"] = _with_defaults(constraints)
         return {**new, "spec": spec}
@@ -53,10 +61,34 @@ class PolicyStrategy(Strategy):
             problems.append(required("spec.matchConstraints"))
         elif not spec["matchConstraints"].get("resourceRules"):
             problems.append(required("spec.matchConstraints.resourceRules"))
+        return problems + self.check_expressions(spec)
+
+    def check_expressions(self, _spec: Json, /) -> list[Problem]:
+        """What is wrong with a specification whose form is right."""
+        return []
+
+
+class PolicyStrategy(_CompiledStrategy):
+    """A validating policy; its status says what does not fit the kinds it is about."""
+
+    has_status = True
+
+    def check_expressions(self, spec: Json, /) -> list[Problem]:
+        problems: list[Problem] = []
         if not spec.get("validations") and not spec.get("auditAnnotations"):
             text = "validations or auditAnnotations must be non-empty"
             problems.append(required("spec.validations", f"{text}; one of them is required"))
         return problems + compile_policy(spec)[1]
+
+
+class MutationStrategy(_CompiledStrategy):
+    """A mutating policy."""
+
+    defaults = {"failurePolicy": "Fail", "reinvocationPolicy": "Never"}
+
+    def check_expressions(self, spec: Json, /) -> list[Problem]:
+        problems = [] if spec.get("mutations") else [required("spec.mutations")]
+        return problems + compile_mutation(spec)[1]
 
 
 def _malformed(spec: Json) -> list[Problem]:
@@ -83,8 +115,8 @@ def _malformed(spec: Json) -> list[Problem]:
     return problems
 
 
-class BindingStrategy(Strategy):
-    """A binding says where a policy holds, and what follows from a refusal."""
+class MutationBindingStrategy(Strategy):
+    """A binding says where a policy holds."""
 
     counts_generations = True
 
@@ -99,7 +131,15 @@ class BindingStrategy(Strategy):
         spec = new.get("spec")
         if not isinstance(spec, dict):
             return [required("spec")]
-        problems = [] if spec.get("policyName") else [required("spec.policyName")]
-        if not spec.get("validationActions"):
+        return [] if isinstance(spec.get("policyName"), str) else [required("spec.policyName")]
+
+
+class BindingStrategy(MutationBindingStrategy):
+    """A binding of a validating policy also says what follows from a refusal."""
+
+    def check_new(self, new: Json, /) -> list[Problem]:
+        problems = super().check_new(new)
+        spec = new.get("spec")
+        if isinstance(spec, dict) and not spec.get("validationActions"):
             problems.append(required("spec.validationActions"))
         return problems
