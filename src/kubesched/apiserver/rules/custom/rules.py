@@ -199,7 +199,8 @@ def _judged(rule: _Rule, schema: Json, value: Any, old: Any, path: str) -> Probl
             return None
     except CelRuntimeError as error:
         return invalid(where or "<nil>", kind, _failure(str(error), rule))
-    return _worded(rule, bindings, where or "<nil>", kind)
+    shown = kind if kind in ("object", "array") else value
+    return _worded(rule, bindings, where or "<nil>", shown)
 
 
 def _failure(error: str, rule: _Rule) -> str:
@@ -217,21 +218,29 @@ def _failure(error: str, rule: _Rule) -> str:
     return f"{error} evaluating rule: {told}"
 
 
-def _worded(rule: _Rule, bindings: dict[str, Any], where: str, kind: str) -> Problem:
+def _worded(rule: _Rule, bindings: dict[str, Any], where: str, shown: Any) -> Problem:
+    """What a rule says of a value that does not keep it.
+
+    The value is shown, or the type of what is too large to show; not beside a message that
+    the rule computed.
+    """
     detail = rule.message.strip() or f"failed rule: {rule.text.strip()}"
+    is_computed = False
     if rule.message_program is not None:
         try:
             said = rule.message_program.evaluate(bindings)
         except CelRuntimeError:
             said = ""
         if isinstance(said, str) and said.strip() and "\n" not in said:
-            detail = said
+            detail, is_computed = said, True
     match rule.reason:
         case "FieldValueForbidden":
             return forbidden(where, detail)
         case "FieldValueRequired":
             return required(where, detail)
         case "FieldValueDuplicate":
-            return duplicate(where, kind, detail)
+            return duplicate(where, shown, detail)
+        case _ if is_computed:
+            return Problem(where, "FieldValueInvalid", f"Invalid value: {detail}")
         case _:
-            return invalid(where, kind, detail)
+            return invalid(where, shown, detail)
