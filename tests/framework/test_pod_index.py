@@ -1,4 +1,4 @@
-"""The pods on the nodes by shape: counts equal a look at every pod."""
+"""The pods on the nodes by group: counts equal a look at every pod."""
 
 from __future__ import annotations
 
@@ -226,6 +226,6 @@ def test_what_is_not_used_is_forgotten() -> None:
         churn.cache.update_snapshot()
     assert len(index._answers) <= 3
     assert len(index._columns) <= 2
-    assert len(index._shapes) <= 3
+    assert len(index._groups) <= 3
     assert len(index._queries_at) <= 3
-    assert all(len(shape.answers) <= 3 for shape in index._shapes.values())
+    assert all(len(group.answers) <= 3 for group in index._groups.values())

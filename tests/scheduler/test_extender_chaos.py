@@ -149,7 +149,7 @@ def test_whatever_an_extender_does_the_cluster_stays_sound(seed: int) -> None:
             ]
             assert waiting == []
             assert world.scheduler.queue.in_flight_pods == []
-            assert world.scheduler._asking is not None
-            assert world.scheduler._asking.busy == set()
+            assert world.scheduler._extender_tasks is not None
+            assert world.scheduler._extender_tasks.busy == set()
 
     run(scenario)

@@ -70,8 +70,6 @@ class Cache:
         self._written_images: dict[str, int] = {}  # version of the image table a row shows
         self._written_ports: set[str] = set()  # nodes whose row shows used ports
 
-    # -- pods --------------------------------------------------------------------------
-
     @property
     def pod_count(self) -> int:
         return len(self._pods)
@@ -218,8 +216,6 @@ class Cache:
         self._log.append(_Entry(_Change.POD_REMOVED, name, (pod_info,)))
         self._dirty.add(name)
 
-    # -- nodes -------------------------------------------------------------------------
-
     def add_node(self, node: Node) -> None:
         self._bound_log()
         _check_amounts(node)
@@ -258,8 +254,6 @@ class Cache:
         if not info.pods:
             del self._nodes[name]
         self._dirty.add(name)
-
-    # -- the snapshot ------------------------------------------------------------------
 
     def _bound_log(self) -> None:
         if len(self._log) >= _LONGEST_LOG:

@@ -66,8 +66,6 @@ class ClusterSnapshot:
     def has_pvc_in_use(self, key: str) -> bool:
         return key in self._pvc_users
 
-    # -- for the cache -----------------------------------------------------------------
-
     def show_node(self, name: str, info: NodeInfo) -> int:
         """Give a node that appeared a row; its pods are shown one by one afterwards."""
         row = self.table.add_row(name)

@@ -48,8 +48,6 @@ class ClaimCache:
         for claim in self.list():
             listener(None, claim)
 
-    # -- what is watched ---------------------------------------------------------------
-
     def watched(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Take in a change that was watched; one that is older than what is assumed is not news."""
         if new is None:
@@ -77,8 +75,6 @@ class ClaimCache:
         if not entries:
             del self._namespaces[namespace]
         self._tell(entry.latest, None)
-
-    # -- what is assumed ---------------------------------------------------------------
 
     def assume(self, written: ResourceClaim) -> None:
         """Take what the server answered to a write for the truth.

@@ -13,15 +13,15 @@ class ClusterVersion(msgspec.Struct, frozen=True):
     Each part only grows, and says how much has happened to one kind of state.
     """
 
+    # Rows of the node table: nodes, and the pods on them.
     rows: int
-    """Rows of the node table: nodes, and the pods on them."""
+    # Nodes themselves, whatever pods come and go.
     nodes: int
-    """Nodes themselves, whatever pods come and go."""
+    # Which nodes there are, and in which rows.
     membership: int
-    """Which nodes there are, and in which rows."""
+    # Labels and start times of pods on nodes.
     pods: int
-    """Labels and start times of pods on nodes."""
+    # Pods that are expected on a node.
     nominations: int
-    """Pods that are expected on a node."""
+    # Watched objects besides nodes and pods.
     objects: int
-    """Watched objects besides nodes and pods."""

@@ -25,8 +25,8 @@ __all__ = ["FastPaths"]
 class FastPaths:
     """Filter and Score for many nodes at once, and what their answers may be cached on."""
 
+    # What Filter and Score look at; the cache trusts it.
     reads: Reads = Reads()
-    """What Filter and Score look at; the cache trusts it."""
 
     if TYPE_CHECKING:
 

@@ -86,10 +86,10 @@ class Plugin(FastPaths, PreemptionHooks):
     """
 
     name: ClassVar[str] = ""
+    # The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments.
     args_type: ClassVar[type[msgspec.Struct] | None] = None
-    """The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments."""
+    # PreBind of neighbouring plugins that say so run at the same time.
     pre_bind_in_parallel: ClassVar[bool] = False
-    """PreBind of neighbouring plugins that say so run at the same time."""
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         self.args = args

@@ -1,7 +1,7 @@
 """The pods on the nodes, grouped by what selectors and affinity terms can see of them.
 
-Pods with the same namespace, labels and affinity terms, terminating or not, have one *shape*.
-A question about pods is matched against shapes, once each, never pod by pod, and its answer
+Pods with the same namespace, labels and affinity terms, terminating or not, form one *group*.
+A question about pods is matched against groups, once each, never pod by pod, and its answer
 is kept per row of the node table and per topology domain by adding one when a pod comes and
 taking one off when it goes. What nobody has asked about for long is forgotten.
 """
@@ -35,7 +35,7 @@ _COLUMN_BYTES = 128 * 2**20
 _FEWEST_COLUMNS = 64
 _DOMAINS_KEPT = 256
 _SUBJECTS_KEPT = 1024
-# Shapes without pods are dropped once there are more of them than this and than others.
+# Groups without pods are dropped once there are more of them than this and than others.
 _EMPTY_SHAPES_KEPT = 256
 
 
@@ -60,14 +60,14 @@ _TermKey = tuple[TermKind, AffinityTerm, int]
 class CarriedTerm:
     """An affinity term that pods on the nodes carry. `PodIndex.count` tells how many do."""
 
-    __slots__ = ("_shapes", "kind", "term", "weight")
+    __slots__ = ("_groups", "kind", "term", "weight")
 
     def __init__(self, kind: TermKind, term: AffinityTerm, weight: int) -> None:
         self.kind = kind
         self.term = term
         self.weight = weight  # 0 for a required term
-        # How many times each shape has the term: a pod may repeat itself.
-        self._shapes: dict[_Shape, int] = {}
+        # How many times each group has the term: a pod may repeat itself.
+        self._groups: dict[_Group, int] = {}
 
 
 TermsByKind = Mapping[TermKind, Sequence[CarriedTerm]]
@@ -75,7 +75,7 @@ TermsByKind = Mapping[TermKind, Sequence[CarriedTerm]]
 _NO_TERMS: TermsByKind = dict.fromkeys(TermKind, ())
 
 
-class _Shape:
+class _Group:
     """Pods that no selector and no term can tell apart, by row."""
 
     __slots__ = (
@@ -95,12 +95,12 @@ class _Shape:
         self.labels = pod.metadata.labels
         self.is_terminating = is_terminating(pod)
         self.terms = terms
-        self.rows: dict[int, int] = {}  # row -> pods of this shape, without zeros
+        self.rows: dict[int, int] = {}  # row -> pods of this group, without zeros
         self.pod_count = 0
-        self.answers: list[_Answer] = []  # all that a pod of this shape counts in
+        self.answers: list[_Answer] = []  # all that a pod of this group counts in
 
     def places(self) -> Iterator[_Place]:
-        """Where to look for questions that may be about this shape."""
+        """Where to look for questions that may be about this group."""
         for namespace in (self.namespace, None):
             yield namespace, None
             for anchor in self.labels.items():
@@ -123,19 +123,19 @@ class _Shape:
             answer.add(row, -1)
 
 
+# A namespace (None: all of them) and a label that a match must have (None: any labels).
 _Place = tuple[str | None, Anchor | None]
-"""A namespace (None: all of them) and a label that a match must have (None: any labels)."""
 
 
 class _Answer(RowCounts):
-    """The pods of those shapes that a question is about."""
+    """The pods of those groups that a question is about."""
 
-    __slots__ = ("_on_column", "shapes")
+    __slots__ = ("_on_column", "groups")
 
     def __init__(self, capacity: int, on_column: Callable[[_Answer], None]) -> None:
         super().__init__(capacity)
         self._on_column = on_column  # told when a column of all rows is made
-        self.shapes: list[_Shape] = []
+        self.groups: list[_Group] = []
 
     @property
     def column(self) -> NDArray[np.int64]:
@@ -143,16 +143,16 @@ class _Answer(RowCounts):
             self._on_column(self)
         return super().column
 
-    def include(self, shape: _Shape) -> None:
-        """Count the shape's pods from now on. A shape may be included more than once."""
-        self.shapes.append(shape)
-        shape.answers.append(self)
-        if shape.rows:
-            self.add_all(shape.rows)
+    def include(self, group: _Group) -> None:
+        """Count the group's pods from now on. A group may be included more than once."""
+        self.groups.append(group)
+        group.answers.append(self)
+        if group.rows:
+            self.add_all(group.rows)
 
     def detach(self) -> None:
-        for shape in self.shapes:
-            shape.answers.remove(self)
+        for group in self.groups:
+            group.answers.remove(self)
 
 
 class _Subject:
@@ -173,9 +173,9 @@ class PodIndex:
     def __init__(self, table: NodeTable) -> None:
         self.table = table
         self._capacity = table.capacity
-        self._shape_of: dict[PodInfo, _Shape] = {}
-        self._shapes: dict[Hashable, _Shape] = {}
-        self._shapes_at: dict[_Place, dict[Hashable, _Shape]] = {}
+        self._group_of: dict[PodInfo, _Group] = {}
+        self._groups: dict[Hashable, _Group] = {}
+        self._groups_at: dict[_Place, dict[Hashable, _Group]] = {}
         self._empty_shapes = 0
         self._answers: OrderedDict[PodQuery | CarriedTerm, _Answer] = OrderedDict()
         self._columns: OrderedDict[_Answer, None] = OrderedDict()  # answers that have one
@@ -186,33 +186,29 @@ class PodIndex:
         self._subjects: OrderedDict[Hashable, _Subject] = OrderedDict()
         self._domains: OrderedDict[Hashable, Domains] = OrderedDict()
 
-    # -- for the cache -----------------------------------------------------------------
-
     def add(self, row: int, pod_info: PodInfo) -> None:
         """A pod is on the node in this row."""
         self._fit()
-        shape = self._shape_of[pod_info] = self._intern(pod_info)
-        if not shape.pod_count:
+        group = self._group_of[pod_info] = self._intern(pod_info)
+        if not group.pod_count:
             self._empty_shapes -= 1
-        shape.add(row)
+        group.add(row)
 
     def remove(self, row: int, pod_info: PodInfo) -> None:
         """A pod (the very PodInfo that was added) left the node in this row."""
         self._fit()
-        shape = self._shape_of.pop(pod_info)
-        shape.remove(row)
-        if not shape.pod_count:
+        group = self._group_of.pop(pod_info)
+        group.remove(row)
+        if not group.pod_count:
             self._empty_shapes += 1
-            if self._empty_shapes > max(_EMPTY_SHAPES_KEPT, len(self._shapes) // 2):
+            if self._empty_shapes > max(_EMPTY_SHAPES_KEPT, len(self._groups) // 2):
                 self._drop_empty_shapes()
 
     def relabel(self, row: int, pod_info: PodInfo) -> None:
         """A pod on the node in this row may look different to selectors than it did."""
-        if self._intern(pod_info) is not self._shape_of[pod_info]:
+        if self._intern(pod_info) is not self._group_of[pod_info]:
             self.remove(row, pod_info)
             self.add(row, pod_info)
-
-    # -- for plugins -------------------------------------------------------------------
 
     def count(self, question: PodQuery | CarriedTerm) -> RowCounts:
         """How many pods match the query, or carry the term, per row.
@@ -230,9 +226,9 @@ class PodIndex:
         if isinstance(question, PodQuery):
             self._find_matches(question, answer)
         else:
-            for shape, times in question._shapes.items():
+            for group, times in question._groups.items():
                 for _ in range(times):
-                    answer.include(shape)
+                    answer.include(group)
         if len(self._answers) > _ANSWERS_KEPT:
             self._forget(next(iter(self._answers)))
         return answer
@@ -275,8 +271,6 @@ class PodIndex:
             self._look_at_terms(subject, pod, namespace_labels)
         return subject.by_kind
 
-    # -- inside ------------------------------------------------------------------------
-
     def _fit(self) -> None:
         """Follow the table in size."""
         capacity = self.table.capacity
@@ -295,9 +289,9 @@ class PodIndex:
     def _find_matches(self, query: PodQuery, answer: _Answer) -> None:
         for place in _places(query):
             self._queries_at.setdefault(place, {})[query] = answer
-            for shape in self._shapes_at.get(place, {}).values():
-                if query.matches(shape.namespace, shape.labels, shape.is_terminating):
-                    answer.include(shape)
+            for group in self._groups_at.get(place, {}).values():
+                if query.matches(group.namespace, group.labels, group.is_terminating):
+                    answer.include(group)
 
     def _look_at_terms(
         self, subject: _Subject, pod: Pod, namespace_labels: Mapping[str, str]
@@ -317,7 +311,7 @@ class PodIndex:
             subject.seen_at[anchor] = len(terms)
         subject.seen = len(self._terms)
 
-    def _intern(self, pod_info: PodInfo) -> _Shape:
+    def _intern(self, pod_info: PodInfo) -> _Group:
         pod = pod_info.pod
         metadata = pod.metadata
         key: Hashable = (
@@ -328,23 +322,23 @@ class PodIndex:
         terms = _term_keys(pod_info)
         if terms:
             key = (key, terms)
-        shape = self._shapes.get(key)
-        return shape if shape is not None else self._new_shape(key, pod, terms)
+        group = self._groups.get(key)
+        return group if group is not None else self._new_group(key, pod, terms)
 
-    def _new_shape(self, key: Hashable, pod: Pod, terms: tuple[_TermKey, ...]) -> _Shape:
-        shape = self._shapes[key] = _Shape(key, pod, tuple(map(self._carried, terms)))
+    def _new_group(self, key: Hashable, pod: Pod, terms: tuple[_TermKey, ...]) -> _Group:
+        group = self._groups[key] = _Group(key, pod, tuple(map(self._carried, terms)))
         self._empty_shapes += 1
-        for place in shape.places():
-            self._shapes_at.setdefault(place, {})[key] = shape
+        for place in group.places():
+            self._groups_at.setdefault(place, {})[key] = group
             for query, answer in self._queries_at.get(place, {}).items():
-                if query.matches(shape.namespace, shape.labels, shape.is_terminating):
-                    answer.include(shape)
-        for carried in shape.terms:
-            carried._shapes[shape] = carried._shapes.get(shape, 0) + 1
+                if query.matches(group.namespace, group.labels, group.is_terminating):
+                    answer.include(group)
+        for carried in group.terms:
+            carried._groups[group] = carried._groups.get(group, 0) + 1
             known = self._answers.get(carried)
             if known is not None:
-                known.include(shape)
-        return shape
+                known.include(group)
+        return group
 
     def _carried(self, key: _TermKey) -> CarriedTerm:
         carried = self._terms.get(key)
@@ -364,24 +358,24 @@ class PodIndex:
     def _drop_empty_shapes(self) -> None:
         touched: dict[int, _Answer] = {}
         has_idle_terms = False
-        for shape in [shape for shape in self._shapes.values() if not shape.pod_count]:
-            del self._shapes[shape.key]
-            for place in shape.places():
-                _drop(self._shapes_at, place, shape.key)
-            for carried in shape.terms:
-                carried._shapes.pop(shape, None)
-                has_idle_terms |= not carried._shapes
-            touched.update((id(answer), answer) for answer in shape.answers)
+        for group in [group for group in self._groups.values() if not group.pod_count]:
+            del self._groups[group.key]
+            for place in group.places():
+                _drop(self._groups_at, place, group.key)
+            for carried in group.terms:
+                carried._groups.pop(group, None)
+                has_idle_terms |= not carried._groups
+            touched.update((id(answer), answer) for answer in group.answers)
         for answer in touched.values():
-            answer.shapes = [shape for shape in answer.shapes if shape.pod_count]
+            answer.groups = [group for group in answer.groups if group.pod_count]
         self._empty_shapes = 0
         if has_idle_terms:
             self._drop_idle_terms()
 
     def _drop_idle_terms(self) -> None:
-        carried_still = {key: carried for key, carried in self._terms.items() if carried._shapes}
+        carried_still = {key: carried for key, carried in self._terms.items() if carried._groups}
         for carried in self._terms.values():
-            if not carried._shapes and carried in self._answers:
+            if not carried._groups and carried in self._answers:
                 self._forget(carried)
         self._terms.clear()
         self._terms_at.clear()
@@ -392,7 +386,7 @@ class PodIndex:
 
 
 def _places(query: PodQuery) -> list[_Place]:
-    """Where shapes find the query; the shapes there are the only ones it can match."""
+    """Where groups find the query; the groups there are the only ones it can match."""
     if query.namespaces is None:
         return [(None, query.anchor)]
     return [(namespace, query.anchor) for namespace in sorted(query.namespaces)]

@@ -10,11 +10,11 @@ from kubesched.api.pod_facts import is_terminating
 
 __all__ = ["Anchor", "Condition", "PodQuery", "anchor_of"]
 
+# Namespaces (None: all of them) and a selector over labels.
 Condition = tuple[frozenset[str] | None, Selector]
-"""Namespaces (None: all of them) and a selector over labels."""
 
+# A label, key and value, that every match of a selector has.
 Anchor = tuple[str, str]
-"""A label, key and value, that every match of a selector has."""
 
 
 def anchor_of(selector: Selector) -> Anchor | None:

@@ -23,29 +23,30 @@ class PodPart(enum.Flag):
     """Parts of the pod that is to be placed."""
 
     NOTHING = 0
+    # Containers (requests, images, ports), overhead, pod-level resources, image volumes.
     CONTAINERS = enum.auto()
-    """Containers (requests, images, ports), overhead, pod-level resources, image volumes."""
+    # Which of the host's namespaces the pod shares.
     HOST = enum.auto()
-    """Which of the host's namespaces the pod shares."""
+    # The node's name, the node selector, node affinity.
     NODE_SELECTION = enum.auto()
-    """The node's name, the node selector, node affinity."""
     TOLERATIONS = enum.auto()
     VOLUMES = enum.auto()
     RESOURCE_CLAIMS = enum.auto()
+    # Affinity and anti-affinity to other pods.
     POD_AFFINITY = enum.auto()
-    """Affinity and anti-affinity to other pods."""
+    # Topology spread constraints.
     SPREADING = enum.auto()
-    """Topology spread constraints."""
     PRIORITY = enum.auto()
+    # Whatever else the spec has.
     OTHER_SPEC = enum.auto()
-    """Whatever else the spec has."""
     NAMESPACE = enum.auto()
     LABELS = enum.auto()
     ANNOTATIONS = enum.auto()
     OWNERS = enum.auto()
+    # What no two pods share: name, uid, times, status.
     IDENTITY = enum.auto()
-    """What no two pods share: name, uid, times, status."""
 
+    # All that the pods of one template have in common.
     TEMPLATE = (
         CONTAINERS
         | HOST
@@ -62,7 +63,6 @@ class PodPart(enum.Flag):
         | ANNOTATIONS
         | OWNERS
     )
-    """All that the pods of one template have in common."""
     ALL = TEMPLATE | IDENTITY
 
 
@@ -79,6 +79,10 @@ _SPEC_FIELDS: Mapping[PodPart, tuple[str, ...]] = {
 }
 _NAMED = {name for names in _SPEC_FIELDS.values() for name in names} | {"affinity"}
 
+# The fields of a pod that make up a part.
+#
+# Besides these, CONTAINERS has the images among the volumes, and of `spec.affinity` NODE_SELECTION
+# has `node_affinity` and POD_AFFINITY the rest. IDENTITY is what is left.
 POD_FIELDS: Mapping[PodPart, tuple[str, ...]] = {
     **{part: tuple(f"spec.{name}" for name in names) for part, names in _SPEC_FIELDS.items()},
     PodPart.OTHER_SPEC: tuple(
@@ -89,24 +93,19 @@ POD_FIELDS: Mapping[PodPart, tuple[str, ...]] = {
     PodPart.ANNOTATIONS: ("metadata.annotations",),
     PodPart.OWNERS: ("metadata.owner_references",),
 }
-"""The fields of a pod that make up a part.
-
-Besides these, CONTAINERS has the images among the volumes, and of `spec.affinity` NODE_SELECTION
-has `node_affinity` and POD_AFFINITY the rest. IDENTITY is what is left.
-"""
 
 
 class PodsOnNode(enum.IntEnum):
     """How much of the pods that run on a node is read; each includes those before."""
 
+    # The node alone decides.
     NOTHING = 0
-    """The node alone decides."""
+    # What they request in sum and how many they are; a filter reads these through columns.
     TOTALS = 1
-    """What they request in sum and how many they are; a filter reads these through columns."""
+    # Their specs, which stay as they are while they run.
     SPECS = 2
-    """Their specs, which stay as they are while they run."""
+    # Anything: labels, annotations, status.
     DETAIL = 3
-    """Anything: labels, annotations, status."""
 
 
 class Reads(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +117,10 @@ class Reads(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: PodPart = PodPart.ALL
     pods_on_node: PodsOnNode = PodsOnNode.DETAIL
+    # Other nodes, or the pods on them.
     other_nodes: bool = True
-    """Other nodes, or the pods on them."""
+    # Kinds of objects besides nodes and pods, got from `handle.lister`; None: any kind.
     objects: tuple[type[Any], ...] | None = None
-    """Kinds of objects besides nodes and pods, got from `handle.lister`; None: any kind."""
 
     @property
     def is_cacheable(self) -> bool:

@@ -55,6 +55,8 @@ __all__ = ["AnswerCache"]
 _MAX_BYTES = 128 << 20
 # In a small cluster that would be thousands of keys, most of which never come again.
 _MAX_ENTRIES = 1_000
+# After its first uses an entry seldom grows: its size is looked at once in so many.
+_COUNTED_USES = 8
 # Up to here the one-node form is quicker than starting up NumPy for a handful of rows.
 _FEW_NODES = 4
 # So many changes since the last pod with a key are worked into its index one by one.
@@ -72,8 +74,8 @@ class AnswerCache:
     the verdict of the first plugin that rejects it, so none may be called out of turn.
     """
 
-    def __init__(self, plugins: ProfilePlugins, services: Services, points: PointMetrics) -> None:
-        self._points = points
+    def __init__(self, plugins: ProfilePlugins, services: Services, metrics: PointMetrics) -> None:
+        self._metrics = metrics
         self._services = services
         self._objects = services.object_versions
         weights = plugins.score_weights
@@ -136,7 +138,9 @@ class AnswerCache:
             entry.invalidate()
         entry.plugin_versions = versions
         self._entries.move_to_end(key)
-        self._count(entry)
+        entry.uses += 1
+        if entry.uses <= 2 or not entry.uses % _COUNTED_USES:
+            self._count(entry)
         return entry
 
     def _count(self, latest: CachedAnswers) -> None:
@@ -262,7 +266,7 @@ class AnswerCache:
         for plugin in plugins:
             if not len(changed):
                 return
-            self._points.filters[plugin.name].value += len(changed)
+            self._metrics.filters[plugin.name].value += len(changed)
             rejections = call_filter(plugin, state, pod, changed)
             if rejections.codes is None or not rejections.codes.any():
                 continue
@@ -289,7 +293,7 @@ class AnswerCache:
         if only_pods and entry.is_final(row):
             return False
         status = first_rejection(plugins, state, pod, nodes.info_at(row))
-        self._points.count_filtered(plugins, status)
+        self._metrics.count_filtered(plugins, status)
         if status is None:
             entry.codes[row] = 0
             return True
@@ -411,7 +415,7 @@ class AnswerCache:
         entry.is_scored[row] = True
 
     def _count_scored(self, scores: CachedScores, only_pods: bool, nodes: int) -> None:
-        counters = self._points.scores
+        counters = self._metrics.scores
         for plugin, _ in scores.reading_pods:
             counters[plugin.name].value += nodes
         for plugin, _ in scores.to_normalize(only_pods):

@@ -45,9 +45,9 @@ class BindingPoints:
     Every method answers with a Status: here a failure is an outcome that the caller undoes.
     """
 
-    def __init__(self, plugins: ProfilePlugins, services: Services, points: PointMetrics) -> None:
+    def __init__(self, plugins: ProfilePlugins, services: Services, metrics: PointMetrics) -> None:
         self._services = services
-        self._points = points
+        self._metrics = metrics
         self._reserve = plugins.at(ExtensionPoint.RESERVE)
         self._permit = plugins.at(ExtensionPoint.PERMIT)
         self._pre_bind = plugins.at(ExtensionPoint.PRE_BIND)
@@ -55,9 +55,9 @@ class BindingPoints:
         self._post_bind = plugins.at(ExtensionPoint.POST_BIND)
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        started_ns = self._points.now_ns()
+        started_ns = self._metrics.now_ns()
         status = self._ask_to_reserve(state, pod, node_name)
-        self._points.observe("Reserve", status.code, started_ns)
+        self._metrics.observe("Reserve", status.code, started_ns)
         return status
 
     def _ask_to_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -74,7 +74,7 @@ class BindingPoints:
 
     def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Undo Reserve of all plugins in reverse order, also of those not reached."""
-        started_ns = self._points.now_ns()
+        started_ns = self._metrics.now_ns()
         for plugin in reversed(self._reserve):
             with PluginTiming(state, plugin, "Unreserve"):
                 try:
@@ -82,13 +82,13 @@ class BindingPoints:
                 except THROWN as exc:
                     # The other plugins must still give back what they hold.
                     log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
-        self._points.observe("Unreserve", Code.SUCCESS, started_ns)
+        self._metrics.observe("Unreserve", Code.SUCCESS, started_ns)
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """SUCCESS, a refusal, or WAIT with the pod noted as waiting."""
-        started_ns = self._points.now_ns()
+        started_ns = self._metrics.now_ns()
         status = self._ask_permit(state, pod, node_name)
-        self._points.observe("Permit", status.code, started_ns)
+        self._metrics.observe("Permit", status.code, started_ns)
         return status
 
     def _ask_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -133,9 +133,9 @@ class BindingPoints:
 
     def run_pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """SUCCESS if some plugin has PreBind work for this pod, SKIP if none has."""
-        started_ns = self._points.now_ns()
+        started_ns = self._metrics.now_ns()
         status = self._ask_pre_flight(state, pod, node_name)
-        self._points.observe("PreBindPreFlight", status.code, started_ns)
+        self._metrics.observe("PreBindPreFlight", status.code, started_ns)
         return status
 
     def _ask_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -166,9 +166,9 @@ class BindingPoints:
         A plugin that has nothing to do still separates the groups to its left and right,
         unless it allows parallel runs itself.
         """
-        started_ns = self._points.now_ns()
+        started_ns = self._metrics.now_ns()
         status = await self._run_pre_bind(state, pod, node_name, entry)
-        self._points.observe("PreBind", status.code, started_ns)
+        self._metrics.observe("PreBind", status.code, started_ns)
         return status
 
     async def _run_pre_bind(
@@ -217,9 +217,9 @@ class BindingPoints:
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Let the plugins bind in turn until one does not skip."""
-        started_ns = self._points.now_ns()
+        started_ns = self._metrics.now_ns()
         status = await self._ask_to_bind(state, pod, node_name)
-        self._points.observe("Bind", status.code, started_ns)
+        self._metrics.observe("Bind", status.code, started_ns)
         return status
 
     async def _ask_to_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -240,7 +240,7 @@ class BindingPoints:
         return SKIP
 
     async def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        started_ns = self._points.now_ns()
+        started_ns = self._metrics.now_ns()
         for plugin in self._post_bind:
             with PluginTiming(state, plugin, "PostBind"):
                 try:
@@ -250,7 +250,7 @@ class BindingPoints:
                         raise
                     # The pod is bound whatever an informational plugin makes of it.
                     log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
-        self._points.observe("PostBind", Code.SUCCESS, started_ns)
+        self._metrics.observe("PostBind", Code.SUCCESS, started_ns)
 
 
 async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:

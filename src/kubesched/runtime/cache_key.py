@@ -33,7 +33,11 @@ def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
         status = pod.status
         if status.container_statuses or status.resources is not None:
             return None  # requested amounts may follow the status, which changes by itself
-        return _encode((plain(pod), [get(pod) for get in others]))
+        spec = pod.spec
+        if spec.affinity is None and not spec.volumes:  # as it mostly is: the others say nothing
+            return _encode(plain(pod))
+        computed = [get(pod) for get in others]
+        return _encode((plain(pod), computed) if any(computed) else plain(pod))
 
     return key
 

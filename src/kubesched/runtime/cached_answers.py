@@ -89,6 +89,7 @@ class CachedAnswers:
         "statuses",
         "steady",
         "total",
+        "uses",
     )
 
     def __init__(
@@ -124,6 +125,7 @@ class CachedAnswers:
         self.index_uses = 0
         self.may_have_index = True
         self.steady = 0  # how many pods in a row found few changes
+        self.uses = 0
         self.counted_bytes = 0  # of its size, in the sum over all entries
 
     @property

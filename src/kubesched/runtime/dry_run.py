@@ -29,7 +29,7 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.runtime.cached_answers import CachedAnswers
-from kubesched.runtime.nominated import NominatedPods
+from kubesched.runtime.nominated_totals import NominatedPods
 from kubesched.runtime.plugin_calls import (
     ADD_POD,
     REMOVE_POD,
@@ -52,11 +52,11 @@ class ProfileDryRun:
         self,
         plugins: ProfilePlugins,
         services: Services,
-        points: PointMetrics,
+        metrics: PointMetrics,
         uncached_filters: Iterable[Plugin],
     ) -> None:
         self._services = services
-        self._points = points
+        self._metrics = metrics
         self._profile_name = plugins.profile_name
         self._filters = plugins.filters
         self._hooks = tuple(
@@ -116,7 +116,7 @@ class ProfileDryRun:
     def _filter_as_is(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         plugins = [plugin for plugin in self._filters if plugin.name not in state.skip_filter]
         rejection = first_rejection(plugins, state, pod, node)
-        self._points.count_filtered(plugins, rejection)
+        self._metrics.count_filtered(plugins, rejection)
         return rejection or SUCCESS
 
     def _nominated_to(self, node_name: str, pod: Pod) -> list[PodInfo]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kubesched.api import Pod
 from kubesched.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.framework import (
+    SKIP,
     SUCCESS,
     Code,
     CycleState,
@@ -32,7 +33,6 @@ from kubesched.framework import (
 from kubesched.runtime.answer_cache import AnswerCache
 from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.dry_run import ProfileDryRun
-from kubesched.runtime.outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.plugin_answers import as_status
 from kubesched.runtime.plugin_calls import (
     PRE_FILTER,
@@ -48,6 +48,7 @@ from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PointMetrics
 from kubesched.runtime.post_filtering import run_post_filter
 from kubesched.runtime.profile_handle import ProfileHandle
+from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.services import Services
 from kubesched.runtime.ties import FirstByName, Ties
 from kubesched.util.go_format import format_slice
@@ -69,7 +70,7 @@ class Framework(ProfileHandle):
         # None: by chance.
         self.own_ties: Ties | None = FirstByName() if profile.tie_break == BY_NAME else None
         plugins = self.plugins = ProfilePlugins(profile, registry, self)
-        points = self.points = PointMetrics(
+        metrics = self.point_metrics = PointMetrics(
             services.metrics, profile.scheduler_name, plugins, services.clock.monotonic_ns
         )
         at = plugins.at
@@ -80,9 +81,11 @@ class Framework(ProfileHandle):
         self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
         self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
         self.score_plugins = at(ExtensionPoint.SCORE)
-        self.answer_cache = AnswerCache(plugins, services, points)
-        self.binding = BindingPoints(plugins, services, points)
-        self._dry_run = ProfileDryRun(plugins, services, points, self.answer_cache.uncached_filters)
+        self.answer_cache = AnswerCache(plugins, services, metrics)
+        self.binding = BindingPoints(plugins, services, metrics)
+        self._dry_run = ProfileDryRun(
+            plugins, services, metrics, self.answer_cache.uncached_filters
+        )
 
     @property
     def dry_run(self) -> ProfileDryRun:
@@ -96,9 +99,12 @@ class Framework(ProfileHandle):
         rejection: Status | None = None
         only_nodes: frozenset[str] | None = None
         narrowing: set[str] = set()
-        evaluations = self.points.pre_filters
+        evaluations = self.point_metrics.pre_filters
         for plugin in self.pre_filter_plugins:
             answer = call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+            if answer is SKIP:  # as it mostly is
+                state.skip_filter.add(plugin.name)
+                continue
             if not isinstance(answer, (Status, OnlyNodes)):
                 fail(PRE_FILTER, plugin, as_status(answer))
             if isinstance(answer, OnlyNodes):
@@ -146,7 +152,7 @@ class Framework(ProfileHandle):
                 break
             if plugin.name in state.skip_filter:
                 continue
-            self.points.filters[plugin.name].value += len(nodes)
+            self.point_metrics.filters[plugin.name].value += len(nodes)
             rejections = call_filter(plugin, state, pod, nodes)
             if rejections.codes is not None and rejections.codes.any():
                 if diagnosis is not None:
@@ -166,7 +172,7 @@ class Framework(ProfileHandle):
             if status.is_skip:
                 state.skip_score.add(plugin.name)
                 continue
-            self.points.pre_scores[plugin.name].value += 1
+            self.point_metrics.pre_scores[plugin.name].value += 1
             if not status.is_success:
                 fail(PRE_SCORE, plugin, status)
 
@@ -201,7 +207,7 @@ class Framework(ProfileHandle):
     def _weighted_score(
         self, plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView
     ) -> NDArray[np.int64]:
-        self.points.scores[plugin.name].value += len(nodes)
+        self.point_metrics.scores[plugin.name].value += len(nodes)
         scores = call_score(plugin, state, pod, nodes)
         normalized = call_normalize(plugin, state, pod, nodes, scores)
         return normalized * self.plugins.score_weights[plugin.name]

@@ -22,8 +22,8 @@ __all__ = [
     "no_answer",
 ]
 
+# What a call may raise that is the plugin's failure. Not KeyboardInterrupt: that is the user.
 THROWN: Final = (Exception, asyncio.CancelledError, SystemExit)
-"""What a call may raise that is the plugin's failure. Not KeyboardInterrupt: that is the user."""
 
 
 def is_being_cancelled() -> bool:

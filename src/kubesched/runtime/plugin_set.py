@@ -42,7 +42,7 @@ class ProfilePlugins:
             for name in registry
             if name in names
         }
-        self._points: dict[ExtensionPoint, tuple[Plugin, ...]] = {
+        self._at: dict[ExtensionPoint, tuple[Plugin, ...]] = {
             point: tuple(self.by_name[ref.name] for ref in expanded[str(point)])
             for point in ExtensionPoint
         }
@@ -52,18 +52,18 @@ class ProfilePlugins:
 
     @property
     def pre_filters(self) -> tuple[Plugin, ...]:
-        return self._points[ExtensionPoint.PRE_FILTER]
+        return self._at[ExtensionPoint.PRE_FILTER]
 
     @property
     def filters(self) -> tuple[Plugin, ...]:
-        return self._points[ExtensionPoint.FILTER]
+        return self._at[ExtensionPoint.FILTER]
 
     @property
     def scores(self) -> tuple[Plugin, ...]:
-        return self._points[ExtensionPoint.SCORE]
+        return self._at[ExtensionPoint.SCORE]
 
     def at(self, point: ExtensionPoint) -> tuple[Plugin, ...]:
-        return self._points[point]
+        return self._at[point]
 
 
 def _build(name: str, plugin: type[Plugin], args: Any, handle: Handle) -> Plugin:

@@ -131,7 +131,7 @@ class PointMetrics:
         return self._timer if self._draw() < _SAMPLED else None
 
     def timing(self, point: str) -> PointTiming:
-        """Time a point: with `points.timing("Filter"): …`. An exception counts as an error."""
+        """Time a point: with `metrics.timing("Filter"): …`. An exception counts as an error."""
         return PointTiming(self, point)
 
     def observe_hint(self, was_used: bool, duration_ns: int) -> None:

@@ -97,13 +97,13 @@ class BindingCycle:
     async def _bind(self, placement: Placement) -> Status:
         framework, state, _, _ = placement.attempt
         node_name = placement.node_name
-        pod, points = placement.pod, framework.binding
-        pre_flight = points.run_pre_bind_pre_flight(state, pod, node_name)
+        pod, binding = placement.pod, framework.binding
+        pre_flight = binding.run_pre_bind_pre_flight(state, pod, node_name)
         if not pre_flight.is_success and not pre_flight.is_skip:
             return pre_flight
-        if pre_flight.is_success or points.will_wait_on_permit(pod):
+        if pre_flight.is_success or binding.will_wait_on_permit(pod):
             await self._publish_choice(pod, node_name)
-        status = await points.wait_on_permit(pod)
+        status = await binding.wait_on_permit(pod)
         if status.is_rejected:
             return _one_node_rejection(node_name, status)
         if not status.is_success:
@@ -116,7 +116,9 @@ class BindingCycle:
                 return status
         else:
             # A PreBind without work counts too, as in the reference.
-            framework.points.observe("PreBind", Code.SUCCESS, framework.points.now_ns())
+            framework.point_metrics.observe(
+                "PreBind", Code.SUCCESS, framework.point_metrics.now_ns()
+            )
         if self._extenders is not None:
             bound = await self._extenders.bind(pod, node_name)
             if bound is not None:

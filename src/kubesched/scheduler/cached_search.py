@@ -26,8 +26,8 @@ from kubesched.framework import (
 )
 from kubesched.runtime.cached_answers import CachedAnswers
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.plugin_calls import first_rejection
+from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
 from kubesched.scheduler.full_search import FullSearch, ScheduleResult
 from kubesched.util.errors import PluginError
 
@@ -109,11 +109,11 @@ class CachedSearch(FullSearch):
             or len(self._nominated(framework, pod_info).rows)
         ):
             return None
-        now_ns = framework.points.now_ns
+        now_ns = framework.point_metrics.now_ns
         started_ns = now_ns()
         choice = self._choose(framework, state, pod_info, nodes)
         is_hinted = choice is not None and choice.is_from_index
-        framework.points.observe_hint(is_hinted, now_ns() - started_ns)
+        framework.point_metrics.observe_hint(is_hinted, now_ns() - started_ns)
         if choice is None:
             return None
 
@@ -135,11 +135,11 @@ class CachedSearch(FullSearch):
         self, framework: Framework, state: CycleState, pod_info: PodInfo, nodes: NodeView
     ) -> _Choice | None:
         """The best of all nodes. None: the pod is not cached, or hardly a node fits."""
-        pod, points, cache = pod_info.pod, framework.points, framework.answer_cache
+        pod, metrics, cache = pod_info.pod, framework.point_metrics, framework.answer_cache
         entry = cache.entry_of(state, pod, nodes)
         if entry is None:
             return None
-        filter_ns = points.now_ns()
+        filter_ns = metrics.now_ns()
         missing = cache.refresh_verdicts(entry, state, pod, nodes)
         others = [each for each in cache.uncached_filters if each.name not in state.skip_filter]
         if entry.index is None or missing is None:
@@ -154,11 +154,11 @@ class CachedSearch(FullSearch):
             fitting = len(entry.index) + len(missing)
         if fitting < _FEWEST_TO_SCORE:
             return None
-        pre_score_ns = points.observe("Filter", Code.SUCCESS, filter_ns)
+        pre_score_ns = metrics.observe("Filter", Code.SUCCESS, filter_ns)
         row: int | None = None
         try:
             framework.run_pre_score(state, pod_info, feasible)
-            score_ns = points.observe("PreScore", Code.SUCCESS, pre_score_ns)
+            score_ns = metrics.observe("PreScore", Code.SUCCESS, pre_score_ns)
             cache.refresh_scores(entry, state, pod, nodes, missing)
             row = self._best_row(framework, entry, state, pod, feasible, others)
         except PluginError:
@@ -168,7 +168,7 @@ class CachedSearch(FullSearch):
         if row is None:
             state.skip_score.clear()
             return None
-        points.observe("Score", Code.SUCCESS, score_ns)
+        metrics.observe("Score", Code.SUCCESS, score_ns)
         return _Choice(row, missing is not None, feasible)
 
     def _best_row(
@@ -219,7 +219,7 @@ def _acceptance(
 
     def accepts(row: int) -> bool:
         rejection = first_rejection(plugins, state, pod, nodes.info_at(row))
-        framework.points.count_filtered(plugins, rejection)
+        framework.point_metrics.count_filtered(plugins, rejection)
         return rejection is None
 
     return accepts

@@ -66,8 +66,6 @@ class EventHandlers:
         self._kept: dict[str, Histogram] = {}
         self._now_ns = clock.monotonic_ns
 
-    # -- nodes -------------------------------------------------------------------------
-
     def add_node(self, node: Node) -> None:
         started_ns = self._now_ns()
         self._try(self._cache.add_node, node)
@@ -89,8 +87,6 @@ class EventHandlers:
         self._announce(NODE_DELETE, node, None)
         self._try(self._cache.remove_node, node)
         self._observe(NODE_DELETE.label, started_ns)
-
-    # -- pods --------------------------------------------------------------------------
 
     def add_pod(self, pod: Pod) -> None:
         if pod.spec.node_name:
@@ -178,8 +174,6 @@ class EventHandlers:
             self._try(self._cache.forget_pod, assumed)
         self._announce(ASSIGNED_POD_DELETE, assumed, None)
 
-    # -- other kinds -------------------------------------------------------------------
-
     def handlers_of(
         self, resource: str, actions: ActionType
     ) -> tuple[
@@ -229,8 +223,6 @@ class EventHandlers:
                 log.exception("Event handler failed", exc, kind=resource, object=new or old)
 
         return changed
-
-    # -- helpers -----------------------------------------------------------------------
 
     def _observe(self, label: str, started_ns: int) -> None:
         kept = self._kept.get(label)

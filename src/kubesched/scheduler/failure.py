@@ -68,8 +68,14 @@ class FailureHandler:
             diagnosis = status.error.diagnosis
             queued.unschedulable_plugins |= diagnosis.unschedulable_plugins
             queued.pending_plugins |= diagnosis.pending_plugins
-        if not self._requeue(queued):
+        pod = queued.pod
+        current = self._pods.get(pod.metadata.name, pod.metadata.namespace)
+        if _is_another(current, pod):
+            log.detail(2, "Pod was re-created, not put back", pod=pod)
+            self._queue.done(pod.metadata.uid)
             return
+        # What went wrong is told all the same if it was not put back.
+        self._requeue(queued, current)
         self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
         if status.as_error() is None:
             return
@@ -90,24 +96,17 @@ class FailureHandler:
         )
         self._spawn(self._write(queued.pod, condition, nominating), "status")
 
-    def _requeue(self, queued: QueuedPodInfo) -> bool:
-        """Put the pod back if it still waits. False: it was re-created, nothing is left to do."""
-        uid = queued.pod.metadata.uid
-        current = self._pods.get(queued.pod.metadata.name, queued.pod.metadata.namespace)
+    def _requeue(self, queued: QueuedPodInfo, current: Pod | None) -> None:
+        """Put the pod back into the queue, unless it does not wait for a node any more."""
         if current is None or current.spec.node_name:
             log.detail(2, "Pod is gone or assigned, not put back", pod=queued.pod)
-            self._queue.done(uid)
-            return True
-        if current.metadata.uid != uid:
-            log.detail(2, "Pod was re-created, not put back", pod=queued.pod)
-            self._queue.done(uid)
-            return False
+            self._queue.done(queued.pod.metadata.uid)
+            return
         queued.pod_info = PodInfo(current)
         try:
             self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
         except KubeschedError as exc:
             log.error("Pod could not be put back", exc=exc, pod=queued.pod)
-        return True
 
     async def _write(
         self, pod: Pod, condition: PodCondition, nominating: Nominating | None
@@ -120,3 +119,12 @@ class FailureHandler:
             else:
                 # That the server is away is said often enough, and is not about this pod.
                 log.detail(4, "Error updating pod", err=exc, pod=pod)
+
+
+def _is_another(current: Pod | None, pod: Pod) -> bool:
+    """Whether a new pod of the same name waits in place of the one that was tried."""
+    return (
+        current is not None
+        and not current.spec.node_name
+        and current.metadata.uid != pod.metadata.uid
+    )

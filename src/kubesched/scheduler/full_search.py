@@ -31,8 +31,8 @@ from kubesched.framework import (
     TotalsView,
 )
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.fresh_scores import score_fresh_nodes
-from kubesched.runtime.outcomes import PreFilterOutcome, Scores
+from kubesched.runtime.returned_node_scores import score_returned_nodes
+from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.ties import RandomTies, Ties
 from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
@@ -115,8 +115,8 @@ class FullSearch:
         self._ties = RandomTies(rng)
         self._percentage = percentage
         self._others_choose = others_choose
+        # Where in the list of nodes the next search begins.
         self.start_index = 0
-        """Where in the list of nodes the next search begins."""
 
     def schedule_pod(
         self, framework: Framework, state: CycleState, pod_info: PodInfo
@@ -141,7 +141,9 @@ class FullSearch:
         """Filter, score and choose, after PreFilter."""
         diagnosis = Diagnosis(self._snapshot.table.names)
         # Nothing is filtered for a pod that PreFilter rejected.
-        with framework.points.timing("Filter") if outcome.status.is_success else nullcontext():
+        with (
+            framework.point_metrics.timing("Filter") if outcome.status.is_success else nullcontext()
+        ):
             feasible = self._find_feasible(framework, state, pod_info, outcome, diagnosis)
         if not len(feasible):
             raise FitError(len(self._snapshot), diagnosis)
@@ -168,14 +170,14 @@ class FullSearch:
         """
         if not len(self._snapshot):
             raise NoNodesError
-        points = framework.points
-        started_ns = points.now_ns()
+        metrics = framework.point_metrics
+        started_ns = metrics.now_ns()
         try:
             outcome = framework.run_pre_filter(state, pod_info)
         except PluginError:
-            points.observe("PreFilter", Code.ERROR, started_ns)
+            metrics.observe("PreFilter", Code.ERROR, started_ns)
             raise
-        points.observe("PreFilter", outcome.status.code, started_ns)
+        metrics.observe("PreFilter", outcome.status.code, started_ns)
         return outcome
 
     def look_again(
@@ -200,7 +202,7 @@ class FullSearch:
             candidates = candidates.at_rows(self._snapshot.table.rows_of(names))
         elif outcome.only_nodes is not None:
             candidates = self._only(outcome, diagnosis)
-        with framework.points.timing("Filter"):
+        with framework.point_metrics.timing("Filter"):
             return self._filter(framework, state, pod_info, candidates, diagnosis)
 
     def reject_all(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> NodeView:
@@ -478,11 +480,11 @@ class FullSearch:
         """Scores of the nodes; of `infos`, if given, in place of what is known of them."""
         if not framework.score_plugins:
             return Scores(np.ones(len(feasible), dtype=np.int64))
-        with framework.points.timing("PreScore"):
+        with framework.point_metrics.timing("PreScore"):
             framework.run_pre_score(state, pod_info, feasible)
-        with framework.points.timing("Score"):
+        with framework.point_metrics.timing("Score"):
             if infos is not None:
-                return score_fresh_nodes(framework, state, pod_info.pod, feasible, infos)
+                return score_returned_nodes(framework, state, pod_info.pod, feasible, infos)
             return self.run_score(framework, state, pod_info.pod, feasible)
 
     def choose(self, framework: Framework, totals: NDArray[np.int64], names: Sequence[str]) -> int:

@@ -30,13 +30,13 @@ from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode,
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_set import Registry
 from kubesched.runtime.services import Services
-from kubesched.scheduler.asking import AskingWorld
-from kubesched.scheduler.asking_cycle import AskingCycle
-from kubesched.scheduler.asking_tasks import Asking
 from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle, Placement
 from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.extender_attempt import ExtenderContext
+from kubesched.scheduler.extender_cycle import ExtenderCycle
+from kubesched.scheduler.extender_tasks import ExtenderTasks
 from kubesched.scheduler.extenders.building import build_extenders, document_keeper
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.failure import FailureHandler
@@ -152,13 +152,13 @@ class Scheduler:
         self._binding = BindingCycle(
             cache, queue, self.services, writer, failures, clock, self._extenders
         )
-        self._asking: Asking | None = None
+        self._extender_tasks: ExtenderTasks | None = None
         if self._extenders is not None and self._documents is not None:
-            world = AskingWorld(
+            context = ExtenderContext(
                 cache, self._search, self._extenders, self._documents, pods, refused={}
             )
-            cycle = AskingCycle(world, self._scheduling, queue, clock)
-            self._asking = Asking(world, cycle, self._bind, self._ready.set)
+            cycle = ExtenderCycle(context, self._scheduling, queue, clock)
+            self._extender_tasks = ExtenderTasks(context, cycle, self._bind, self._ready.set)
 
     def _build_queue(
         self, configuration: KubeSchedulerConfiguration, options: SchedulerOptions
@@ -206,9 +206,9 @@ class Scheduler:
         self.informers.informer(Node).add_handler(
             handlers.add_node, handlers.update_node, handlers.delete_node
         )
-        if self._asking is not None:
-            self.informers.informer(Pod).add_handler(on_delete=self._asking.forget)
-            self.informers.informer(Node).add_handler(on_delete=self._asking.forget)
+        if self._extender_tasks is not None:
+            self.informers.informer(Pod).add_handler(on_delete=self._extender_tasks.forget)
+            self.informers.informer(Node).add_handler(on_delete=self._extender_tasks.forget)
         read: set[type[Any]] = {
             kind
             for framework in self.profiles.values()
@@ -245,8 +245,6 @@ class Scheduler:
                 wanted[resource] = wanted.get(resource, ActionType.NONE) | hint.event.action
         return wanted
 
-    # -- running -----------------------------------------------------------------------
-
     async def run(self) -> None:
         """Watch the cluster and place pods until stopped.
 
@@ -259,8 +257,8 @@ class Scheduler:
                 await self._beginning.guard(self._until_it_begins())
                 async with self._tasks.finished():
                     await self._place_pods()
-                    if self._asking is not None:
-                        self._asking.abandon()
+                    if self._extender_tasks is not None:
+                        self._extender_tasks.abandon()
                     self.queue.close()
                     for waiting in (*self.services.waiting_pods, *self.services.pods_in_pre_bind):
                         waiting.abandon()
@@ -284,7 +282,7 @@ class Scheduler:
 
     async def _place_pods(self) -> None:
         placed = 0
-        busy: Collection[str] = () if self._asking is None else self._asking.busy
+        busy: Collection[str] = () if self._extender_tasks is None else self._extender_tasks.busy
         while not self._stopping:
             queued = self.queue.pop(self._clock.now_ns(), busy)
             if queued is None:
@@ -311,8 +309,10 @@ class Scheduler:
                 framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", reason)
             self.queue.done(pod.metadata.uid)
             return False
-        if self._asking is not None and (extenders := self._asking.extenders_of(pod)):
-            self._asking.start(self._tasks, framework, queued, extenders)
+        if self._extender_tasks is not None and (
+            extenders := self._extender_tasks.extenders_of(pod)
+        ):
+            self._extender_tasks.start(self._tasks, framework, queued, extenders)
             return False
         placement = self._scheduling.run(framework, queued)
         if placement is None:
@@ -326,7 +326,7 @@ class Scheduler:
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
         # Not within a step of an attempt: this is asked by other tasks.
         self.cache.update_snapshot()
-        refused = () if self._asking is None else self._asking.refused(pod_info)
+        refused = () if self._extender_tasks is None else self._extender_tasks.refused(pod_info)
         return self._search.fits_now(self.profiles[profile], pod_info, since, refused)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:

@@ -56,7 +56,7 @@ class SchedulingCycle:
     def run(self, framework: Framework, queued: QueuedPodInfo) -> Placement | None:
         """Place the pod, or hand it to the failure handler and return None."""
         state = CycleState()
-        state.plugin_timer = framework.points.sample()
+        state.plugin_timer = framework.point_metrics.sample()
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
         nominating: Nominating | None = CLEAR_NOMINATION
         try:
@@ -86,7 +86,7 @@ class SchedulingCycle:
         framework = attempt.framework
         if not framework.post_filter_plugins:
             return CLEAR_NOMINATION
-        with framework.points.timing("PostFilter") as timing:
+        with framework.point_metrics.timing("PostFilter") as timing:
             result = framework.run_post_filter(
                 attempt.state, attempt.queued.pod_info, error.diagnosis
             )
@@ -104,10 +104,10 @@ class SchedulingCycle:
             self._failures.handle(attempt, Status.failure(exc), CLEAR_NOMINATION)
             return None
         self._queue.nominator.delete_nominated_pod(queued.pod)
-        points = framework.binding
-        status = points.run_reserve(state, assumed.pod, node_name)
+        binding = framework.binding
+        status = binding.run_reserve(state, assumed.pod, node_name)
         if status.is_success:
-            status = points.run_permit(state, assumed.pod, node_name)
+            status = binding.run_permit(state, assumed.pod, node_name)
         if not status.is_success and status.code is not Code.WAIT:
             self._undo(framework, state, assumed, node_name)
             if status.is_rejected:

@@ -18,17 +18,17 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.framework import Plugin
-from kubesched.testing.checks.ignored_pods import check_ignored_pods
-from kubesched.testing.checks.judging import (
+from kubesched.testing.checks.class_rules import check_class
+from kubesched.testing.checks.filter_and_score import (
     check_dry_runs,
     check_filter,
     check_score,
 )
+from kubesched.testing.checks.ignored_pods import check_ignored_pods
 from kubesched.testing.checks.making_room import check_post_filter
 from kubesched.testing.checks.placing import check_placing
 from kubesched.testing.checks.queueing import check_queueing
 from kubesched.testing.checks.reads import check_reads
-from kubesched.testing.checks.shape import check_shape
 from kubesched.testing.checks.trial import PluginFactory, Trial
 
 __all__ = ["check_plugin"]
@@ -52,7 +52,7 @@ def check_plugin(
         args = args_type()
     for number in range(rounds):
         trial = Trial(plugin_factory, args, seed, number)
-        check_shape(trial)
+        check_class(trial)
         check_queueing(trial)
         check_filter(trial)
         check_score(trial)

@@ -33,8 +33,8 @@ class Reply(NamedTuple):
     body: bytes = b""
 
 
+# Takes the arguments of a call and returns the answer's JSON, or a `Reply`. May be async.
 Verb = Callable[[Json], Any | Awaitable[Any]]
-"""Takes the arguments of a call and returns the answer's JSON, or a `Reply`. May be async."""
 
 
 class ExtenderCall(NamedTuple):
@@ -65,10 +65,10 @@ class FakeExtender:
         **verbs: Verb,
     ) -> None:
         self.verbs: dict[str, Verb] = dict(verbs)
+        # Answered calls, in the order in which they came.
         self.calls: list[ExtenderCall] = []
-        """Answered calls, in the order in which they came."""
+        # Through `transport`: whether connections are refused.
         self.is_down = False
-        """Through `transport`: whether connections are refused."""
         self._tls, self._host, self._port = tls, host, port
         self._runner: web.ServerRunner | None = None
 
@@ -105,13 +105,9 @@ class FakeExtender:
         self.calls[position] = ExtenderCall(verb, arguments, answer, headers)
         return answer if isinstance(answer, Reply) else Reply(200, msgspec.json.encode(answer))
 
-    # -- without a network -------------------------------------------------------------
-
     def transport(self, settings: Extender) -> FakeTransport:
         """How to reach the extender in this process; for `Scheduler(extender_transport=…)`."""
         return FakeTransport(self, settings.url_prefix)
-
-    # -- over the network --------------------------------------------------------------
 
     async def __aenter__(self) -> FakeExtender:
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)

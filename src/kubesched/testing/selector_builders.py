@@ -31,8 +31,8 @@ __all__ = [
 
 Labels = Mapping[str, str]
 
+# A requirement as (key, operator, value, …), such as `("zone", "In", "a", "b")`.
 Expression = tuple[str, str, *tuple[str, ...]]
-"""A requirement as (key, operator, value, …), such as `("zone", "In", "a", "b")`."""
 
 
 def make_selector(

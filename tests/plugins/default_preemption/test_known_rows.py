@@ -169,13 +169,13 @@ def fight(seed: int, rounds: int) -> int:
 
 def test_the_second_preemptor_looks_at_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
-    judge = TotalsDryRun.judge
+    judge = TotalsDryRun.dry_run
 
     def counting(self: TotalsDryRun, rows: Any, **options: Any) -> Any:
         looked_at.append(len(rows))
         return judge(self, rows, **options)
 
-    monkeypatch.setattr(TotalsDryRun, "judge", counting)
+    monkeypatch.setattr(TotalsDryRun, "dry_run", counting)
 
     async def scenario() -> None:
         nodes = [make_node(f"node-{number}", cpu="1") for number in range(20)]

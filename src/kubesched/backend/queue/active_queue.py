@@ -18,8 +18,8 @@ from kubesched.util.heap import KeyedHeap
 
 __all__ = ["ActiveLines", "ActiveQueue", "Needs"]
 
+# What an attempt at a pod waits for that can serve only one attempt at a time.
 Needs = Callable[[Pod], frozenset[str]]
-"""What an attempt at a pod waits for that can serve only one attempt at a time."""
 
 
 class ActiveQueue(KeyedHeap[str, QueuedPodInfo]):

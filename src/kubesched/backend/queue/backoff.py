@@ -11,8 +11,8 @@ from kubesched.util.clock import SECOND
 
 __all__ = ["NO_BACKOFF_NS", "Backoff", "window"]
 
+# The expiry of a pod that has nothing to wait for: before every time there is.
 NO_BACKOFF_NS = -1
-"""The expiry of a pod that has nothing to wait for: before every time there is."""
 
 
 def window(time_ns: int) -> int:

@@ -10,8 +10,8 @@ from kubesched.framework import Plugin, QueuedPodInfo
 
 __all__ = ["QueueProfile", "QueueSortKey"]
 
+# The smallest key is scheduled first. Read when a pod enters a queue or changes in it.
 QueueSortKey = Callable[[QueuedPodInfo], Any]
-"""The smallest key is scheduled first. Read when a pod enters a queue or changes in it."""
 
 
 class QueueProfile(NamedTuple):

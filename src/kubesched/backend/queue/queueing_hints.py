@@ -39,8 +39,8 @@ __all__ = [
 
 log = get_logger(__name__)
 
+# The name under which all extenders together are a pod's rejector.
 EXTENDER = "Extender"
-"""The name under which all extenders together are a pod's rejector."""
 
 _POINTS_THAT_REJECT = frozenset(
     {
@@ -95,8 +95,8 @@ class Strategy(enum.Enum):
     IMMEDIATELY = "Immediately"
 
 
+# Told of every hint that was asked, with the nanoseconds it took.
 HintObserver = Callable[[RegisteredHint, HintAnswer, int], None]
-"""Told of every hint that was asked, with the nanoseconds it took."""
 
 
 def register_hints(
@@ -171,7 +171,7 @@ def worth_requeuing(
     if not rejected_by and not pending_by:
         return Strategy.AFTER_BACKOFF
     if event.is_wildcard:
-        return _judge_wildcard(queued, new)
+        return _decide_on_wildcard(queued, new)
     if hints is None:
         log.error("No queueing hints of the pod's profile", pod=queued.pod)
         return Strategy.AFTER_BACKOFF
@@ -197,7 +197,7 @@ def worth_requeuing(
     return strategy
 
 
-def _judge_wildcard(queued: QueuedPodInfo, new: Any) -> Strategy:
+def _decide_on_wildcard(queued: QueuedPodInfo, new: Any) -> Strategy:
     """A wildcard concerns every pod, unless it comes with the one pod it is about."""
     if new is None or (
         isinstance(new, Pod) and new.metadata.uid == queued.pod_info.pod.metadata.uid

@@ -24,12 +24,12 @@ from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue.active_queue import Needs
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.containers import Containers
-from kubesched.backend.queue.judge import Judge
 from kubesched.backend.queue.nominator import Nominator, PodLister
 from kubesched.backend.queue.pod_key import key_of
 from kubesched.backend.queue.pre_enqueue import Gatekeeper
 from kubesched.backend.queue.queue_profile import QueueProfile
 from kubesched.backend.queue.queueing_hints import HintTable, Strategy
+from kubesched.backend.queue.requeue_decision import RequeueDecisions
 from kubesched.backend.queue.view import Place, PodPlace, describe_pod
 from kubesched.framework import (
     ActionType,
@@ -97,7 +97,7 @@ class SchedulingQueue:
         self._max_in_unschedulable_ns = max_in_unschedulable_ns
         sort_key = next(iter(profiles.values())).sort_key
         self._hints = HintTable({name: profile.hints for name, profile in profiles.items()})
-        self._judge = Judge(self._hints, self._metrics, monotonic_ns)
+        self._decisions = RequeueDecisions(self._hints, self._metrics, monotonic_ns)
         self._gatekeeper = Gatekeeper(
             {name: profile.pre_enqueue for name, profile in profiles.items()},
             self._hints.events_of,
@@ -115,8 +115,6 @@ class SchedulingQueue:
         self._in_flight = containers.in_flight
         self._journal = containers.journal
         self.nominator = Nominator(lister, containers.find_pod_info)
-
-    # -- pods come, change and go ------------------------------------------------------
 
     def add(self, pod: Pod, now_ns: int) -> None:
         """Take in a pod that is to be scheduled. One with the same key is replaced."""
@@ -157,8 +155,6 @@ class SchedulingQueue:
                 return
             self._count_rejectors(queued, -1)
         self._journal.leave(key, "gone", "delete")
-
-    # -- attempts ----------------------------------------------------------------------
 
     def pop(self, now_ns: int, busy: Collection[str] = ()) -> QueuedPodInfo | None:
         """Take the pod to try next, or None if nothing is ready.
@@ -211,7 +207,7 @@ class SchedulingQueue:
             queued.flush_timestamp_ns = 0
             queued.was_flushed_from_unschedulable = False
             self._count_rejectors(queued, 1)
-            strategy = self._judge.replay(queued, self._in_flight.events_since_pop(uid))
+            strategy = self._decisions.replay(queued, self._in_flight.events_since_pop(uid))
             went_to = self._requeue(queued, strategy, ATTEMPT_FAILED, now_ns)
         finally:
             self._in_flight.done(uid)
@@ -233,8 +229,6 @@ class SchedulingQueue:
                 self._in_flight.record(FORCE_ACTIVATE, None, pod)
         if activated:
             self._wake()
-
-    # -- events and time ---------------------------------------------------------------
 
     def move_all(
         self,
@@ -260,9 +254,9 @@ class SchedulingQueue:
             candidates = [queued for queued in candidates if pre_check(queued.pod)]
         moved = 0
         if candidates:
-            judge = self._judge.about(event, old, new)
+            decide = self._decisions.about(event, old, new)
             for queued in candidates:
-                strategy = judge(queued)
+                strategy = decide(queued)
                 if strategy is not Strategy.SKIP:
                     self._unschedulable.delete(pod_key(queued.pod))
                     went_to = self._requeue(queued, strategy, event.label, now_ns)
@@ -306,8 +300,6 @@ class SchedulingQueue:
             self._in_flight.done(pod.popped.metadata.uid)
         self.is_closed = True
         self._wake()
-
-    # -- looking in --------------------------------------------------------------------
 
     @property
     def active_pods(self) -> list[Pod]:
@@ -366,8 +358,6 @@ class SchedulingQueue:
         """Assert that the queue is consistent; a failure tells the story of the pod."""
         self._containers.check_invariants()
         self.nominator.check_invariants()
-
-    # -- moves -------------------------------------------------------------------------
 
     def _move_to_active(
         self, queued: QueuedPodInfo, label: str, now_ns: int, *, is_checked: bool = False
@@ -434,7 +424,7 @@ class SchedulingQueue:
     def _requeue_updated(self, queued: QueuedPodInfo, old: Pod, new: Pod, now_ns: int) -> None:
         """Ask about each part of a pod's own change, until one makes it ready."""
         for event in pod_update_events(old, new):
-            strategy = self._judge.judge(queued, event, old, new)
+            strategy = self._decisions.decide(queued, event, old, new)
             if self._requeue(queued, strategy, event.label, now_ns) is not QueueName.UNSCHEDULABLE:
                 self._wake()
                 return
@@ -461,8 +451,6 @@ class SchedulingQueue:
         if queued is not None:
             self._metrics.queue_incoming_pods_total.labels("active", POPPED_FROM_BACKOFF).inc()
         return queued
-
-    # -- entries -----------------------------------------------------------------------
 
     def _refuse_if_present(self, queued: QueuedPodInfo) -> None:
         key = pod_key(queued.pod)

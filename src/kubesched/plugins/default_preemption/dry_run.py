@@ -103,7 +103,7 @@ class DryRun:
                 # To look at some more nodes costs little, to look once more does not.
                 size = min(max(size + size // 4, least), _MOST_AT_A_TIME)
                 least = max(_FEWEST_AT_A_TIME, 2 * least)
-            found.add(self._judge(rows[start : start + size]))
+            found.add(self._dry_run(rows[start : start + size]))
             start += size
         return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
 
@@ -133,7 +133,7 @@ class DryRun:
             return False
         try:
             if len(rows) > _FEW:
-                candidates, places, _ = self._totals.judge(rows, now_ns=NOT_STARTED)
+                candidates, places, _ = self._totals.dry_run(rows, now_ns=NOT_STARTED)
             else:
                 candidates, places = self._select(rows)
         except PluginError:
@@ -142,7 +142,7 @@ class DryRun:
         return True
 
     def _select(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
-        """As `judge` of the totals, which takes longer to set up than to look at a few rows."""
+        """As `dry_run` of the totals, which takes longer to set up than to look at a few rows."""
         found: list[Candidate] = []
         places: list[int] = []
         for place, node in enumerate(self._handle.snapshot.nodes.at_rows(rows)):
@@ -154,14 +154,14 @@ class DryRun:
                 places.append(place)
         return Candidates.of(found, NOT_STARTED), np.array(places, dtype=np.intp)
 
-    def _judge(self, rows: NDArray[np.intp]) -> Candidates:
+    def _dry_run(self, rows: NDArray[np.intp]) -> Candidates:
         """The candidates among the rows, in their order."""
         calm = self._calm(rows)
         together, one_by_one = np.flatnonzero(calm), np.flatnonzero(~calm)
-        candidates, places = self._judge_together(rows[together])
+        candidates, places = self._dry_run_together(rows[together])
         if not len(one_by_one):
             return candidates
-        others, other_places = self._judge_one_by_one(rows[one_by_one])
+        others, other_places = self._dry_run_one_by_one(rows[one_by_one])
         joined = Candidates.joined(
             [(part, np.arange(len(part))) for part in (candidates, others)],
         )
@@ -192,22 +192,22 @@ class DryRun:
                 yield other
         yield from self._handle.nominator.nominated_pods(node.name)
 
-    def _judge_together(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+    def _dry_run_together(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
         """Candidates, and where among the rows they stand."""
         if not len(rows):
             return Candidates.of((), self._now_ns), rows
         try:
-            candidates, places, verdicts = self._totals.judge(
+            candidates, places, verdicts = self._totals.dry_run(
                 rows, in_full=not self._reads_totals_only
             )
         except PluginError:
             # Only one node at a time can tell which node it is that a plugin fails on.
             self._is_ignored = None
-            return self._judge_one_by_one(rows)
+            return self._dry_run_one_by_one(rows)
         self._note(rows, verdicts)
         return candidates, places
 
-    def _judge_one_by_one(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+    def _dry_run_one_by_one(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
         """Candidates, and where among the rows they stand; totals rule many out beforehand."""
         found: list[Candidate] = []
         places: list[int] = []

@@ -124,7 +124,7 @@ class Evaluator:
         return shown
 
     def _has_changed(self, node_name: str, since: ClusterVersion) -> bool:
-        """Whether plugins may judge a node differently than they did then."""
+        """Whether plugins may answer otherwise about a node than they did then."""
         handle = self._handle
         if handle.dry_run.version.objects != since.objects:
             return True

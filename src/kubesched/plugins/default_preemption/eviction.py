@@ -179,8 +179,6 @@ class Evictions:
     def _try_again(self, preemption: _Preemption) -> None:
         self._handle.activate({pod_key(preemption.preemptor): preemption.preemptor})
 
-    # -- the order of evictions --------------------------------------------------------
-
     async def _evict_in_turn(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
         """Evict all but the last victim side by side, and the last when those are done.
 
@@ -213,8 +211,6 @@ class Evictions:
             if worse in outcomes:
                 return worse
         return _Outcome.EVICTED
-
-    # -- one victim --------------------------------------------------------------------
 
     async def _evict(
         self, preemption: _Preemption, victim: Pod, *, is_late: bool = False

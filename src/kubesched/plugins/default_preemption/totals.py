@@ -97,7 +97,7 @@ class TotalsDryRun:
         verdicts = self._ask(emptied, *totals, in_full=in_full)
         return _with_no_victims(verdicts, emptied.matrix.number == 0)
 
-    def judge(
+    def dry_run(
         self, rows: NDArray[np.intp], *, in_full: bool = False, now_ns: int | None = None
     ) -> tuple[Candidates, NDArray[np.intp], Rejections]:
         """The candidates among the rows, where they stand there, and why the others are none.
@@ -121,8 +121,6 @@ class TotalsDryRun:
             violating = None if violating is None else violating[keep]
         now_ns = self._now_ns if now_ns is None else now_ns
         return self._candidates(left, victims, violating, now_ns), passed, verdicts
-
-    # -- sparing as many as possible ---------------------------------------------------
 
     def _spare(self, nodes: _Emptied, violating: Flags | None) -> Flags:
         """Who must go [node, place]: everybody else was put back, the most important first."""
@@ -185,8 +183,6 @@ class TotalsDryRun:
         here = places >= 0
         return _Nominated(places[here], everywhere.requested[:, here], everywhere.pod_count[here])
 
-    # -- budgets -----------------------------------------------------------------------
-
     def _violating(self, nodes: _Emptied) -> Flags | None:
         """Whose eviction would break a budget [node, place]; None: nobody's."""
         budgets, columns = self._budgets, self._columns
@@ -244,8 +240,6 @@ class TotalsDryRun:
                 if index is not None:
                     hit = nodes.matrix.entry[node] == index
                     wanted[node, hit] = np.where(wanted[node, hit] == number, -1, wanted[node, hit])
-
-    # -- what it costs -----------------------------------------------------------------
 
     def _candidates(
         self, nodes: _Emptied, victims: Flags, violating: Flags | None, now_ns: int

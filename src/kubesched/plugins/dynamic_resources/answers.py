@@ -58,8 +58,8 @@ _FITS = Answer(Verdict.FITS)
 _NO_FIT = Answer(Verdict.NO_FIT)
 _INVALID_POOLS = Answer(Verdict.INVALID_POOLS)
 
+# Begins to measure time: the result tells whether the time for one node is over.
 LateAfter = Callable[[], Callable[[], bool] | None]
-"""Begins to measure time: the result tells whether the time for one node is over."""
 
 
 class Answers:

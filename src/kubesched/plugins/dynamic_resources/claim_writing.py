@@ -43,8 +43,8 @@ _LONGEST_PAUSE_NS = 30 * SECOND
 class ClaimError(KubeschedError):
     """A claim cannot be bound to the pod."""
 
+    # Whether the server may have done what it was asked to.
     is_outcome_unknown = False
-    """Whether the server may have done what it was asked to."""
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
@@ -57,8 +57,6 @@ class ClaimWriter:
     def __init__(self, handle: Handle, devices: DeviceState) -> None:
         self._handle = handle
         self._devices = devices
-
-    # -- PreBind -----------------------------------------------------------------------
 
     async def bind(self, data: PodDevices, place: int, pod: Pod, node_name: str) -> None:
         """Write the allocation of a claim, if it is to get one, and reserve it for the pod.
@@ -195,8 +193,6 @@ class ClaimWriter:
             self._devices.in_flight.remove(uid, for_all=True)
         self._devices.unsettled.discard(uid)
 
-    # -- the claim for extended resources ----------------------------------------------
-
     async def _create(
         self, data: PodDevices, place: int, pod: Pod, node_name: str
     ) -> ResourceClaim:
@@ -271,8 +267,6 @@ class ClaimWriter:
         except ApiError as exc:
             if exc.reason != "NotFound":
                 raise
-
-    # -- giving back -------------------------------------------------------------------
 
     async def release(self, claim: ResourceClaim, pod: Pod) -> None:
         """Take the reservation for the pod back; the devices stay with the claim."""

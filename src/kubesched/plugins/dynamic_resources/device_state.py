@@ -19,8 +19,8 @@ from kubesched.util.clock import Clock
 
 __all__ = ["EXTENDED_CLAIM", "DeviceState"]
 
+# The annotation of a claim that stands for extended resources of a pod.
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
-"""The annotation of a claim that stands for extended resources of a pod."""
 
 _SHARED_NAME = "DynamicResources"
 _SPECS_KEPT = 1024

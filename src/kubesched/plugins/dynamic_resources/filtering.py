@@ -58,8 +58,6 @@ class DeviceFilter:
         self._devices = devices
         self._answers = answers
 
-    # -- one node ----------------------------------------------------------------------
-
     def filter(self, data: PodDevices, pod: Pod, node: NodeInfo) -> Status:
         if not data.claims:
             return SUCCESS
@@ -123,8 +121,6 @@ class DeviceFilter:
             names.append(f"{claim.metadata.namespace}/{claim.metadata.name}")
         answers = self._answers.find(requests)
         return Variant(extended, [each for _, each in requests], names, answers)
-
-    # -- many nodes --------------------------------------------------------------------
 
     def filter_nodes(self, data: PodDevices, pod: Pod, nodes: NodeView) -> Rejections:
         if not data.claims or not len(nodes):
@@ -213,8 +209,6 @@ class DeviceFilter:
             if elsewhere.any():
                 codes[elsewhere] = _UNAVAILABLE
                 data.unavailable.add(place)
-
-    # -- all nodes ---------------------------------------------------------------------
 
     def may_fail(self, data: PodDevices, pod: Pod, nodes: NodeView) -> bool:
         """Whether the search ends in an error on some node, which then ends the attempt."""

@@ -13,7 +13,7 @@ __all__ = ["ClaimHints"]
 
 
 class ClaimHints:
-    """Judges changes of claims; the claims themselves come from the lister."""
+    """Hints on changes of claims; the claims themselves come from the lister."""
 
     def __init__(self, claims: Lister[ResourceClaim]) -> None:
         self._claims = claims

@@ -74,8 +74,6 @@ class DeviceInventory:
         # Told the name of each node that may be in another group now; None: all of them.
         self.listeners: list[Callable[[str | None], None]] = []
 
-    # -- slices ------------------------------------------------------------------------
-
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         """Take in a slice that came, changed or went."""
         touched: dict[PoolId, Pool | None] = {}
@@ -142,8 +140,6 @@ class DeviceInventory:
         for name in (node_name, ""):
             yield from self._slices_of_node.get(name, {}).values()
 
-    # -- usage -------------------------------------------------------------------------
-
     def _usage_changed(self, pool_id: PoolId) -> None:
         pool = self._pools.get(pool_id)
         if pool is None:
@@ -167,8 +163,6 @@ class DeviceInventory:
     def _tell(self, node_name: str | None) -> None:
         for listener in self.listeners:
             listener(node_name)
-
-    # -- nodes -------------------------------------------------------------------------
 
     @property
     def reads_labels(self) -> bool:

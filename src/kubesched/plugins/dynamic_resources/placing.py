@@ -49,8 +49,6 @@ class Placing:
         self._writer = writer
         self._conditions = ConditionWait(handle, devices, binding_timeout_ns)
 
-    # -- Reserve -----------------------------------------------------------------------
-
     def reserve(self, data: PodDevices, pod: Pod, node: NodeInfo | None) -> Status:
         """Keep the devices for the pod that the search found on the node."""
         if not data.pending:
@@ -90,8 +88,6 @@ class Placing:
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._handle.random.getrandbits(128), version=4))
 
-    # -- Unreserve ---------------------------------------------------------------------
-
     def unreserve(self, data: PodDevices, pod: Pod) -> None:
         """Give back what was kept for the pod, here and, if it got that far, on the server."""
         for place, claim in enumerate(data.claims):
@@ -126,8 +122,6 @@ class Placing:
                     del self._devices.pending_writes[uid]
 
         self._handle.spawn(written(), "give back a claim")
-
-    # -- PreBind -----------------------------------------------------------------------
 
     async def pre_bind(self, data: PodDevices, pod: Pod, node_name: str) -> Status:
         """Write the claims, then wait until their devices are ready."""

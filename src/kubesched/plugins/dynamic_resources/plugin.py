@@ -90,8 +90,6 @@ class DynamicResources(Plugin):
         until_ns = clock.monotonic_ns() + self._filter_timeout_ns
         return lambda: clock.monotonic_ns() >= until_ns
 
-    # -- in the queue ------------------------------------------------------------------
-
     def pre_enqueue(self, pod: Pod) -> Status:
         if pod.spec.resource_claims:
             try:
@@ -118,8 +116,6 @@ class DynamicResources(Plugin):
             ClusterEventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, appears)),
             ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, appears)),
         )
-
-    # -- finding nodes that fit --------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         # Even an empty note counts: PostFilter takes its absence for an error.
@@ -155,8 +151,6 @@ class DynamicResources(Plugin):
             return PostFilterResult(data)
         return PostFilterResult(self._deallocation.run(data, pod_info.pod))
 
-    # -- choosing among them -----------------------------------------------------------
-
     def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
         data = _data(state)
         return None if isinstance(data, Status) or data.has_priorities else 0
@@ -177,8 +171,6 @@ class DynamicResources(Plugin):
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return scoring.normalized(scores)
-
-    # -- placing the pod ---------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         data = _data(state)

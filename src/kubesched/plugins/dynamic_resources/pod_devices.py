@@ -12,8 +12,8 @@ from kubesched.api.node_selector import NodeMatcher
 
 __all__ = ["IN_MEMORY_NAME", "PodDevices", "is_in_memory"]
 
+# The name of a claim for extended resources that was not created yet.
 IN_MEMORY_NAME = "<extended-resources>"
-"""The name of a claim for extended resources that was not created yet."""
 
 
 def is_in_memory(claim: ResourceClaim) -> bool:
@@ -23,32 +23,32 @@ def is_in_memory(claim: ResourceClaim) -> bool:
 class PodDevices(msgspec.Struct, eq=False):
     """Written in PreFilter; shared by all copies of a cycle state, as in the reference."""
 
+    # In order; the one for extended resources, if there is one, comes last.
     claims: list[ResourceClaim] = []
-    """In order; the one for extended resources, if there is one, comes last."""
+    # The place of that one.
     special: int | None = None
-    """The place of that one."""
+    # Of allocated claims that cannot be used everywhere, where they can.
     selectors: Mapping[int, NodeMatcher] = {}
-    """Of allocated claims that cannot be used everywhere, where they can."""
+    # Allocated claims whose devices failed or did not get ready, wherever the pod goes.
     unusable: frozenset[int] = frozenset()
-    """Allocated claims whose devices failed or did not get ready, wherever the pod goes."""
+    # Claims that need devices.
     pending: Sequence[int] = ()
-    """Claims that need devices."""
+    # Extended resources the pod asks for that a class serves, each with the class's name.
     served: Sequence[tuple[str, str]] = ()
-    """Extended resources the pod asks for that a class serves, each with the class's name."""
+    # Other extended resources it asks for.
     not_served: Sequence[str] = ()
-    """Other extended resources it asks for."""
+    # The claims that need devices, by what the node lacks of the served resources.
     variants: dict[int, Any] = {}
-    """The claims that need devices, by what the node lacks of the served resources."""
+    # Allocated claims that kept some node from being used.
     unavailable: set[int] = msgspec.field(default_factory=set)
-    """Allocated claims that kept some node from being used."""
+    # What Reserve decided, by place of the claim.
     allocations: dict[int, AllocationResult] = {}
-    """What Reserve decided, by place of the claim."""
+    # The claim for extended resources as it is on the node, from Reserve on.
     special_on_node: ResourceClaim | None = None
-    """The claim for extended resources as it is on the node, from Reserve on."""
+    # Under which uid a claim is in flight that had none from the server then.
     in_flight_uids: dict[int, str] = {}
-    """Under which uid a claim is in flight that had none from the server then."""
+    # Which container gets what of the claim for extended resources, from Reserve on.
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
-    """Which container gets what of the claim for extended resources, from Reserve on."""
 
     @property
     def has_user_claims(self) -> bool:

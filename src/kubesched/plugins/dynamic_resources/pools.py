@@ -27,10 +27,10 @@ _numbers = itertools.count(1)
 
 class PoolState(enum.Enum):
     COMPLETE = "complete"
+    # Slices are missing: the driver is changing the pool.
     INCOMPLETE = "incomplete"
-    """Slices are missing: the driver is changing the pool."""
+    # The slices contradict each other.
     INVALID = "invalid"
-    """The slices contradict each other."""
 
 
 class ViewedDevice(NamedTuple):

@@ -57,8 +57,6 @@ class ClaimReader:
         problem = self._look_at(data)
         return data if problem is None else problem
 
-    # -- extended resources ------------------------------------------------------------
-
     def _with_extended(
         self, pod: Pod, claims: list[ResourceClaim], scalar: Mapping[str, int]
     ) -> PodDevices | None:
@@ -100,8 +98,6 @@ class ClaimReader:
                 annotations={EXTENDED_CLAIM: "true"},
             )
         )
-
-    # -- the claims --------------------------------------------------------------------
 
     def _look_at(self, data: PodDevices) -> Status | None:
         """Note where allocated claims can be used and which need devices; or what is wrong."""

@@ -46,8 +46,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: Mapping[str, Quantity] = {}
+    # What comes after the name of the claim in the error that the request ends in.
     problem: str = ""
-    """What comes after the name of the claim in the error that the request ends in."""
 
     @property
     def full_name(self) -> str:

@@ -215,8 +215,6 @@ class Search:
         number = self._views[view_place].number
         return self._dead.has((*key, number), 0 if usage is None else usage.version)
 
-    # -- before the search -------------------------------------------------------------
-
     def _prepare(self) -> None:
         """Look at all requests once, in order; the first that is wrong ends the attempt."""
         for place, (name, requests) in enumerate(self._claims):
@@ -322,8 +320,6 @@ class Search:
                         f"create NodeSelector for claim {name.partition('/')[2]}: unsupported "
                         f"ResourceSlice.NodeSelector with {len(terms)} terms"
                     )
-
-    # -- the search --------------------------------------------------------------------
 
     def _look_at_clock(self) -> None:
         self._steps += 1
@@ -462,8 +458,6 @@ class Search:
         if len(self._results[claim]) + more > MAX_RESULTS:
             raise _TooManyResultsError
 
-    # -- one device --------------------------------------------------------------------
-
     def _is_selectable(
         self, claim: int, number: int, alternative: int, request: Request, candidate: _Candidate
     ) -> bool:
@@ -594,8 +588,6 @@ class Search:
             constraint.remove(request.request, request.subrequest, candidate.content)
         if counts:
             self._give_back_counters(candidate)
-
-    # -- counters and capacity ---------------------------------------------------------
 
     def _has_capacity_entry(self, candidate: _Candidate) -> bool:
         if (candidate.view_place, candidate.place) in self._capacity:

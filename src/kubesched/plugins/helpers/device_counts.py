@@ -17,8 +17,8 @@ from kubesched.plugins.helpers.device_classes import DeviceClassResolver, is_ser
 
 __all__ = ["DEVICE_COUNTS", "DeviceCounter", "ServedAmounts"]
 
+# The name under which plugins share the counter.
 DEVICE_COUNTS = "device-counts"
-"""The name under which plugins share the counter."""
 
 
 class DeviceCounter(Protocol):

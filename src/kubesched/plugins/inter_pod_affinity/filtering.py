@@ -140,8 +140,6 @@ class RequiredTerms:
             if incoming.matches(other.pod):
                 self.anti_affinity.change(incoming.topology_key, node, step)
 
-    # -- one node ----------------------------------------------------------------------
-
     def verdict(self, node: NodeInfo) -> Status:
         if not self._affinity_met(node):
             return AFFINITY_UNMET
@@ -164,8 +162,6 @@ class RequiredTerms:
     def _is_first_of_its_kind(self) -> bool:
         """Pods that want to be near each other must be able to start somewhere."""
         return self.affinity.is_empty and self.satisfies_itself
-
-    # -- many nodes --------------------------------------------------------------------
 
     def verdicts(self, nodes: NodeView) -> Rejections:
         existing = _any_on(self.existing, nodes)

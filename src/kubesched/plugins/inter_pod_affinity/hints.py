@@ -21,7 +21,7 @@ _PODS_KEPT = 8192
 
 
 class AffinityHints:
-    """Judges events by the required terms of the pod that waits."""
+    """Hints on events by the required terms of the pod that waits."""
 
     def __init__(self) -> None:
         # A pod that waits is asked about for every pod and node that changes. By the id of the

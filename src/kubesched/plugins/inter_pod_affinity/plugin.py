@@ -66,8 +66,6 @@ class InterPodAffinity(Plugin):
             ),
         )
 
-    # -- filter ------------------------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         if pod_info.affinity_errors:
             return Status.unresolvable(f"parsing pod: {_joined(pod_info.affinity_errors)}")
@@ -103,8 +101,6 @@ class InterPodAffinity(Plugin):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         terms = _required_terms(state)
         return reject_all(nodes, terms) if isinstance(terms, Status) else terms.verdicts(nodes)
-
-    # -- score -------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         has_preferences = bool(

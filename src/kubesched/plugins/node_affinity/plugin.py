@@ -74,8 +74,6 @@ class NodeAffinity(Plugin):
         self._added_required = _parse_added_required(added)
         self._added_preferred = _parse_added_preferred(added)
 
-    # -- filter ------------------------------------------------------------------------
-
     def pre_filter(
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView
     ) -> Status | OnlyNodes:
@@ -106,8 +104,6 @@ class NodeAffinity(Plugin):
         codes[~match_any_term(self._added_required, nodes)] = 2
         return Rejections(codes, (MISMATCH, ENFORCED_MISMATCH))
 
-    # -- score -------------------------------------------------------------------------
-
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         try:
             preferred = _parse_preferred(pod_info.pod)
@@ -133,8 +129,6 @@ class NodeAffinity(Plugin):
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return default_normalize(scores)
-
-    # -- queue -------------------------------------------------------------------------
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         node_changes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL

@@ -77,8 +77,6 @@ class NodeResourcesFit(Plugin):
         self._has_device_classes = feature_enabled(handle, "DRAExtendedResource")
         self._classes = DeviceClassResolver(handle)
 
-    # -- filter ------------------------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         wanted = pod_requested(pod_info.pod, self._options)
         demand = Demand.from_resources(wanted, self._classes.served, self._is_ignored)
@@ -105,8 +103,6 @@ class NodeResourcesFit(Plugin):
         return is_extended_resource_name(name) and (
             name in self._ignored_resources or name.partition("/")[0] in self._ignored_groups
         )
-
-    # -- score -------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         state.write(PRE_SCORE_KEY, self._scored_requests(pod_info.pod))
@@ -137,8 +133,6 @@ class NodeResourcesFit(Plugin):
         amounts = pod_requested(pod, _SCORED)
         amounts.milli_cpu, amounts.memory = cpu, memory
         return tuple(amounts.amount(name) for name in names)
-
-    # -- queue -------------------------------------------------------------------------
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         pod_changes = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN

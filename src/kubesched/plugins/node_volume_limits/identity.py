@@ -116,8 +116,6 @@ class CsiVolumes:
             return None
         return _Meaning(plugin.driver, _UNBOUND + key, is_migrated=True)
 
-    # -- changes -----------------------------------------------------------------------
-
     def _claim_changed(
         self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
     ) -> None:

@@ -88,8 +88,6 @@ class NodeVolumeLimits(Plugin):
     def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
         return not self._usage.has_limits or not any(map(is_counted, other.pod.spec.volumes))
 
-    # -- one node ----------------------------------------------------------------------
-
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         if not pod.spec.volumes:
             return SUCCESS
@@ -127,8 +125,6 @@ class NodeVolumeLimits(Plugin):
                 return Status.unschedulable(f"{name} CSI driver is not installed on the node")
         return None
 
-    # -- many nodes --------------------------------------------------------------------
-
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         if not pod.spec.volumes:
             return Rejections.none()
@@ -149,8 +145,6 @@ class NodeVolumeLimits(Plugin):
             for row, text in errors.items():
                 _tell(codes, statuses, nodes.rows == row, Status.failure(text))
         return Rejections(codes, tuple(statuses)) if codes.any() else Rejections.none()
-
-    # -- in the queue ------------------------------------------------------------------
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return (

@@ -109,8 +109,6 @@ class VolumeUsage:
                 full[row] = row in facts and not facts[row].has_room(new)
         return full, self._errors
 
-    # -- catching up -------------------------------------------------------------------
-
     def _refresh(self, nodes: NodeView) -> None:
         table, facts = nodes.table, self._facts
         if self._all_changed:
@@ -166,8 +164,6 @@ class VolumeUsage:
             limits[: len(known)] = known
             counts[: len(known)] = self._counts[driver]
         self._limits[driver], self._counts[driver] = limits, counts
-
-    # -- changes -----------------------------------------------------------------------
 
     def _claim_changed(self, key: str | None) -> None:
         if key is None:

@@ -14,7 +14,7 @@ __all__ = ["SpreadHints"]
 
 
 class SpreadHints:
-    """Judges events by the hard constraints of the pod that waits."""
+    """Hints on events by the hard constraints of the pod that waits."""
 
     def __init__(self, hard_constraints: Callable[[Pod], Sequence[Constraint]]) -> None:
         self._hard_constraints = hard_constraints

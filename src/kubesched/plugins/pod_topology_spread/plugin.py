@@ -108,8 +108,6 @@ class PodTopologySpread(Plugin):
             ),
         )
 
-    # -- constraints -------------------------------------------------------------------
-
     def _constraints(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
         """The pod's own constraints with this action, or else the defaults."""
         own = pod.spec.topology_spread_constraints
@@ -125,8 +123,6 @@ class PodTopologySpread(Plugin):
 
     def _hard_constraints(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, DO_NOT_SCHEDULE)
-
-    # -- filter ------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod
@@ -169,8 +165,6 @@ class PodTopologySpread(Plugin):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         spread = _hard_spread(state)
         return reject_all(nodes, spread) if isinstance(spread, Status) else spread.verdicts(nodes)
-
-    # -- score -------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod

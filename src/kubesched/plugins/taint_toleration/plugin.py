@@ -1,6 +1,6 @@
 """TaintToleration: tainted nodes are for pods that tolerate the taints (docs/reference/05 §7.5).
 
-Many nodes share few lists of taints. The form for many nodes judges each list once and
+Many nodes share few lists of taints. The form for many nodes tries each list once and
 looks the verdicts up.
 """
 

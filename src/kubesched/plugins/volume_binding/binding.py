@@ -69,8 +69,6 @@ class Binder:
         self._migration = migration
         self._timeout_ns = timeout_ns
 
-    # -- in the scheduling cycle -------------------------------------------------------
-
     def assume(self, found: PodVolumes, node_name: str) -> Reservation:
         """Take volumes and claims to be as they will be once PreBind is done.
 
@@ -108,8 +106,6 @@ class Binder:
             self._volumes.restore(volume)
         for claim in claims:
             self._claims.restore(claim)
-
-    # -- in the binding cycle ----------------------------------------------------------
 
     async def bind(self, reservation: Reservation, pod: Pod) -> None:
         """Write what was assumed, and wait until all claims are bound.

@@ -140,8 +140,6 @@ class FreeVolumes:
             rows = self._rows_of[affinity.required] = whole.rows[match_labels(matcher, whole)]
         return rows
 
-    # -- the nodes ---------------------------------------------------------------------
-
     def _forget(self, nodes: NodeView) -> None:
         self._counts.clear()
         self._rows_of.clear()

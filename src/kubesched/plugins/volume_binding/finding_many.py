@@ -64,8 +64,6 @@ class ManyFinder:
             self._look_at_delayed(claims, nodes, problems)
         return problems
 
-    # -- claims that are bound ---------------------------------------------------------
-
     def _look_at_bound(
         self, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, problems: Problems
     ) -> None:
@@ -95,8 +93,6 @@ class ManyFinder:
             problems.errors.append((migrated & asked, str(exc)))
             return fits
         return np.where(migrated, match_labels(required_nodes(translated), nodes), fits)
-
-    # -- claims that are not -----------------------------------------------------------
 
     def _look_at_delayed(self, claims: PodClaims, nodes: NodeView, problems: Problems) -> None:
         left = np.ones(len(nodes), dtype=bool)

@@ -117,8 +117,6 @@ class VolumeBinding(Plugin):
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return EVENTS
 
-    # -- finding nodes that fit --------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod
         if not pod.spec.volumes:
@@ -174,8 +172,6 @@ class VolumeBinding(Plugin):
             return Finding(0)
         return self._finder.find(known.claims, node.name, node.labels)
 
-    # -- choosing among them -----------------------------------------------------------
-
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         return SKIP if self._score is None else SUCCESS
 
@@ -184,8 +180,6 @@ class VolumeBinding(Plugin):
         if self._score is None or isinstance(known, Status) or known.claims is None:
             return 0
         return self._score(self._find(known, node).volumes)
-
-    # -- placing the pod ---------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         known = _read(state)

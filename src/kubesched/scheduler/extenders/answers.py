@@ -114,9 +114,6 @@ def _meta_victims(value: Any, where: str) -> MetaVictims:
     return MetaVictims(uids, _integer(fields.get("numpdbviolations"), f"{where}.NumPDBViolations"))
 
 
-# -- parts that stay as they are ---------------------------------------------------------------
-
-
 def _parts(value: bytes, kind: str, where: str = "") -> dict[str, bytes]:
     """The members of an object, not decoded, under their names in lower case."""
     try:
@@ -136,9 +133,6 @@ def _items(value: bytes, kind: str, where: str) -> list[bytes]:
 
 def _is_null(value: bytes) -> bool:
     return value.strip() == _NULL
-
-
-# -- values ------------------------------------------------------------------------------------
 
 
 def _fields(value: Any, kind: str, where: str = "") -> Json:

@@ -68,8 +68,6 @@ class Extenders:
         for each in self._all:
             await each.client.close()
 
-    # -- in an attempt -----------------------------------------------------------------
-
     async def filter(
         self,
         extenders: Sequence[HTTPExtender],
@@ -141,8 +139,6 @@ class Extenders:
         for name, score in scores:
             totals[name] = totals.get(name, 0) + score * extender.settings.weight
 
-    # -- preemption --------------------------------------------------------------------
-
     async def review_victims(
         self,
         extenders: Sequence[HTTPExtender],
@@ -176,8 +172,6 @@ class Extenders:
             if not victims:
                 break
         return victims
-
-    # -- binding -----------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
         """Have the extender bind whose business that is; None if it is nobody's."""

@@ -110,8 +110,6 @@ class HTTPExtender:
             for amounts in (container.resources.requests, container.resources.limits)
         )
 
-    # -- verbs -------------------------------------------------------------------------
-
     async def filter(self, pod: bytes, nodes: Sequence[AskedNode]) -> Filtered:
         """Those of the nodes that suit the pod, whose JSON is given.
 

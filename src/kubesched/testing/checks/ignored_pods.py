@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.framework import CycleState, PodInfo, overrides
-from kubesched.testing.checks.judging import run_pre_filter
+from kubesched.testing.checks.filter_and_score import run_pre_filter
 from kubesched.testing.checks.trial import Trial
 from kubesched.testing.views import same_status
 

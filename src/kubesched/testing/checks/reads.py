@@ -24,7 +24,7 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.framework.reads import POD_FIELDS
-from kubesched.testing.checks.judging import (
+from kubesched.testing.checks.filter_and_score import (
     filter_each,
     run_pre_filter,
     run_pre_score,

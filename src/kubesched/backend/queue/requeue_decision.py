@@ -18,12 +18,12 @@ from kubesched.framework import ClusterEvent, QueuedPodInfo
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.util.logging import get_logger
 
-__all__ = ["Judge"]
+__all__ = ["RequeueDecisions"]
 
 log = get_logger(__name__)
 
 
-class Judge:
+class RequeueDecisions:
     """Asks the hints of a pod's rejectors, and reports how long they took."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Judge:
         self._durations = metrics.queueing_hint_execution_duration_seconds
         self._monotonic_ns = monotonic_ns
 
-    def judge(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
+    def decide(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         return self.about(event, old, new)(queued)
 
     def about(self, event: ClusterEvent, old: Any, new: Any) -> Callable[[QueuedPodInfo], Strategy]:
@@ -44,7 +44,7 @@ class Judge:
         hints = self._hints.interest_in(event).hints
         monotonic_ns, observe = self._monotonic_ns, partial(self._observe, event.label)
 
-        def judge(queued: QueuedPodInfo) -> Strategy:
+        def decide(queued: QueuedPodInfo) -> Strategy:
             return worth_requeuing(
                 queued,
                 event,
@@ -55,10 +55,10 @@ class Judge:
                 observe=observe,
             )
 
-        return judge
+        return decide
 
     def replay(self, queued: QueuedPodInfo, events: Sequence[SeenEvent] | None) -> Strategy:
-        """Judge what happened while a pod was in flight, by those who reject it now.
+        """RequeueDecisions what happened while a pod was in flight, by those who reject it now.
 
         None for events means that the pod was not in flight.
         """
@@ -73,7 +73,7 @@ class Judge:
             return Strategy.AFTER_BACKOFF
         outcome = Strategy.SKIP
         for seen in events:
-            strategy = self.judge(queued, seen.event, seen.old, seen.new)
+            strategy = self.decide(queued, seen.event, seen.old, seen.new)
             if strategy is Strategy.IMMEDIATELY:
                 return strategy
             if strategy is Strategy.AFTER_BACKOFF:

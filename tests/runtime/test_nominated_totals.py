@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubesched.api import Pod
 from kubesched.backend.cache import Cache
 from kubesched.framework import Nominating, NominatingMode, PodInfo
-from kubesched.runtime.nominated import NominatedPods
+from kubesched.runtime.nominated_totals import NominatedPods
 from kubesched.testing import FakeHandle, make_node, make_pod
 
 GPU = "example.com/gpu"

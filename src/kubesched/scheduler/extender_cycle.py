@@ -24,9 +24,9 @@ from kubesched.framework import (
 )
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.post_filtering import run_post_filter_with_review
-from kubesched.scheduler.asking import AskingAttempt, AskingWorld, PodGoneError
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.extender_attempt import ExtenderAttempt, ExtenderContext, PodGoneError
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.scheduler.failure import CLEAR_NOMINATION
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, status_of
@@ -34,18 +34,18 @@ from kubesched.util.clock import Clock
 from kubesched.util.errors import PluginError
 from kubesched.util.logging import get_logger
 
-__all__ = ["AskingCycle"]
+__all__ = ["ExtenderCycle"]
 
 log = get_logger(__name__)
 
 
-class AskingCycle:
+class ExtenderCycle:
     """Finds nodes with the help of extenders; different ones may be asked side by side."""
 
     def __init__(
-        self, world: AskingWorld, cycle: SchedulingCycle, queue: SchedulingQueue, clock: Clock
+        self, context: ExtenderContext, cycle: SchedulingCycle, queue: SchedulingQueue, clock: Clock
     ) -> None:
-        self._world = world
+        self._context = context
         self._cycle = cycle
         self._queue = queue
         self._clock = clock
@@ -55,25 +55,25 @@ class AskingCycle:
     ) -> Placement | None:
         """Place the pod, or hand it to the failure handler, or let it go; then return None."""
         started_ns = self._clock.monotonic_ns()
-        asking = AskingAttempt(self._world, framework, queued, extenders)
+        extender_attempt = ExtenderAttempt(self._context, framework, queued, extenders)
         node_name = ""
         nominating: Nominating | None = CLEAR_NOMINATION
         try:
-            node_name = await asking.choose()
+            node_name = await extender_attempt.choose()
             status = SUCCESS
         except PodGoneError:
             self._let_go(framework, queued.pod)
             return None
         except FitError as exc:
             status = status_of(exc, queued.pod)
-            attempt = Attempt(framework, asking.state, queued, started_ns)
-            nominating = await self._make_room(asking, attempt, exc)
-            if asking.is_pod_gone:
+            attempt = Attempt(framework, extender_attempt.state, queued, started_ns)
+            nominating = await self._make_room(extender_attempt, attempt, exc)
+            if extender_attempt.is_pod_gone:
                 self._let_go(framework, queued.pod)
                 return None
         except Exception as exc:
             status = status_of(exc, queued.pod)
-        attempt = Attempt(framework, asking.state, queued, started_ns)
+        attempt = Attempt(framework, extender_attempt.state, queued, started_ns)
         return self._cycle.conclude(attempt, status, node_name, nominating)
 
     def give_up(self, pod: Pod) -> None:
@@ -81,19 +81,19 @@ class AskingCycle:
         self._queue.done(pod.metadata.uid)
 
     async def _make_room(
-        self, asking: AskingAttempt, attempt: Attempt, error: FitError
+        self, extender_attempt: ExtenderAttempt, attempt: Attempt, error: FitError
     ) -> Nominating | None:
         pod = attempt.queued.pod
-        if asking.is_overtaken:
+        if extender_attempt.is_overtaken:
             # There was room each time: nobody has to go, it is to be tried again.
             self._queue.activate({pod_key(pod): pod}, self._clock.now_ns())
             return None
         framework = attempt.framework
-        reviewing = [each for each in asking.extenders if each.settings.preempt_verb]
+        reviewing = [each for each in extender_attempt.extenders if each.settings.preempt_verb]
         if not reviewing or not framework.post_filter_plugins:
             return self._cycle.try_to_make_room(attempt, error)
-        review = _Review(self._world, framework, attempt.queued.pod_info, reviewing)
-        with framework.points.timing("PostFilter") as timing:
+        review = _Review(self._context, framework, attempt.queued.pod_info, reviewing)
+        with framework.point_metrics.timing("PostFilter") as timing:
             result = await run_post_filter_with_review(
                 framework.post_filter_plugins,
                 attempt.state,
@@ -107,7 +107,7 @@ class AskingCycle:
 
     def _let_go(self, framework: Framework, pod: Pod) -> None:
         """The pod needs no node any more. If it is on its way out, that is said as always."""
-        current = self._world.pods.get(pod.metadata.name, pod.metadata.namespace)
+        current = self._context.pods.get(pod.metadata.name, pod.metadata.namespace)
         if (
             current is not None
             and current.metadata.uid == pod.metadata.uid
@@ -124,40 +124,40 @@ class _Review:
 
     def __init__(
         self,
-        world: AskingWorld,
+        context: ExtenderContext,
         framework: Framework,
         pod_info: PodInfo,
         extenders: Sequence[HTTPExtender],
     ) -> None:
         """Must be made in the step that found no node for the pod."""
-        self._world = world
+        self._context = context
         self._framework = framework
         self._pod_info = pod_info
         self._extenders = extenders
         self._no_room_at: ClusterVersion = framework.dry_run.version
 
     async def review(self, preemptor: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
-        world = self._world
-        reviewed = await world.extenders.review_victims(
+        context = self._context
+        reviewed = await context.extenders.review_victims(
             self._extenders,
-            world.documents.pod(preemptor),
+            context.documents.pod(preemptor),
             victims,
-            world.cache.snapshot,
-            world.documents.pod,
+            context.cache.snapshot,
+            context.documents.pod,
         )
-        world.cache.update_snapshot()
+        context.cache.update_snapshot()
         return reviewed
 
     def fits_now(self) -> bool:
-        world = self._world
-        world.cache.update_snapshot()
-        refused = world.refused.get(self._pod_info.uid, frozenset())
-        return world.search.fits_now(self._framework, self._pod_info, self._no_room_at, refused)
+        context = self._context
+        context.cache.update_snapshot()
+        refused = context.refused.get(self._pod_info.uid, frozenset())
+        return context.search.fits_now(self._framework, self._pod_info, self._no_room_at, refused)
 
     def fits_without(self, node_name: str, victims: Collection[PodInfo]) -> bool:
-        world, framework, pod_info = self._world, self._framework, self._pod_info
-        world.cache.update_snapshot()
-        node = world.cache.snapshot.get(node_name)
+        context, framework, pod_info = self._context, self._framework, self._pod_info
+        context.cache.update_snapshot()
+        node = context.cache.snapshot.get(node_name)
         if node is None:
             return False
         state, trial = CycleState(), node.clone()

@@ -71,8 +71,6 @@ class NominatedPods:
         pod_count[place] -= 1
         return NominatedTotals(totals.rows, requested, pod_count)
 
-    # -- keeping up --------------------------------------------------------------------
-
     def _forget(self, resources: int) -> None:
         self._entries: dict[str, list[tuple[str, int]]] = {}  # by node: uid and entry
         self._entry_of: dict[str, int] = {}  # by uid

@@ -13,19 +13,19 @@ from collections.abc import Callable, Collection, Sequence
 from kubesched.api import Node, Pod
 from kubesched.framework import PodInfo, QueuedPodInfo
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.asking import AskingWorld
-from kubesched.scheduler.asking_cycle import AskingCycle
 from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.extender_attempt import ExtenderContext
+from kubesched.scheduler.extender_cycle import ExtenderCycle
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.util.logging import get_logger
 
-__all__ = ["Asking"]
+__all__ = ["ExtenderTasks"]
 
 log = get_logger(__name__)
 
 
-class Asking:
+class ExtenderTasks:
     """Knows which extenders are busy with an attempt.
 
     `bind` is called with a pod that was placed, `on_free` when an extender is free again.
@@ -33,22 +33,22 @@ class Asking:
 
     def __init__(
         self,
-        world: AskingWorld,
-        cycle: AskingCycle,
+        context: ExtenderContext,
+        cycle: ExtenderCycle,
         bind: Callable[[Placement], None],
         on_free: Callable[[], None],
     ) -> None:
-        self._world = world
+        self._context = context
         self._cycle = cycle
         self._bind = bind
         self._on_free = on_free
+        # Names of extenders that are being asked.
         self.busy: set[str] = set()
-        """Names of extenders that are being asked."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def extenders_of(self, pod: Pod) -> tuple[HTTPExtender, ...]:
         """Those that an attempt at this pod has to ask."""
-        return self._world.extenders.asked_about(pod)
+        return self._context.extenders.asked_about(pod)
 
     def start(
         self,
@@ -61,7 +61,7 @@ class Asking:
         names = {extender.name for extender in extenders}
         assert names.isdisjoint(self.busy), "an extender is asked about one pod at a time"
         self.busy |= names
-        task = tasks.spawn(self._attempt(framework, queued, extenders), "asking")
+        task = tasks.spawn(self._attempt(framework, queued, extenders), "extenders")
         self._tasks.add(task)
         # Also if it is cancelled before it has begun.
         task.add_done_callback(lambda done: self._end(done, names))
@@ -73,12 +73,12 @@ class Asking:
 
     def refused(self, pod_info: PodInfo) -> Collection[str]:
         """Nodes that fitted the pod and that extenders refused when it was last tried."""
-        return self._world.refused.get(pod_info.uid, ())
+        return self._context.refused.get(pod_info.uid, ())
 
     def forget(self, gone: Pod | Node, _is_tombstone: bool = False) -> None:
         """An object is gone from the cluster."""
-        self._world.documents.forget(gone)
-        self._world.refused.pop(gone.metadata.uid, None)
+        self._context.documents.forget(gone)
+        self._context.refused.pop(gone.metadata.uid, None)
 
     async def _attempt(
         self, framework: Framework, queued: QueuedPodInfo, extenders: Sequence[HTTPExtender]

@@ -31,14 +31,14 @@ from kubesched.framework import (
     QueuedPodInfo,
 )
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.outcomes import PreFilterOutcome
+from kubesched.runtime.search_outcomes import PreFilterOutcome
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
 from kubesched.scheduler.full_search import FullSearch
 from kubesched.util.errors import KubeschedError
 from kubesched.util.logging import get_logger
 
-__all__ = ["AskingAttempt", "AskingWorld", "PodGoneError"]
+__all__ = ["ExtenderAttempt", "ExtenderContext", "PodGoneError"]
 
 log = get_logger(__name__)
 
@@ -58,7 +58,7 @@ class _OvertakenError(KubeschedError):
         self.error = error
 
 
-class AskingWorld(NamedTuple):
+class ExtenderContext(NamedTuple):
     """What attempts that ask extenders work with."""
 
     cache: Cache
@@ -66,27 +66,27 @@ class AskingWorld(NamedTuple):
     extenders: Extenders
     documents: DocumentKeeper
     pods: Lister[Pod]
+    # By uid of a pod: nodes that fitted and that extenders refused, when it was last tried.
     refused: dict[str, frozenset[str]]
-    """By uid of a pod: nodes that fitted and that extenders refused, when it was last tried."""
 
 
-class AskingAttempt:
+class ExtenderAttempt:
     """One try to place one pod. `state` is what the plugins noted last, about what is now."""
 
     def __init__(
         self,
-        world: AskingWorld,
+        context: ExtenderContext,
         framework: Framework,
         queued: QueuedPodInfo,
         extenders: Sequence[HTTPExtender],
     ) -> None:
-        self._world = world
+        self._context = context
         self._framework = framework
         self._queued = queued
         self.extenders = extenders
         self.state = CycleState()
+        # Whether it failed only because others were quicker, time and again.
         self.is_overtaken = False
-        """Whether it failed only because others were quicker, time and again."""
         self._version: ClusterVersion | None = None
         self._with_bodies = any(extender.is_sent_nodes for extender in extenders)
         self._body = b""
@@ -117,14 +117,12 @@ class AskingAttempt:
         self.is_overtaken = True
         raise overtaken
 
-    # -- one round ---------------------------------------------------------------------
-
     async def _choose(self) -> str:
-        world, framework = self._world, self._framework
-        world.refused.pop(self.pod_info.uid, None)
+        context, framework = self._context, self._framework
+        context.refused.pop(self.pod_info.uid, None)
         # One version of the pod is shown to all, whatever happens to it meanwhile.
-        self._body = world.documents.pod(self.pod_info.pod)
-        diagnosis = Diagnosis(world.cache.snapshot.table.names)
+        self._body = context.documents.pod(self.pod_info.pod)
+        diagnosis = Diagnosis(context.cache.snapshot.table.names)
         self._version = None
         self._renew()
         outcome = self._pre_filter(diagnosis)
@@ -134,13 +132,13 @@ class AskingAttempt:
                 return nominated
             if self._renew():
                 outcome = self._pre_filter(diagnosis)
-        start_index = world.search.start_index
-        with framework.points.timing("Filter"):
-            feasible = world.search.find(framework, self.state, self.pod_info, outcome, diagnosis)
+        start_index = context.search.start_index
+        with framework.point_metrics.timing("Filter"):
+            feasible = context.search.find(framework, self.state, self.pod_info, outcome, diagnosis)
         if not len(feasible):
             raise self._unfit(diagnosis)
         diagnosis.settle()
-        asked = self._nodes(world.search.as_listed(feasible, start_index))
+        asked = self._nodes(context.search.as_listed(feasible, start_index))
         left = await self._ask(asked, diagnosis)
         known, unknown = self._known(left, asked)
         if len(left) != len(asked) or not known:
@@ -153,17 +151,17 @@ class AskingAttempt:
         return known[0].name
 
     def _pre_filter(self, diagnosis: Diagnosis) -> PreFilterOutcome:
-        world = self._world
-        outcome = world.search.pre_filter(self._framework, self.state, self.pod_info)
+        context = self._context
+        outcome = context.search.pre_filter(self._framework, self.state, self.pod_info)
         if not outcome.status.is_success:
-            world.search.reject_all(outcome, diagnosis)
+            context.search.reject_all(outcome, diagnosis)
             raise self._unfit(diagnosis)
         return outcome
 
     async def _nominated_node(self, diagnosis: Diagnosis) -> str:
         """The node the pod is nominated to, if it fits and nobody objects; else nothing."""
-        world = self._world
-        nominated = world.search.nominated_node(
+        context = self._context
+        nominated = context.search.nominated_node(
             self._framework, self.state, self.pod_info, diagnosis
         )
         if nominated is None:
@@ -193,7 +191,7 @@ class AskingAttempt:
         """
         totals = self._scores(feasible, nodes)
         shown = [*nodes, *unknown]
-        added = await self._world.extenders.prioritize(self.extenders, self._body, shown)
+        added = await self._context.extenders.prioritize(self.extenders, self._body, shown)
         self._check_pod()
         before = self._version
         feasible, nodes = self._still_fitting(nodes, diagnosis)
@@ -203,23 +201,21 @@ class AskingAttempt:
             totals = self._scores(feasible, nodes)
         extra = np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
         names = [node.name for node in nodes]
-        return names[self._world.search.choose(self._framework, totals + extra, names)]
+        return names[self._context.search.choose(self._framework, totals + extra, names)]
 
     def _scores(self, feasible: NodeView, nodes: Sequence[AskedNode]) -> NDArray[np.int64]:
         infos: list[NodeInfo] | None = None
         if any(node.is_returned for node in nodes):
             infos = [node.info() or info for node, info in zip(nodes, feasible, strict=True)]
-        scores = self._world.search.prioritize(
+        scores = self._context.search.prioritize(
             self._framework, self.state, self.pod_info, feasible, infos
         )
         return scores.total
 
-    # -- asking ------------------------------------------------------------------------
-
     def _nodes(self, view: NodeView) -> list[AskedNode]:
         if not self._with_bodies:
             return [AskedNode(name) for name in view.names]
-        body_of = self._world.documents.node
+        body_of = self._context.documents.node
         return [
             AskedNode(info.name, body_of(info.node), info.node)
             for info in view
@@ -228,7 +224,7 @@ class AskingAttempt:
 
     async def _ask(self, nodes: Sequence[AskedNode], diagnosis: Diagnosis) -> list[AskedNode]:
         """What the extenders leave of the nodes, and what they add."""
-        extenders = self._world.extenders
+        extenders = self._context.extenders
         left = await extenders.filter(self.extenders, self._body, nodes, diagnosis)
         self._check_pod()
         return left
@@ -237,7 +233,7 @@ class AskingAttempt:
         self, left: Sequence[AskedNode], asked: Sequence[AskedNode]
     ) -> tuple[list[AskedNode], list[AskedNode]]:
         """Nodes that there are, and others that an extender made up."""
-        snapshot, names = self._world.cache.snapshot, {node.name for node in asked}
+        snapshot, names = self._context.cache.snapshot, {node.name for node in asked}
         known: list[AskedNode] = []
         unknown: list[AskedNode] = []
         for node in left:
@@ -247,8 +243,6 @@ class AskingAttempt:
                 unknown.append(node)
                 log.error("Extender returned a node that does not exist", node=node.name)
         return known, unknown
-
-    # -- after a wait ------------------------------------------------------------------
 
     def _check_pod(self) -> None:
         """See whether the pod is still the one that is being placed."""
@@ -267,7 +261,7 @@ class AskingAttempt:
     def _current_pod(self) -> Pod | None:
         """The pod as it is now, if it still waits for a node."""
         metadata = self.pod_info.pod.metadata
-        current = self._world.pods.get(metadata.name, metadata.namespace)
+        current = self._context.pods.get(metadata.name, metadata.namespace)
         if (
             current is None
             or current.metadata.uid != metadata.uid
@@ -285,13 +279,13 @@ class AskingAttempt:
         Raises:
             _OvertakenError: none does.
         """
-        world = self._world
-        snapshot = world.cache.snapshot
+        context = self._context
+        snapshot = context.cache.snapshot
         by_name = {node.name: node for node in nodes}
         left = list(by_name)
         if self._renew():
             again = Diagnosis(diagnosis.names)
-            fitting = world.search.look_again(
+            fitting = context.search.look_again(
                 self._framework, self.state, self.pod_info, again, by_name
             )
             if not len(fitting):
@@ -310,12 +304,12 @@ class AskingAttempt:
             FitError: no node fits that has not been refused.
             _OvertakenError: one does.
         """
-        world = self._world
-        world.refused[self.pod_info.uid] = frozenset(refused)
+        context = self._context
+        context.refused[self.pod_info.uid] = frozenset(refused)
         if not self._renew():
             raise self._unfit(diagnosis)
         again = Diagnosis(diagnosis.names)
-        fitting = world.search.look_again(self._framework, self.state, self.pod_info, again)
+        fitting = context.search.look_again(self._framework, self.state, self.pod_info, again)
         is_new = not set(fitting.names) <= set(refused)
         told = diagnosis.node_statuses()
         for name in fitting.names:
@@ -326,17 +320,17 @@ class AskingAttempt:
 
     def _renew(self) -> bool:
         """Bring the snapshot up to date; with a new state if the last one is out of date."""
-        self._world.cache.update_snapshot()
+        self._context.cache.update_snapshot()
         version = self._framework.dry_run.version
         if version == self._version:
             return False
         self._version = version
         self.state = CycleState()
-        self.state.plugin_timer = self._framework.points.sample()
+        self.state.plugin_timer = self._framework.point_metrics.sample()
         return True
 
     def _unfit(self, diagnosis: Diagnosis) -> FitError:
-        return FitError(len(self._world.cache.snapshot), diagnosis)
+        return FitError(len(self._context.cache.snapshot), diagnosis)
 
 
 def _differ(one: Pod, other: Pod) -> bool:

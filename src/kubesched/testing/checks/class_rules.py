@@ -8,7 +8,7 @@ import re
 from kubesched.framework import extension_points, overrides
 from kubesched.testing.checks.trial import Trial
 
-__all__ = ["check_shape"]
+__all__ = ["check_class"]
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
 
@@ -44,7 +44,7 @@ _SYNC = (
 )
 
 
-def check_shape(trial: Trial) -> None:
+def check_class(trial: Trial) -> None:
     plugin = trial.plugin
     if not isinstance(plugin.name, str) or not _NAME.fullmatch(plugin.name):
         trial.fail("a plugin has a legal name", f"name is {plugin.name!r}")

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from kubesched.api import Pod
 from kubesched.framework import CycleState, NodeInfo, NodeView, Plugin
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.outcomes import Scores
 from kubesched.runtime.plugin_calls import call_normalize, call_score_of_node
+from kubesched.runtime.search_outcomes import Scores
 
-__all__ = ["score_fresh_nodes"]
+__all__ = ["score_returned_nodes"]
 
 
-def score_fresh_nodes(
+def score_returned_nodes(
     framework: Framework, state: CycleState, pod: Pod, nodes: NodeView, infos: Sequence[NodeInfo]
 ) -> Scores:
     """Score, normalise and weigh: for each node of the view, the NodeInfo to look at."""
 
     def weighted(plugin: Plugin) -> NDArray[np.int64]:
-        framework.points.scores[plugin.name].value += len(infos)
+        framework.point_metrics.scores[plugin.name].value += len(infos)
         raw = [call_score_of_node(plugin, state, pod, info) for info in infos]
         scores = np.array(raw, dtype=np.int64)
         normalized = call_normalize(plugin, state, pod, nodes, scores)
