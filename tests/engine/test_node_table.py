@@ -212,3 +212,42 @@ def test_an_interned_value_keeps_its_number() -> None:
     interner: Interner[str] = Interner()
     assert [interner.intern(value) for value in "abab"] == [0, 1, 0, 1]
     assert (interner.find("b"), interner.find("z"), len(interner)) == (1, -1, 2)
+
+
+def test_resources_that_no_node_has_take_no_columns() -> None:
+    table = NodeTable()
+    for number in range(20):
+        table.add_row(f"n{number}")
+    before = table.requested.nbytes
+    for number in range(2_000):
+        odd = Resources(scalar={f"example.com/{number}": 5, "example.com/shared": 7})
+        table.write_usage(number % 20, odd, 0, 0, 1)
+    assert len(table.resources) == 3
+    assert table.requested.nbytes == before
+    assert table.unoffered("example.com/shared").tolist()[:20] == [7] * 20
+    for number in range(20):
+        table.write_usage(number, Resources(), 0, 0, 0)
+    assert not table.unoffered("example.com/shared").any()
+
+
+def test_what_was_asked_for_counts_once_a_node_has_it() -> None:
+    table = NodeTable()
+    for name in ("a", "b", "c"):
+        table.add_row(name)
+    table.write_usage(0, Resources(scalar={"x.com/gpu": 3, "x.com/other": 1}), 0, 0, 1)
+    position = table.changes.position
+    table.write_node(1, make_node("b"), Resources(scalar={"x.com/gpu": 8}), 110)
+    place = table.resource_column("x.com/gpu")
+    assert table.allocatable[place, :3].tolist() == [0, 8, 0]
+    assert table.requested[place, :3].tolist() == [3, 0, 0]
+    changed = table.changes.since(position)
+    assert changed is not None
+    assert changed.tolist() == [0]
+    assert table.resource_column("x.com/other") == -1
+    table.write_usage(0, Resources(scalar={"x.com/gpu": 1}), 0, 0, 1)
+    assert table.requested[place, :3].tolist() == [1, 0, 0]
+    table.write_usage(0, Resources(), 0, 0, 0)
+    assert not table.requested[place].any()
+    table.remove_row("b")
+    table.write_usage(2, Resources(scalar={"x.com/gpu": 2}), 0, 0, 1)
+    assert table.requested[place, 2] == 2

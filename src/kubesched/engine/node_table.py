@@ -87,6 +87,9 @@ class NodeTable:
         self.allocatable, self.requested = self._amounts_room
         # The places of the other resources that a row's node has, or that its pods ask for.
         self._scalars_of: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
+        # By row, what pods ask for of resources that no node has: it has no column, or every pod
+        # with a name of its own invention would add one for all nodes, for ever.
+        self._unoffered: dict[int, dict[str, int]] = {}
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
         self.pod_count = np.zeros(capacity, dtype=np.int64)
         self.allowed_pods = np.zeros(capacity, dtype=np.int64)
@@ -189,8 +192,15 @@ class NodeTable:
         self.changes.append(row)
 
     def resource_column(self, name: str) -> int:
-        """Where the resource stands in the first axis, or -1 if no node or pod names it."""
+        """Where the resource stands in the first axis, or -1 if no node has ever had it."""
         return self.resources.find(name)
+
+    def unoffered(self, name: str) -> NDArray[np.int64]:
+        """What pods ask for of a resource that has no column, int64[row]."""
+        asked = np.zeros(self._capacity, dtype=np.int64)
+        for row, amounts in self._unoffered.items():
+            asked[row] = amounts.get(name, 0)
+        return asked
 
     def label_column(self, key: str) -> LabelColumn:
         """The values of a label key on all rows, kept up to date while anyone holds it."""
@@ -247,17 +257,45 @@ class NodeTable:
             self.feature_sets.release(before)
 
     def _write_resources(self, which: int, row: int, amounts: Resources) -> None:
-        if amounts.scalar or row in self._scalars_of[which]:
-            self._write_scalars(which, row, amounts.scalar)
+        scalars: Mapping[str, int] = amounts.scalar
+        if which == _REQUESTED and (scalars or row in self._unoffered):
+            scalars = self._offered(row, scalars)
+        if scalars or row in self._scalars_of[which]:
+            self._write_scalars(which, row, scalars)
         matrix = self.requested if which == _REQUESTED else self.allocatable
         matrix[CPU, row] = amounts.milli_cpu
         matrix[MEMORY, row] = amounts.memory
         matrix[EPHEMERAL_STORAGE, row] = amounts.ephemeral_storage
 
+    def _offered(self, row: int, asked: Mapping[str, int]) -> Mapping[str, int]:
+        """What pods on a row ask for of resources that have a column; the rest is noted."""
+        rest = {name: amount for name, amount in asked.items() if self.resources.find(name) < 0}
+        if not rest:
+            self._unoffered.pop(row, None)
+            return asked
+        self._unoffered[row] = rest
+        return {name: amount for name, amount in asked.items() if name not in rest}
+
+    def _give_column(self, name: str) -> None:
+        """A node has the resource: what pods ask for of it counts from now on."""
+        place = self.resources.find(name)
+        for row, amounts in list(self._unoffered.items()):
+            amount = amounts.pop(name, None)
+            if amount is None:
+                continue
+            self.requested[place, row] = amount
+            self._scalars_of[_REQUESTED].setdefault(row, []).append(place)
+            self.changes.append(row)
+            if not amounts:
+                del self._unoffered[row]
+
     def _write_scalars(self, which: int, row: int, scalars: Mapping[str, int]) -> None:
+        known = len(self.resources)
         places = [self.resources.intern(name) for name in scalars]
         if len(self.resources) > len(self.requested):
             self._make_room()
+        for place in range(known, len(self.resources)):
+            self._give_column(self.resources.values[place])
         matrix, places_of = self._amounts_room[which], self._scalars_of[which]
         before = places_of.get(row)
         if before != places:

@@ -159,7 +159,9 @@ class PodColumns:
             self.amounts[_BUILT_IN:, here] = 0
             for place, each in enumerate(wanted):
                 for name, amount in each.scalar.items():
-                    self.amounts[self.table.resource_column(name), start + place] = amount
+                    # Of a resource that no node has there is nothing to be gained.
+                    if (column := self.table.resource_column(name)) >= 0:
+                        self.amounts[column, start + place] = amount
         if self._with_labels:
             self.label_set[here] = [self._label_number(each) for each in ordered]
 
