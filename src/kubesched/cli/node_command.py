@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import click
+import msgspec
 
 from kubesched.api import Node, NodeSpec, NodeStatus, ObjectMeta, Taint
 from kubesched.api.access import ApiAccess
@@ -17,6 +18,7 @@ from kubesched.cli.api_clients import user_agent
 from kubesched.client.connections import connect_process
 from kubesched.client.http_api import HttpApi
 from kubesched.client.http_transport import HttpTransport
+from kubesched.cluster.controllers.device_driver import DEVICES, DeviceGroup
 from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.util.clock import RealClock
 from kubesched.util.errors import QuantityError
@@ -71,6 +73,18 @@ def _taints(
     return tuple(taints)
 
 
+def _devices(
+    _context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> tuple[tuple[str, int], ...]:
+    devices = []
+    for text in values:
+        driver, colon, number = text.rpartition(":")
+        if not colon or not driver or not number.isdecimal():
+            raise click.BadParameter(f"{text!r} is not DRIVER:COUNT")
+        devices.append((driver, int(number)))
+    return tuple(devices)
+
+
 _KUBECONFIG = click.option(
     "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
 )
@@ -87,6 +101,23 @@ _KUBECONFIG = click.option(
     help="Another resource, such as example.com/gpu=4; may be repeated.",
 )  # fmt: skip
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", callback=_pair)
+@click.option(
+    "--device", "devices", multiple=True, metavar="DRIVER:COUNT", callback=_devices,
+    help="Devices to publish as ResourceSlices, such as gpu.example.com:8; may be repeated. A "
+    "DeviceClass of the driver's name is made too.",
+)  # fmt: skip
+@click.option(
+    "--partitions", default=0, type=click.IntRange(0, 32), metavar="NUMBER",
+    help="Each device can also be had in so many parts.",
+)  # fmt: skip
+@click.option(
+    "--attribute", "attributes", multiple=True, metavar="NAME=VALUE", callback=_pair,
+    help="Of all devices, such as model=a100; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--capacity", "capacity", multiple=True, metavar="NAME=QUANTITY", callback=_pair,
+    help="Of each device, such as memory=80Gi; may be repeated.",
+)  # fmt: skip
 @click.option("--zones", default="", metavar="A,B,...", help="Zones, taken in turn.")
 @click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", callback=_taints)
 @_KUBECONFIG
@@ -98,18 +129,27 @@ def add(
     pods: int,
     extended: dict[str, str],
     labels: dict[str, str],
+    devices: tuple[tuple[str, int], ...],
+    partitions: int,
+    attributes: dict[str, str],
+    capacity: dict[str, str],
     zones: str,
     taints: tuple[Taint, ...],
     kubeconfig: str,
 ) -> None:
     """Add nodes. Each prints its name."""
+    groups = [
+        DeviceGroup(driver, number, attributes, capacity, partitions) for driver, number in devices
+    ]
+    annotations = {DEVICES: msgspec.json.encode(groups).decode()} if groups else {}
     resources: ResourceList = {"cpu": cpu, "memory": memory, "pods": str(pods), **extended}
     named_zones = [zone for zone in zones.split(",") if zone]
 
     async def work(api: ApiAccess) -> None:
         there = {each.metadata.name for each in (await api.list(Node)).items}
         for each in nodes_to_add(count, prefix, resources, labels, named_zones, taints, there):
-            await api.create(each)
+            metadata = msgspec.structs.replace(each.metadata, annotations=annotations)
+            await api.create(msgspec.structs.replace(each, metadata=metadata))
             click.echo(each.metadata.name)
 
     asyncio.run(_with_api(kubeconfig, work))

@@ -17,6 +17,7 @@ from kubesched.api import (
     ReplicaSet,
     ReplicationController,
     ResourceClaim,
+    ResourceSlice,
     Service,
     StatefulSet,
 )
@@ -66,6 +67,10 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
         yield from _adopters(view, subject, (Deployment,))
     elif kind in (PersistentVolumeClaim, PersistentVolume, StorageClass):
         yield from _concerned_by_storage(view, subject)
+    elif kind is ResourceSlice and gone:
+        node = view.find(Node, "", subject.spec.node_name or "")
+        if node is not None:
+            yield node.metadata.uid
     elif kind is Lease and (gone or before is None):
         # Renewals concern nobody: a node is looked at when its lease would have run out.
         node = view.find(Node, "", subject.metadata.name)
@@ -93,9 +98,10 @@ def settles(view: View, subject: Any) -> Iterator[str]:
 def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
     if not gone and (pod.spec.resource_claims or pod.spec.volumes or pod.metadata.finalizers):
         yield pod.metadata.uid
-    if pod.spec.resource_claims:
-        for claim in view.all(ResourceClaim):
-            if any(user.uid == pod.metadata.uid for user in claim.status.reserved_for):
+    if pod.spec.resource_claims or pod.status.extended_resource_claim_status is not None:
+        for claim in view.within(ResourceClaim, pod.metadata.namespace):
+            users = claim.status.reserved_for
+            if any(user.uid == pod.metadata.uid for user in users) or _is_controlled(claim, pod):
                 yield claim.metadata.uid
     if pod.spec.volumes:
         for name in claims_of(pod):
@@ -111,6 +117,11 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             yield LOST_NODE + node
         elif any(taint.effect == NO_EXECUTE for taint in home.spec.taints):
             yield home.metadata.uid
+
+
+def _is_controlled(claim: ResourceClaim, pod: Pod) -> bool:
+    owner = controller_of(claim)
+    return owner is not None and owner.uid == pod.metadata.uid
 
 
 def _concerned_by_storage(view: View, subject: Any) -> Iterator[str]:
@@ -146,7 +157,12 @@ def _concerned_by_node(view: View, node: Node, before: Node | None, *, gone: boo
     if gone or before is None:
         yield LOST_NODE + node.metadata.name
     if not gone:
-        if before is None or before.spec != node.spec or _statuses(before) != _statuses(node):
+        if (
+            before is None
+            or before.spec != node.spec
+            or before.metadata.annotations != node.metadata.annotations
+            or _statuses(before) != _statuses(node)
+        ):
             yield node.metadata.uid
         if (
             before is not None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kubesched.api import (
     DaemonSet,
     Deployment,
+    DeviceClass,
     Job,
     Lease,
     Namespace,
@@ -18,6 +19,7 @@ from kubesched.api import (
     ReplicationController,
     ResourceClaim,
     ResourceClaimTemplate,
+    ResourceSlice,
     Service,
     StatefulSet,
 )
@@ -32,6 +34,7 @@ from kubesched.cluster.controllers.cluster_view import View
 from kubesched.cluster.controllers.cron_jobs import plan_cron_job
 from kubesched.cluster.controllers.daemon_sets import plan_daemon_set
 from kubesched.cluster.controllers.deployments import plan_deployment
+from kubesched.cluster.controllers.device_driver import plan_devices
 from kubesched.cluster.controllers.disruption_budgets import plan_disruption_budget
 from kubesched.cluster.controllers.endpoint_slices import plan_service
 from kubesched.cluster.controllers.ephemeral_volumes import plan_ephemeral_claims
@@ -101,6 +104,7 @@ def planners(
             Planner("node-controller", plan_node),
             Planner("taint-eviction-controller", evictions.plan),
             Planner("pod-garbage-collector", out_of_service_pods),
+            Planner("device-driver", plan_devices),
         ),
     }
 
@@ -114,6 +118,8 @@ FOLLOWED: tuple[type[ApiObject], ...] = (
     EndpointSlice,
     StorageClass,
     ResourceClaimTemplate,
+    ResourceSlice,
+    DeviceClass,
     Lease,
 )
 """Every kind that a plan looks at."""

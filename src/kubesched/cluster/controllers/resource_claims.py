@@ -8,8 +8,13 @@ from typing import Any
 import msgspec
 
 from kubesched.api import Pod, ResourceClaim, ResourceClaimTemplate
-from kubesched.cluster.controllers.cluster_view import View, controller_reference, is_active
-from kubesched.cluster.controllers.plans import Action, Create, Patch, Plan
+from kubesched.cluster.controllers.cluster_view import (
+    View,
+    controller_of,
+    controller_reference,
+    is_active,
+)
+from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
 from kubesched.util.clock import SECOND
 
 __all__ = ["plan_claim", "plan_claims_of_pod"]
@@ -17,6 +22,8 @@ __all__ = ["plan_claim", "plan_claims_of_pod"]
 Json = dict[str, Any]
 
 _CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+_PROTECTION = "resource.kubernetes.io/delete-protection"
+"""The finalizer of a claim that has devices."""
 _RETRY_NS = 5 * SECOND
 _FINISHED = ("Succeeded", "Failed")
 
@@ -73,15 +80,33 @@ def _claim(pod: Pod, name: str, template: ResourceClaimTemplate) -> Json:
 def plan_claim(
     view: View, owner: ResourceClaim, _document: Mapping[str, Any], _now_ns: int
 ) -> Plan:
-    """Give up reservations of pods that have ended, and with the last one the devices."""
+    """Give up reservations of pods that have ended, and with the last one the devices.
+
+    A claim that was made for a pod goes when the pod has ended.
+    """
     users = owner.status.reserved_for
     kept = [user for user in users if not _has_ended(view, user)]
-    if len(kept) == len(users):
-        return Plan()
-    status: Json = {"reservedFor": msgspec.json.decode(msgspec.json.encode(kept)) or None}
-    if not kept:
-        status |= {"allocation": None, "devices": None}
-    return Plan([Patch(owner, {"status": status}, "status")])
+    actions: list[Action] = []
+    is_free = not kept and (bool(users) or owner.metadata.deletion_timestamp is not None)
+    if len(kept) < len(users) or (is_free and owner.status.allocation is not None):
+        status: Json = {"reservedFor": msgspec.json.decode(msgspec.json.encode(kept)) or None}
+        if not kept:
+            status |= {"allocation": None, "devices": None}
+        actions.append(Patch(owner, {"status": status}, "status"))
+    if _PROTECTION in owner.metadata.finalizers and (
+        is_free or (owner.status.allocation is None and not kept)
+    ):
+        left = [each for each in owner.metadata.finalizers if each != _PROTECTION]
+        actions.append(Patch(owner, {"metadata": {"finalizers": left or None}}))
+    if _is_of_ended_pod(view, owner) and owner.metadata.deletion_timestamp is None:
+        actions.append(Delete(owner))
+    return Plan(actions)
+
+
+def _is_of_ended_pod(view: View, claim: ResourceClaim) -> bool:
+    maker = controller_of(claim)
+    pod = None if maker is None or maker.kind != Pod.kind else view.get(maker.uid)
+    return pod is not None and pod.status.phase in _FINISHED
 
 
 def _has_ended(view: View, user: Any) -> bool:

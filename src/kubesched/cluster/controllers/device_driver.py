@@ -1,0 +1,162 @@
+"""A stand-in for device drivers: what a node's annotation says it has, it publishes.
+
+The annotation `kubesched.io/devices` is a JSON list; each entry has a `driver`, a `count`, and
+maybe `attributes` (numbers, booleans and versions are told from texts), `capacity`, and
+`partitions`: then each device can be had whole, or in so many parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kubesched.api import DeviceClass, Node, ResourceSlice
+from kubesched.cluster.controllers.cluster_view import View
+from kubesched.cluster.controllers.plans import Action, Create, Delete, Plan, RecordEvent
+from kubesched.cluster.nodes.pod_behavior import PREFIX
+
+__all__ = ["DEVICES", "DeviceGroup", "plan_devices"]
+
+Json = dict[str, Any]
+
+DEVICES = PREFIX + "devices"
+_PER_SLICE = 64
+_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+([-+].*)?", re.ASCII)
+
+
+class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Equal devices of a node."""
+
+    driver: str
+    count: int
+    attributes: dict[str, str] = {}
+    capacity: dict[str, str] = {}
+    partitions: int = 0
+
+
+def plan_devices(view: View, node: Node, _document: Mapping[str, Any], _now_ns: int) -> Plan:
+    """Publish a node's devices, and a class for each of their drivers."""
+    text = node.metadata.annotations.get(DEVICES, "")
+    held: list[ResourceSlice] = [
+        each for each in view.dependents(node.metadata.uid) if isinstance(each, ResourceSlice)
+    ]
+    if not text:
+        return Plan([Delete(each) for each in held])
+    try:
+        groups = msgspec.json.decode(text, type=list[DeviceGroup])
+    except msgspec.MsgspecError as exc:
+        return Plan([RecordEvent(node, "InvalidDevices", f"{DEVICES}: {exc}", warning=True)])
+    wanted = _slices(node, groups)
+    shown = [_comparable(msgspec.to_builtins(each.spec)) for each in held]
+    if _sorted(shown) == _sorted([_comparable(each["spec"]) for each in wanted]):
+        return Plan()
+    generation = 1 + max((each.spec.pool.generation for each in held), default=0)
+    actions: list[Action] = [Delete(each) for each in held]
+    for each in wanted:
+        each["spec"]["pool"]["generation"] = generation
+        actions.append(Create(ResourceSlice, each))
+    actions += [
+        Create(DeviceClass, _class(driver), optional=True)
+        for driver in dict.fromkeys(group.driver for group in groups)
+        if view.find(DeviceClass, "", driver) is None
+    ]
+    return Plan(actions)
+
+
+def _comparable(spec: Json) -> Json:
+    """A slice without the number of its generation."""
+    return {**spec, "pool": {k: v for k, v in spec["pool"].items() if k != "generation"}}
+
+
+def _sorted(specs: list[Json]) -> list[bytes]:
+    return sorted(msgspec.json.encode(spec, order="sorted") for spec in specs)
+
+
+def _slices(node: Node, groups: list[DeviceGroup]) -> list[Json]:
+    by_driver: dict[str, list[DeviceGroup]] = {}
+    for group in groups:
+        by_driver.setdefault(group.driver, []).append(group)
+    slices: list[Json] = []
+    for driver, members in by_driver.items():
+        devices, counters = _devices(members)
+        parts: list[Json] = [
+            {"devices": devices[start : start + _PER_SLICE]}
+            for start in range(0, len(devices), _PER_SLICE)
+        ]
+        parts += [
+            {"sharedCounters": counters[start : start + 8]} for start in range(0, len(counters), 8)
+        ]
+        slices += [_slice(node, driver, len(parts), part) for part in parts]
+    return slices
+
+
+def _slice(node: Node, driver: str, count: int, content: Json) -> Json:
+    name = node.metadata.name
+    owner = {
+        "apiVersion": Node.api_version,
+        "kind": Node.kind,
+        "name": name,
+        "uid": node.metadata.uid,
+    }
+    pool = {"name": name, "generation": 1, "resourceSliceCount": count}
+    return {
+        "metadata": {"generateName": f"{name}-{driver}-", "ownerReferences": [owner]},
+        "spec": {"driver": driver, "pool": pool, "nodeName": name, **content},
+    }
+
+
+def _devices(groups: list[DeviceGroup]) -> tuple[list[Json], list[Json]]:
+    """The devices of a driver, and the counters that parts of a device share."""
+    devices: list[Json] = []
+    counters: list[Json] = []
+    number = 0
+    for group in groups:
+        short = group.driver.partition(".")[0]
+        for _ in range(group.count):
+            name = f"{short}-{number}"
+            attributes = {
+                "index": {"int": number},
+                **{key: _attribute(value) for key, value in group.attributes.items()},
+            }
+            device: Json = {"name": name, "attributes": attributes}
+            if group.capacity:
+                device["capacity"] = {k: {"value": v} for k, v in group.capacity.items()}
+            devices.append(device)
+            if group.partitions:
+                whole = {"parts": {"value": str(group.partitions)}}
+                counters.append({"name": name, "counters": whole})
+                device["consumesCounters"] = [{"counterSet": name, "counters": whole}]
+                attributes["partition"] = {"bool": False}
+                devices += _parts(name, attributes, group.partitions)
+            number += 1
+    return devices, counters
+
+
+def _parts(name: str, attributes: Json, count: int) -> list[Json]:
+    one = {"parts": {"value": "1"}}
+    return [
+        {
+            "name": f"{name}-part-{part}",
+            "attributes": {**attributes, "partition": {"bool": True}},
+            "consumesCounters": [{"counterSet": name, "counters": one}],
+        }
+        for part in range(count)
+    ]
+
+
+def _attribute(text: str) -> Json:
+    if text in ("true", "false"):
+        return {"bool": text == "true"}
+    if text.removeprefix("-").isdecimal():
+        return {"int": int(text)}
+    if _VERSION.fullmatch(text):
+        return {"version": text}
+    return {"string": text}
+
+
+def _class(driver: str) -> Json:
+    selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
+    return {"metadata": {"name": driver}, "spec": {"selectors": [selector]}}
