@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from kubesched.api import Pod, StorageClass
+from kubesched.api import Pod, Service, StorageClass
 from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
 from kubesched.apiserver.http.kubeconfig import kubeconfig
@@ -22,6 +22,7 @@ from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer, Handler
 from kubesched.apiserver.http.users import ADMIN, Users
 from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.persistence import DataFile, open_store
 from kubesched.client.core_event_recorder import CoreEventBroadcaster
@@ -103,6 +104,14 @@ class EmbeddedCluster:
         classes = self.store.catalog.by_type(StorageClass)
         for each in STORAGE_CLASSES:
             self.store.create(classes, None, each, now_ns)
+        services = self.store.catalog.by_type(Service)
+        port = {"name": "https", "port": 443, "targetPort": 6443}
+        labels = {"component": "apiserver", "provider": "kubernetes"}
+        body = {
+            "metadata": {"name": "kubernetes", "labels": labels},
+            "spec": {"clusterIP": KUBERNETES_ADDRESS, "ports": [port]},
+        }
+        self.store.create(services, "default", body, now_ns)
 
     def _serve(self, listen: Listen, clock: Clock, limits: Limits | None) -> None:
         users = context = None

@@ -17,7 +17,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.kinds import kind_of
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.collection import Restored
-from kubesched.apiserver.store.pod_eviction import check_eviction
+from kubesched.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.sources import SCHEDULING_KINDS
@@ -123,7 +123,8 @@ class VirtualCluster:
         """Evict a pod as `kubectl drain` does; why a budget refuses it, or nothing."""
         metadata = pod.metadata
         try:
-            check_eviction(self.api.store, metadata.namespace, metadata.name)
+            now_ns = current_clock().now_ns()
+            admit_eviction(self.api.store, metadata.namespace, metadata.name, now_ns)
             await self.api.delete(Pod, metadata.name, metadata.namespace)
         except ApiError as error:
             return str(error) if error.code == _TOO_MANY else ""

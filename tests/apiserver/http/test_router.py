@@ -193,6 +193,8 @@ def test_an_eviction_deletes_unless_a_budget_is_used_up() -> None:
     labelled = pod()
     labelled["metadata"]["labels"] = {"app": "web"}
     client.create(PODS, labelled)
+    running = {"status": {"phase": "Running"}}
+    client.send("PATCH", f"{PODS}/p/status", running, content_type=MERGE)
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     client.create(budgets, {"metadata": {"name": "b"}, "spec": spec})

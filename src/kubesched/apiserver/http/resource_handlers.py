@@ -40,7 +40,7 @@ from kubesched.apiserver.store.custom_resource_definitions import (
 )
 from kubesched.apiserver.store.object_store import Deletion, Store
 from kubesched.apiserver.store.orphaning import orphan_dependents
-from kubesched.apiserver.store.pod_eviction import check_eviction
+from kubesched.apiserver.store.pod_eviction import admit_eviction
 from kubesched.apiserver.store.preconditions import parse_revision
 from kubesched.apiserver.store.records import Record
 from kubesched.util.clock import Clock
@@ -378,7 +378,8 @@ class ResourceHandlers:
             raise api_errors.method_not_allowed()
         body = read_body(request, "Eviction")
         options = body.get("deleteOptions") if isinstance(body, dict) else None
-        check_eviction(self._store, target.namespace, target.name)
+        dry_run = is_dry_run(request, options or {})
+        admit_eviction(self._store, target.namespace, target.name, self._now_ns(), dry_run=dry_run)
         self._remove(request, target, resource, options or {})
         return Answer(201, encode({**_SUCCESS, "code": 201}))
 

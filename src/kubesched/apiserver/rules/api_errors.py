@@ -201,8 +201,10 @@ def too_large(limit: int) -> ApiError:
     return _refusal(413, "RequestEntityTooLarge", message)
 
 
-def too_many_requests(message: str, retry_after_seconds: int) -> ApiError:
-    details = StatusDetails(retry_after_seconds=retry_after_seconds)
+def too_many_requests(
+    message: str, retry_after_seconds: int, causes: Sequence[StatusCause] = ()
+) -> ApiError:
+    details = StatusDetails(retry_after_seconds=retry_after_seconds, causes=tuple(causes))
     return _refusal(429, "TooManyRequests", message, details)
 
 

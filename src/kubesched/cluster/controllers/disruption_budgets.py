@@ -12,16 +12,21 @@ from kubesched.api import (
     Pod,
     PodDisruptionBudget,
     ReplicaSet,
+    ReplicationController,
     StatefulSet,
 )
 from kubesched.api.labels import Selector
-from kubesched.api.time import format_time
+from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.cluster_view import View, controller_of, is_active, is_ready
 from kubesched.cluster.controllers.plans import Plan, conditions_with, status_patch
+from kubesched.util.clock import MINUTE
 
 __all__ = ["plan_disruption_budget"]
 
 Json = dict[str, Any]
+
+_DELETION_TIMEOUT_NS = 2 * MINUTE
+"""How long an eviction that was allowed may take to become a deletion."""
 
 
 def plan_disruption_budget(
@@ -35,7 +40,8 @@ def plan_disruption_budget(
         and is_active(pod)
         and selector.matches(pod.metadata.labels)
     ]
-    healthy = sum(is_ready(pod) for pod in pods)
+    disrupted, again_ns = _disrupted(document, pods, now_ns)
+    healthy = sum(is_ready(pod) and pod.metadata.name not in disrupted for pod in pods)
     expected, desired = _expectation(view, owner, pods)
     allowed = max(0, healthy - desired) if expected else 0
     enough = allowed > 0
@@ -59,7 +65,26 @@ def plan_disruption_budget(
         "expectedPods": expected,
         "conditions": conditions,
     }
-    return Plan(status_patch(owner, document, status))
+    held = document.get("status", {}).get("disruptedPods", {})
+    if disrupted != held:
+        # Null takes away what a merge would keep.
+        status["disruptedPods"] = {**dict.fromkeys(held), **disrupted}
+    return Plan(status_patch(owner, document, status), again_ns)
+
+
+def _disrupted(
+    document: Mapping[str, Any], pods: list[Pod], now_ns: int
+) -> tuple[dict[str, str], int | None]:
+    """Pods that an eviction was allowed for and that are still there, and when to give up on it."""
+    there = {pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is None}
+    kept: dict[str, str] = {}
+    again_ns: int | None = None
+    for name, time in document.get("status", {}).get("disruptedPods", {}).items():
+        expires_ns = parse_time(time) + _DELETION_TIMEOUT_NS
+        if name in there and expires_ns > now_ns:
+            kept[name] = time
+            again_ns = expires_ns if again_ns is None else min(again_ns, expires_ns)
+    return kept, again_ns
 
 
 def _expectation(view: View, owner: PodDisruptionBudget, pods: list[Pod]) -> tuple[int, int]:
@@ -75,16 +100,13 @@ def _expectation(view: View, owner: PodDisruptionBudget, pods: list[Pod]) -> tup
 
 
 def _expected(view: View, pods: list[Pod]) -> int:
-    """The sum of what the makers of these pods want; a pod without a maker is one."""
-    makers: dict[str, int] = {}
-    alone = 0
+    """The sum of what the makers of these pods want; pods without a maker do not count."""
+    makers = {}
     for pod in pods:
         maker = _maker(view, pod)
-        if maker is None:
-            alone += 1
-        else:
+        if maker is not None:
             makers[maker.metadata.uid] = _wanted(maker)
-    return alone + sum(makers.values())
+    return sum(makers.values())
 
 
 def _maker(view: View, pod: Pod) -> Any | None:
@@ -97,7 +119,7 @@ def _maker(view: View, pod: Pod) -> Any | None:
 
 
 def _wanted(maker: Any) -> int:
-    if isinstance(maker, Deployment | ReplicaSet | StatefulSet):
+    if isinstance(maker, Deployment | ReplicaSet | ReplicationController | StatefulSet):
         return 1 if maker.spec.replicas is None else maker.spec.replicas
     if isinstance(maker, DaemonSet):
         return maker.status.desired_number_scheduled

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kubesched.apiserver.rules.resource_limits.limit_ranges import default_limit_range
-from kubesched.apiserver.rules.strategies.base import Json, Strategy
+from kubesched.apiserver.rules.strategies.base import Cluster, Json, Strategy
 from kubesched.apiserver.rules.strategies.quantities import canonical
+from kubesched.apiserver.rules.strategies.service_addresses import with_addresses
 from kubesched.apiserver.rules.validation.names import dns_1035_label, dns_label
 from kubesched.apiserver.rules.validation.objects import (
     check_budget,
@@ -105,6 +106,25 @@ class ServiceStrategy(StatusStrategy):
                 {"protocol": "TCP", "targetPort": port.get("port", 0), **port} for port in ports
             ]
         return {**new, "spec": filled}
+
+    def admit(self, new: Json, cluster: Cluster, /) -> Json:
+        return with_addresses(new, cluster)
+
+    def prepare_create(self, new: Json, stamp: str, /) -> Json:
+        return {**super().prepare_create(new, stamp), "status": {"loadBalancer": {}}}
+
+    def prepare_update(self, new: Json, old: Json, /) -> Json:
+        """Keep the addresses that an update does not mention."""
+        new = super().prepare_update(new, old)
+        spec, before = new["spec"], old.get("spec", {})
+        if spec.get("type") == "ExternalName":
+            return new
+        kept = {
+            key: before[key]
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+            if key in before and not spec.get(key)
+        }
+        return {**new, "spec": {**spec, **kept}} if kept else new
 
 
 class ResourceQuotaStrategy(StatusStrategy):
