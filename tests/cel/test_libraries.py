@@ -102,6 +102,8 @@ LISTS = {
     "[1, 2].includes(2)": True,
     "'a'.includes('a')": True,
     "lists.range(49).includes(1)": "runtime: list size 49 exceeds maximum supported size 48",
+    "lists.range(600).reverse().sort().size()": 600,
+    "lists.range(800).sort().size()": "runtime: operation cancelled: actual cost limit exceeded",
     "lists.range(1000000000000)": "runtime: operation cancelled: actual cost limit exceeded",
 }
 

@@ -68,7 +68,7 @@ def check(source: Source, root: Node, environment: Environment) -> Type:
     checker = _Checker(source, environment)
     found = checker.check(root)
     source.raise_problems()
-    result = checker.settle(root, found)
+    result = checker.settle(found)
     check_literals(source, root)
     source.raise_problems()
     return result
@@ -82,11 +82,10 @@ class _Checker:
         self._scopes: list[Mapping[str, Type]] = []
         self._nodes: list[Node] = []
 
-    def settle(self, root: Node, found: Type) -> Type:
+    def settle(self, found: Type) -> Type:
         """Give every node its final type, now that all parameters are known."""
         for node in self._nodes:
             node.type = self._substitutions.resolve(node.type, free_to_dyn=True)
-        assert root.type is not None
         return self._substitutions.resolve(found, free_to_dyn=True)
 
     def check(self, node: Node) -> Type:

@@ -160,34 +160,22 @@ class _Parser:
         return Conditional(position, condition, positive, self._expression())
 
     def _unary(self) -> Node:
+        """An operand with any number of `!`, or of `-`, before it; two of a kind cancel out."""
         token = self._peek()
         if token.kind not in ("!", "-"):
             return self._member(self._primary())
         count = 0
         while self._accept(token.kind):
             count += 1
-        if token.kind == "-":
-            number = self._peek()
-            is_number = number.kind == "value" and type(number.value) in (int, float)
-            if is_number:
-                self._take()
-                literal = Literal(number.position, self._negative(number.value))
-                operand = self._member(literal)
-                count -= 1
-            else:
-                operand = self._member(self._primary())
+        number = self._peek()
+        if token.kind == "-" and type(number.value) in (int, float):
+            # The sign belongs to the number: the least integer has no positive counterpart.
+            self._take()
+            operand = self._member(Literal(number.position, -number.value))
+            count -= 1
         else:
-            operand = self._operand_of_not()
+            operand = self._member(self._primary())
         return Unary(token.position, token.kind, operand) if count % 2 else operand
-
-    def _operand_of_not(self) -> Node:
-        if self._peek().kind != "-":
-            return self._member(self._primary())
-        raise self._unexpected(self._peek())
-
-    def _negative(self, number: Value) -> Value:
-        assert isinstance(number, int | float)
-        return -number
 
     def _primary(self) -> Node:
         token = self._take()

@@ -171,6 +171,14 @@ def test_the_namespace_is_there_to_be_asked() -> None:
     client.create(DEPLOYMENTS, deployment(1))
 
 
+def test_a_policy_sees_who_asks() -> None:
+    client = enforced(policy({"expression": "request.userInfo.username == 'admin'"}))
+    client.create(DEPLOYMENTS, deployment(1))
+    deployments = client.store.catalog.by_url("apps", "v1", "deployments")
+    with pytest.raises(ApiError, match="denied request"):
+        client.store.create(deployments, "default", deployment(1, "other"), 0)
+
+
 PARAMETERS = {"apiVersion": "v1", "kind": "ConfigMap"}
 
 

@@ -58,7 +58,7 @@ class ApiService:
         self._discovery = Discovery(store.catalog)
         self._openapi = OpenApi(store.catalog, self._discovery)
         serve_stored(store)
-        enforce_policies(store)
+        self._policies = enforce_policies(store)
         self._resources = ResourceHandlers(store, clock)
         self._pages: dict[str, Callable[[Request], Answer]] = {
             "/version": lambda _: _json(VERSION),
@@ -93,7 +93,13 @@ class ApiService:
             return self._review(request, target, user)
         if not self._discovery.has_version(target.group, target.version):
             return _not_found()
-        return self._resources.answer(request, target)
+        if not self._policies.has_rules:
+            return self._resources.answer(request, target)
+        self._policies.requester = user.document()
+        try:
+            return self._resources.answer(request, target)
+        finally:
+            self._policies.requester = {}
 
     def _page(self, request: Request) -> Answer:
         path = request.path.rstrip("/") or "/"

@@ -113,6 +113,8 @@ class PolicyAdmission:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.requester: Json = {}
+        """Who asks for what is written next, as reviews show a user."""
         self._validating = _Policies(store, POLICY, BINDING, compile_policy)
         self._mutating = _Policies(store, MUTATION, MUTATION_BINDING, compile_mutation)
 
@@ -129,6 +131,7 @@ class PolicyAdmission:
         assert review.new is not None
         if review.resource.group == _GROUP:
             return review.new
+        review = msgspec.structs.replace(review, user=self.requester)
         namespace, labels = self._home(review)
         for record, binding in self._mutating.about(review, labels):
             policy = self._mutating.compiled(record)
@@ -151,6 +154,7 @@ class PolicyAdmission:
         """
         if review.resource.group == _GROUP:
             return
+        review = msgspec.structs.replace(review, user=self.requester)
         namespace, labels = self._home(review)
         kind = self._validating.kind
         for record, binding in self._validating.about(review, labels):
@@ -216,10 +220,11 @@ def _denied(
     return api_errors.denied_by_policy(review.resource.group_resource, review.name, told, reason)
 
 
-def enforce_policies(store: Store) -> None:
+def enforce_policies(store: Store) -> PolicyAdmission:
     """Let a store have policies, and ask them. Idempotent."""
-    if store.admission is None:
+    if not isinstance(store.admission, PolicyAdmission):
         store.admission = PolicyAdmission(store)
+    return store.admission
 
 
 def type_checked(store: Store, record: Record, now_ns: int) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from kubesched.cel.declarations import Library, by_result, by_size, size_or_one
+from kubesched.cel.declarations import Library, size_or_one
 from kubesched.cel.errors import EvaluationError, no_such_overload
 from kubesched.cel.operations import ARITHMETIC, bounded, compare, not_equal
 from kubesched.cel.ordering import sorted_by
@@ -33,6 +33,8 @@ _LIST: Final = list_of(_T)
 _SUMMABLE: Final = ((INT, 0), (UINT, UInt(0)), (DOUBLE, 0.0), (DURATION, Duration(0)))
 _COMPARABLE: Final = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 _MOST_INCLUDED: Final = 48
+_NEW_LIST: Final = 11
+"""A call, and making a list."""
 
 
 def _traversal(arguments: tuple[Value, ...], _result: Value) -> int:
@@ -47,8 +49,18 @@ def _product(arguments: tuple[Value, ...], _result: Value) -> int:
     return 1 + size_or_one(arguments[0]) * size_or_one(arguments[1])
 
 
-def _squared(arguments: tuple[Value, ...], _result: Value) -> int:
-    return 1 + size_or_one(arguments[0]) ** 2
+def _product_both_ways(arguments: tuple[Value, ...], _result: Value) -> int:
+    return 1 + 2 * size_or_one(arguments[0]) * size_or_one(arguments[1])
+
+
+def _self_compared(arguments: tuple[Value, ...], _result: Value) -> int:
+    """Every element against every other, and a new list."""
+    return _NEW_LIST + 2 * size_or_one(arguments[0]) ** 2
+
+
+def _copied(_arguments: tuple[Value, ...], result: Value) -> int:
+    """A new list of the size of the result."""
+    return _NEW_LIST + size_or_one(result)
 
 
 def _declare_sum(element: Type, zero: Value) -> None:
@@ -117,7 +129,7 @@ def _includes(target: Value, wanted: Value) -> bool:
     return any(not not_equal(each, wanted) for each in target)
 
 
-@LISTS.method("slice", _LIST, INT, INT, result=_LIST, cost=by_result(1))
+@LISTS.method("slice", _LIST, INT, INT, result=_LIST, cost=_copied)
 def _slice(elements: list[Value], start: int, end: int) -> list[Value]:
     if start < 0 or end < 0:
         raise EvaluationError(f"cannot slice({start}, {end}), negative indexes not supported")
@@ -130,12 +142,12 @@ def _slice(elements: list[Value], start: int, end: int) -> list[Value]:
     return list(elements[start:end])
 
 
-@LISTS.method("flatten", list_of(_LIST), result=_LIST, cost=by_result(1))
+@LISTS.method("flatten", list_of(_LIST), result=_LIST, cost=_copied)
 def _flatten_once(elements: list[Value]) -> list[Value]:
     return _flatten(elements, 1)
 
 
-@LISTS.method("flatten", list_of(DYN), INT, result=list_of(DYN), cost=by_result(1))
+@LISTS.method("flatten", list_of(DYN), INT, result=list_of(DYN), cost=_copied)
 def _flatten(elements: list[Value], depth: int) -> list[Value]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
@@ -149,17 +161,17 @@ def _flatten(elements: list[Value], depth: int) -> list[Value]:
     return flat
 
 
-@LISTS.method("sort", _LIST, result=_LIST, cost=_squared)
+@LISTS.method("sort", _LIST, result=_LIST, cost=_self_compared)
 def _sort(elements: list[Value]) -> list[Value]:
     return sorted_by(elements, elements)
 
 
-@LISTS.method("reverse", _LIST, result=_LIST, cost=by_size(1))
+@LISTS.method("reverse", _LIST, result=_LIST, cost=_copied)
 def _reverse(elements: list[Value]) -> list[Value]:
     return list(reversed(elements))
 
 
-@LISTS.method("distinct", _LIST, result=_LIST, cost=_squared)
+@LISTS.method("distinct", _LIST, result=_LIST, cost=_self_compared)
 def _distinct(elements: list[Value]) -> list[Value]:
     if all(type(each) is str for each in elements):
         return list(dict.fromkeys(elements))
@@ -170,7 +182,7 @@ def _distinct(elements: list[Value]) -> list[Value]:
     return kept
 
 
-@LISTS.function("lists.range", INT, result=list_of(INT), cost=by_result(1))
+@LISTS.function("lists.range", INT, result=list_of(INT), cost=_copied)
 def _range(count: int) -> list[int]:
     if count < 0:
         return []
@@ -184,7 +196,7 @@ def _contains(elements: list[Value], others: list[Value]) -> bool:
     return all(_has(elements, each) for each in others)
 
 
-@LISTS.function("sets.equivalent", _LIST, _LIST, result=BOOL, cost=_product)
+@LISTS.function("sets.equivalent", _LIST, _LIST, result=BOOL, cost=_product_both_ways)
 def _equivalent(elements: list[Value], others: list[Value]) -> bool:
     return _contains(elements, others) and _contains(others, elements)
 

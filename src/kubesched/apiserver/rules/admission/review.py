@@ -63,6 +63,8 @@ class Review(msgspec.Struct, frozen=True):
     old: Json | None = None
     subresource: str = ""
     dry_run: bool = False
+    user: Json = {}
+    """Who asks; empty for parts of the cluster itself."""
 
     def labels(self) -> list[dict[str, str]]:
         """The labels of the object, after and before."""
@@ -79,7 +81,7 @@ class Review(msgspec.Struct, frozen=True):
         return {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **data}
 
     def request(self) -> Json:
-        """The variable `request`. Who asks is not known here."""
+        """The variable `request`."""
         resource = self.resource
         versioned = {"group": resource.group, "version": resource.version}
         kind = {**versioned, "kind": resource.kind}
@@ -94,7 +96,7 @@ class Review(msgspec.Struct, frozen=True):
             "name": self.name,
             "namespace": self.namespace,
             "operation": self.operation,
-            "userInfo": {"username": "", "uid": "", "groups": [], "extra": {}},
+            "userInfo": {"username": "", "uid": "", "groups": [], "extra": {}, **self.user},
             "dryRun": self.dry_run,
             "options": {},
         }
