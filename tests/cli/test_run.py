@@ -18,7 +18,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched import config
+from kubesched import __version__, config
 from kubesched.cli.run import (
     HowToReport,
     Outcome,
@@ -56,15 +56,14 @@ def written(*argv: str, file: str = FILE) -> dict[str, object]:
     return document
 
 
-USAGE, ERROR, LOG, PLAIN = (
-    HowToReport.WITH_USAGE,
+ERROR, LOG, PLAIN = (
     HowToReport.AS_ERROR,
     HowToReport.IN_LOG,
     HowToReport.PLAINLY,
 )
 FAILURES: dict[str, tuple[Sequence[str], HowToReport, str]] = {
-    "an unknown flag": (["--nope"], USAGE, "Error: unknown flag: --nope"),
-    "a flag error comes before help": (["--help", "--nope"], USAGE, "Error: unknown flag: --nope"),
+    "an unknown flag": (["--nope"], ERROR, "Error: unknown flag: --nope"),
+    "a flag error comes before help": (["--help", "--nope"], ERROR, "Error: unknown flag: --nope"),
     "an argument": (
         ["foo"],
         ERROR,
@@ -157,6 +156,7 @@ def test_a_removed_flag_comes_with_a_note() -> None:
     assert outcome.failure.notes == (
         "--policy-config-file was removed: policies are gone: "
         "list plugins in profiles[].plugins of the --config file",
+        "kubesched run --help lists the flags",
     )
 
 
@@ -213,8 +213,8 @@ def test_gates_and_versions_decide_defaults() -> None:
 
 
 VERSIONS = {
-    "asked for": ("--version", "Kubernetes v1.36.4\n"),
-    "asked for explicitly": ("--version=true", "Kubernetes v1.36.4\n"),
+    "asked for": ("--version", f"Kubernetes v1.36.4\nkubesched v{__version__}\n"),
+    "asked for explicitly": ("--version=true", f"Kubernetes v1.36.4\nkubesched v{__version__}\n"),
 }
 
 
@@ -392,15 +392,91 @@ def test_a_file_that_cannot_be_written(folder: Path) -> None:
     assert 'err="open no/such/folder: no such file or directory"' in done.stderr
 
 
-def test_a_flag_error_comes_after_the_usage(folder: Path) -> None:
+def test_a_flag_error_is_not_buried_under_the_help(folder: Path) -> None:
     done = kubesched("--port=1", folder=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    lines = done.stderr.splitlines()
-    assert lines[:2] == ["Usage:", "  kubesched run [flags]"]
-    assert lines[-2:] == [
+    assert done.stderr.splitlines() == [
         "Error: unknown flag: --port",
         "  --port was removed: unencrypted serving is gone: use --bind-address and --secure-port",
+        "  kubesched run --help lists the flags",
     ]
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [("confg", "config"), ("leader-election", "leader-elect"), ("feature_gate", "feature-gates")],
+)
+def test_a_misspelt_flag_comes_with_the_one_that_was_meant(flag: str, meant: str) -> None:
+    outcome = run(f"--{flag}=x")
+    assert outcome.failure is not None
+    assert outcome.failure.notes[0] == f"did you mean --{meant}?"
+
+
+def test_a_flag_like_no_other_comes_without_a_guess() -> None:
+    outcome = run("--zzzz")
+    assert outcome.failure is not None
+    assert outcome.failure.notes == ("kubesched run --help lists the flags",)
+
+
+def completions(*words: str) -> list[str]:
+    """What a bash would be told for the last of these words."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kubesched.cli.main"],
+        env={
+            **os.environ,
+            "_KUBESCHED_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(("kubesched", *words)),
+            "COMP_CWORD": str(len(words)),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_shell_completes_flags_and_file_names() -> None:
+    assert completions("run", "--leader-elect-re") == [
+        "plain,--leader-elect-renew-deadline",
+        "plain,--leader-elect-retry-period",
+        "plain,--leader-elect-resource-lock",
+        "plain,--leader-elect-resource-name",
+        "plain,--leader-elect-resource-namespace",
+    ]
+    assert completions("run", "--config", "sched") == ["file,sched"]
+
+
+UNBUILT = {
+    "a gate whose code is not here": (
+        ["--feature-gates=SchedulerAsyncAPICalls=true"],
+        FILE,
+        "feature gate SchedulerAsyncAPICalls turns on what kubesched does not have",
+    ),
+    "a gate that no code asks about": (
+        ["--feature-gates=SchedulerPopFromBackoffQ=false"],
+        FILE,
+        "feature gate SchedulerPopFromBackoffQ cannot be turned off in kubesched",
+    ),
+    "all alpha features at once": (
+        ["--feature-gates=AllAlpha=true"],
+        FILE,
+        "feature gate ClientsAllowCBOR turns on what kubesched does not have",
+    ),
+    "a plugin that is not here": (
+        [],
+        FILE + "profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n",
+        "profiles[0].plugins: kubesched has no plugin GangScheduling",
+    ),
+}
+
+
+@pytest.mark.parametrize(("argv", "file", "want"), UNBUILT.values(), ids=UNBUILT)
+def test_what_is_not_built_is_refused(argv: list[str], file: str, want: str) -> None:
+    outcome = run(*CLUSTER, "--config=file", *argv, file=file)
+    assert outcome.failure is not None
+    assert outcome.failure.text == want
+    # What such a configuration means can still be written.
+    assert run(*CLUSTER, "--config=file", "--write-config-to=out", *argv, file=file).write_to
 
 
 def test_the_process_logs_flags_and_configuration_in_json(folder: Path) -> None:

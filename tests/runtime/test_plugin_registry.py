@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -67,6 +69,75 @@ def test_a_registry_knows_arguments_and_points() -> None:
         "Taster": {"score"},
         "Undone": {"reserve"},
     }
+
+
+def tasting(args: object, handle: object) -> Taster:
+    return Taster(args, handle)  # type: ignore[arg-type]
+
+
+def some_plugin(args: object, handle: object) -> Plugin:
+    return Taster(args, handle)  # type: ignore[arg-type]
+
+
+def limited(limit: int, args: object, handle: object) -> Gate:
+    return Gate(Args(limit), handle)  # type: ignore[arg-type]
+
+
+def test_a_factory_is_a_class_a_function_or_a_partial() -> None:
+    registry = PluginRegistry(
+        {
+            "Class": Gate,
+            "Tasting": tasting,
+            "Some": some_plugin,
+            "Limited": functools.partial(limited, 5),
+            "Lambda": lambda args, handle: Gate(args, handle),
+        }
+    )
+    assert registry.known_args() == {"Class": Args, "Limited": Args}
+    assert registry.implemented() == {
+        "Class": {"preEnqueue"},
+        "Tasting": {"score"},
+        "Some": None,  # known when it is built
+        "Limited": {"preEnqueue"},
+        "Lambda": None,
+    }
+
+
+def test_a_function_names_the_type_of_its_arguments() -> None:
+    def factory(args: Args, handle: object) -> Plugin:
+        return Gate(args, handle)  # type: ignore[arg-type]
+
+    factory.args_type = Args  # type: ignore[attr-defined]
+    assert PluginRegistry({"F": factory}).known_args() == {"F": Args}
+
+
+NOT_FACTORIES: dict[str, tuple[str, object, str]] = {
+    "something else": ("X", 7, "plugin X: 7 is not callable"),
+    "a class of something else": ("X", Args, "is not a subclass of kubesched.framework.Plugin"),
+    "a function of one argument": (
+        "X",
+        lambda args: None,
+        "is not called with (args, handle): too many positional arguments",
+    ),
+    "a partial that leaves too little": (
+        "X",
+        functools.partial(tasting, 1, 2),
+        "is not called with (args, handle): too many positional arguments",
+    ),
+    "a name that means all": ("*", Gate, "'*' is not a legal name for a plugin"),
+    "a class without a method": (
+        "X",
+        type("Idle", (Plugin,), {}),
+        "Idle defines no method of an extension point",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "factory", "want"), NOT_FACTORIES.values(), ids=NOT_FACTORIES)
+def test_what_cannot_build_a_plugin_is_refused_at_once(name: str, factory: Any, want: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        PluginRegistry().register(name, factory)
+    assert want in str(caught.value)
 
 
 def named(name: object) -> type[Plugin]:

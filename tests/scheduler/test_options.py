@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import subprocess
 import sys
@@ -108,6 +109,63 @@ def test_a_scheduler_with_a_plugin_of_its_own() -> None:
     plugins = scheduler.profiles["default-scheduler"].plugins
     assert plugins.by_name["Favour"].args == FavourArgs("a")
     assert plugins.score_weights["Favour"] == 5
+
+
+class Tuned(Plugin):
+    name = "Tuned"
+
+    def __init__(self, args: object, handle: object, points: int) -> None:
+        super().__init__(args, handle)  # type: ignore[arg-type]
+        self.points = points
+
+    def score(self, *_: object) -> int:
+        return self.points
+
+
+def test_plugins_are_built_by_functions_and_partials() -> None:
+    scheduler = kubesched.Scheduler(
+        api(),
+        profiles=[
+            {
+                "plugins": {
+                    "multiPoint": {"enabled": [{"name": "High"}, {"name": "Low", "weight": 3}]},
+                    "score": {"enabled": [{"name": "Plain", "weight": 2}]},
+                },
+                "pluginConfig": [{"name": "Plain", "args": {"points": 4}}],
+            }
+        ],
+        out_of_tree_registry={
+            "High": functools.partial(Tuned, points=90),
+            "Low": lambda args, handle: Tuned(args, handle, 10),
+            "Plain": lambda args, handle: Tuned(args, handle, args["points"]),
+        },
+    )
+    plugins = scheduler.profiles["default-scheduler"].plugins
+    built = {name: plugins.by_name[name] for name in ("High", "Low", "Plain")}
+    assert {name: getattr(plugin, "points") for name, plugin in built.items()} == {  # noqa: B009
+        "High": 90,
+        "Low": 10,
+        "Plain": 4,
+    }
+    assert [plugin.name for plugin in built.values()] == ["High", "Low", "Plain"]
+    assert {name: plugins.score_weights[name] for name in built} == {
+        "High": 1,
+        "Low": 3,
+        "Plain": 2,
+    }
+    assert Tuned.name == "Tuned"
+
+
+def test_a_factory_that_builds_something_else_says_so() -> None:
+    with pytest.raises(ConfigError) as caught:
+        kubesched.Scheduler(
+            api(),
+            profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": "Odd"}]}}}],
+            out_of_tree_registry={"Odd": lambda args, handle: None},  # type: ignore[arg-type, return-value]
+        )
+    assert str(caught.value).endswith(
+        'initializing plugin "Odd": its factory returned None, which is not a Plugin'
+    )
 
 
 def test_a_plugin_that_exists_cannot_be_added() -> None:

@@ -51,7 +51,7 @@ def main() -> None:
     """Run the command line; errors become one line (or one per problem) and an exit code."""
     try:
         # The exit code, if a command ended with one.
-        if exit_code := cli.main(standalone_mode=False):
+        if exit_code := cli.main(prog_name="kubesched", standalone_mode=False):
             sys.exit(exit_code)
     except click.ClickException as exc:
         exc.show()

@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -28,11 +28,14 @@ from msgspec.structs import replace
 
 import kubesched
 from kubesched.cli.scheduler_process import ProcessInputs, SchedulerProcess
-from kubesched.config import KubeSchedulerConfiguration, written
+from kubesched.config import KubeSchedulerConfiguration, default_plugins, written
+from kubesched.config.feature_gate_table import ALWAYS_ON, NOT_BUILT
+from kubesched.config.plugin_lists import Implemented
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
+from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.runtime.plugin_registry import PluginRegistry, Registry
 from kubesched.server.options.command_line import (
     UnwantedArgumentsError,
     check_arguments,
@@ -40,10 +43,11 @@ from kubesched.server.options.command_line import (
     parse_command_line,
 )
 from kubesched.server.options.flag_kinds import PRINT, PRINT_RAW
-from kubesched.server.options.flags import GROUPS
+from kubesched.server.options.flags import FILE_FLAGS, GROUPS, all_flags
 from kubesched.server.options.logging_options import log_settings, validate_logging
 from kubesched.server.options.option_validation import ReadFile, open_error, validate_options
 from kubesched.server.options.process_config import (
+    ProcessConfig,
     check_leader_election,
     feature_gates_of,
     process_config,
@@ -51,7 +55,7 @@ from kubesched.server.options.process_config import (
 from kubesched.util.clock import RealClock
 from kubesched.util.collector import settle_collector
 from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.flag_parsing import FlagError, ParsedFlags, usage
+from kubesched.util.flag_parsing import Flag, FlagError, ParsedFlags, usage
 from kubesched.util.go_format import quote
 from kubesched.util.log_output import LogSettings, log_to
 from kubesched.util.logging import get_logger
@@ -62,6 +66,7 @@ __all__ = [
     "Outcome",
     "run",
     "run_command_line",
+    "scheduler_command",
 ]
 
 log = get_logger(__name__)
@@ -73,9 +78,8 @@ kube-scheduler; `kubesched config` checks and shows a file."""
 
 
 class HowToReport(enum.Enum):
-    """The forms that the reference gives to what went wrong."""
+    """The forms that the reference gives to what went wrong, without the list of all flags."""
 
-    WITH_USAGE = enum.auto()  # the flags, then `Error: …`
     AS_ERROR = enum.auto()  # `Error: …`
     PLAINLY = enum.auto()
     IN_LOG = enum.auto()  # `"command failed" err="…"`
@@ -93,7 +97,7 @@ class Failure(msgspec.Struct, frozen=True):
         return cls(how, str(error), tuple(getattr(error, "__notes__", ())))
 
     def line(self) -> str:
-        """What is printed, without the usage before it and a log line's head."""
+        """What is printed, without a log line's head."""
         match self.how:
             case HowToReport.PLAINLY:
                 return self.text
@@ -121,17 +125,18 @@ def run_command_line(
     apply_logging: Callable[[LogSettings], None] = lambda _: None,
     load_plugins: Callable[[Sequence[str]], PluginRegistry] = out_of_tree_plugins,
     columns: int = 0,
+    program: str = "kubesched run",
 ) -> Outcome:
     """Go from a command line to a checked configuration, step by step (docs/reference/01 §13)."""
     try:
         flags = parse_command_line(argv)
         if flags["help"]:
-            return Outcome(output=_help(columns))
+            return Outcome(output=_help(program, columns))
         check_arguments(flags)
-    except UnwantedArgumentsError as exc:
-        return _failed(HowToReport.AS_ERROR, exc)
     except FlagError as exc:
-        return _failed(HowToReport.WITH_USAGE, exc)
+        if not isinstance(exc, UnwantedArgumentsError):
+            exc.add_note(f"{program} --help lists the flags")
+        return _failed(HowToReport.AS_ERROR, exc)
     options = options_from_flags(flags)
     try:
         version, gates = feature_gates_of(options)
@@ -159,18 +164,34 @@ def run_command_line(
         if options.write_config_to:
             return Outcome(write_to=options.write_config_to, configuration=config.configuration)
         check_leader_election(config)
+        _check_built(config, plugins)
         inputs = ProcessInputs(config=config, plugins=plugins, flags=texts)
         return Outcome(process=inputs, configuration=config.configuration)
     except ConfigError as exc:
         return _failed(HowToReport.IN_LOG, exc)
 
 
-def _implemented(plugins: PluginRegistry) -> dict[str, Collection[str]]:
+def _implemented(plugins: PluginRegistry) -> Implemented:
     """The extension points of all plugins that exist."""
     for name in plugins:
         if name in IN_TREE_EXTENSION_POINTS:
             raise ConfigError(f"a plugin named {name} already exists")
     return {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()}
+
+
+def _check_built(config: ProcessConfig, plugins: PluginRegistry) -> None:
+    """Refuse to run with what is asked for and does not exist here, instead of passing over it."""
+    asked_for = sorted(name for name in NOT_BUILT if config.gates.enabled(name))
+    if asked_for:
+        raise ConfigError(f"feature gate {asked_for[0]} turns on what kubesched does not have")
+    always_on = sorted(name for name in ALWAYS_ON if not config.gates.enabled(name))
+    if always_on:
+        raise ConfigError(f"feature gate {always_on[0]} cannot be turned off in kubesched")
+    by_default = default_plugins(config.gates).enabled_names()
+    for index, profile in enumerate(config.configuration.profiles):
+        missing = profile.plugins.enabled_names() - by_default - plugins.keys()
+        for name in sorted(missing - IN_TREE_PLUGINS.keys()):
+            raise ConfigError(f"profiles[{index}].plugins: kubesched has no plugin {name}")
 
 
 def _failed(how: HowToReport, error: KubeschedError) -> Outcome:
@@ -185,7 +206,7 @@ def _log_flags(flags: ParsedFlags) -> None:
 
 def _version(asked: str) -> str:
     if asked == PRINT:
-        return f"Kubernetes {KUBERNETES_VERSION}\n"
+        return f"Kubernetes {KUBERNETES_VERSION}\nkubesched v{kubesched.__version__}\n"
     parts = {
         "Major": str(BINARY_VERSION.major),
         "Minor": str(BINARY_VERSION.minor),
@@ -197,12 +218,9 @@ def _version(asked: str) -> str:
     return f"version.Info{{{', '.join(f'{key}:{quote(text)}' for key, text in parts.items())}}}\n"
 
 
-def _help(columns: int) -> str:
-    return f"{_ABOUT}\n\n{_usage(columns)}"
-
-
-def _usage(columns: int) -> str:
-    return f"Usage:\n  kubesched run [flags]\n{usage(GROUPS, columns)}"
+def _help(program: str, columns: int) -> str:
+    example = f"Example:\n  {program} --config scheduler.yaml --leader-elect=false\n"
+    return f"{_ABOUT}\n\nUsage:\n  {program} [flags]\n\n{example}{usage(GROUPS, columns)}"
 
 
 class _RawCommand(click.Command):
@@ -212,15 +230,49 @@ class _RawCommand(click.Command):
         ctx.args = list(args)
         return []
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The flags, for a shell that completes a command line."""
+        return list(map(_option, all_flags())) if ctx.resilient_parsing else []
 
-@click.command(
-    cls=_RawCommand,
-    add_help_option=False,
-    short_help="Schedule the pods of a cluster, as kube-scheduler does.",
-)
-@click.pass_context
-def run(ctx: click.Context) -> None:
-    """Schedule the pods of a cluster, as kube-scheduler does."""
+
+def _option(flag: Flag) -> click.Option:
+    names = [f"--{flag.name}", *([f"-{flag.shorthand}"] if flag.shorthand else [])]
+    is_file = flag.name in FILE_FLAGS
+    return click.Option(
+        [*names, flag.name.replace("-", "_")],
+        is_flag=bool(flag.kind.bare),
+        multiple=True,
+        type=click.Path() if is_file else str,
+        help=flag.help.split(". ")[0].split("\n")[0],
+    )
+
+
+def scheduler_command(plugins: Registry | None = None, name: str = "run") -> click.Command:
+    """The command that runs a scheduler which also has these plugins.
+
+    Raises:
+        ConfigError: one of them could not be built.
+    """
+    given = PluginRegistry(plugins)
+
+    def load_plugins(named: Sequence[str]) -> PluginRegistry:
+        return out_of_tree_plugins(named, given=given)
+
+    @click.command(
+        name,
+        cls=_RawCommand,
+        add_help_option=False,
+        short_help="Schedule the pods of a cluster, as kube-scheduler does.",
+    )
+    @click.pass_context
+    def command(ctx: click.Context) -> None:
+        """Schedule the pods of a cluster, as kube-scheduler does."""
+        _run(ctx, load_plugins)
+
+    return command
+
+
+def _run(ctx: click.Context, load_plugins: Callable[[Sequence[str]], PluginRegistry]) -> None:
     signals = _Signals()
     _apply_logging(LogSettings())
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -229,15 +281,20 @@ def run(ctx: click.Context) -> None:
         read_file=_read_file,
         environment=os.environ,
         apply_logging=_apply_logging,
+        load_plugins=load_plugins,
         columns=columns,
+        program=ctx.command_path,
     )
     outcome = _write(outcome)
     click.echo(outcome.output, nl=False)
     if outcome.process is not None:
         outcome = _run_process(outcome.process, signals)
     if outcome.failure is not None:
-        _report(outcome.failure, columns)
+        _report(outcome.failure)
     ctx.exit(outcome.exit_code)
+
+
+run = scheduler_command()
 
 
 def _run_process(inputs: ProcessInputs, signals: _Signals) -> Outcome:
@@ -317,9 +374,7 @@ def _write(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _report(failure: Failure, columns: int) -> None:
-    if failure.how is HowToReport.WITH_USAGE:
-        click.echo(_usage(columns), err=True)
+def _report(failure: Failure) -> None:
     if failure.how is HowToReport.IN_LOG:
         log.error("command failed", err=failure.text)
     else:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client.registry import CollectorRegistry
 
+import kubesched
 from kubesched.api import Lease, Pod
 from kubesched.cli.api_clients import ApiClients
 from kubesched.cli.scheduler_explanations import SchedulerExplanations
@@ -152,7 +153,11 @@ class SchedulerProcess:
         scheduler = self._scheduler = self._build_scheduler(
             main, await self._broadcaster(events, main)
         )
-        log.info("Starting Kubernetes Scheduler", version=KUBERNETES_VERSION)
+        log.info(
+            "Starting Kubernetes Scheduler",
+            version=KUBERNETES_VERSION,
+            kubesched=f"v{kubesched.__version__}",
+        )
         async with running(*self._log_flushers(), leader_events, *server_parts):
             code = await self._lead(scheduler)
         if code == 0:
@@ -342,6 +347,7 @@ class SchedulerProcess:
                 binary=KUBERNETES_VERSION.removeprefix("v"),
                 emulation=str(version.emulation),
                 runtime=f"{platform.python_implementation()} {platform.python_version()}",
+                implementation=f"kubesched {kubesched.__version__}",
             ),
             healthz=elected,
             readyz=(*elected, self._shutdown.as_check(), self._handler_sync.as_check()),
@@ -387,6 +393,7 @@ class SchedulerProcess:
             emulation=str(version.emulation),
             min_compat=str(version.min_compatibility),
             features=((gate.name, gate.stage.value, on) for gate, on in config.gates.items()),
+            own_version=kubesched.__version__,
         )
         build.count_registered(metrics.groups, metrics.disabled)
 

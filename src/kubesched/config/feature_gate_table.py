@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DEPENDENCIES", "GATES", "LOCKED"]
+__all__ = ["ALWAYS_ON", "DEPENDENCIES", "GATES", "LOCKED", "NOT_BUILT"]
 
 # Stage, default, names.
 GATES: Final[tuple[tuple[str, bool, str], ...]] = (
@@ -152,6 +152,31 @@ LOCKED: Final[frozenset[str]] = _DEPRECATED_LOCKED.union(
     if stage == "GA"
     for name in names.split()
     if name not in _GA_UNLOCKED
+)
+
+# Gates of the scheduler whose code does not exist here: nothing could keep what they promise.
+NOT_BUILT: Final = frozenset(
+    {
+        "ClientsAllowCBOR",
+        "ClientsPreferCBOR",
+        "DRAWorkloadResourceClaims",
+        "GangScheduling",
+        "GenericWorkload",
+        "NativeHistograms",
+        "SchedulerAsyncAPICalls",
+        "ShardedListAndWatch",
+        "TopologyAwareWorkloadScheduling",
+        "WorkloadAwarePreemption",
+    }
+)
+# Gates that are on by default, and that no code here asks about.
+ALWAYS_ON: Final = frozenset(
+    {
+        "ClearingNominatedNodeNameAfterBinding",
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+        "NominatedNodeNameForExpectation",
+        "SchedulerPopFromBackoffQ",
+    }
 )
 
 DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {

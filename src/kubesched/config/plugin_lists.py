@@ -45,6 +45,9 @@ MAX_NODE_SCORE: Final = 100
 # point has none.
 ExpandedPlugins = Mapping[str, tuple[PluginRef, ...]]
 
+# The extension points of every plugin that exists; None: only building it will tell.
+Implemented = Mapping[str, Collection[str] | None]
+
 _MAX_INT64: Final = 2**63 - 1
 
 
@@ -81,11 +84,13 @@ def merge_plugin_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
 
 
 def expand_plugins(
-    plugins: Plugins, implemented: Mapping[str, Collection[str]], *, scheduler_name: str
+    plugins: Plugins, implemented: Implemented, *, scheduler_name: str
 ) -> ExpandedPlugins:
     """Say what runs at each point of a profile.
 
-    `implemented` holds, for every plugin that exists, the names of its extension points.
+    `implemented` holds, for every plugin that exists, the names of its extension points, or
+    None if only building it will tell: what it is enabled for by name is believed, and the rest
+    is found out then.
 
     Raises:
         ConfigError: with the reference's text, but without the
@@ -98,7 +103,8 @@ def expand_plugins(
             point: _with_multi_point(plugins, implemented, point, explicit[point])
             for point in EXTENSION_POINTS
         }
-    _check_counts(lists, scheduler_name)
+    if not any(implemented[name] is None for name in plugins.enabled_names() & implemented.keys()):
+        _check_counts(lists, scheduler_name)
     weights = {
         SCORE: _weights(plugins, implemented, SCORE, "score plugins"),
         PLACEMENT_SCORE: _weights(plugins, implemented, PLACEMENT_SCORE, "placement score plugins"),
@@ -111,15 +117,13 @@ def expand_plugins(
     )
 
 
-def _explicit(
-    plugins: Plugins, implemented: Mapping[str, Collection[str]], point: str
-) -> list[str]:
+def _explicit(plugins: Plugins, implemented: Implemented, point: str) -> list[str]:
     names: list[str] = []
     for ref in plugins.at(point).enabled:
-        points = implemented.get(ref.name)
-        if points is None:
+        if ref.name not in implemented:
             raise _does_not_exist(point, ref.name, implemented)
-        if point not in points:
+        points = implemented[ref.name]
+        if points is not None and point not in points:
             raise _does_not_extend(point, ref.name, points)
         if ref.name in names:
             raise _already_registered(point, ref.name)
@@ -129,7 +133,7 @@ def _explicit(
 
 def _with_multi_point(
     plugins: Plugins,
-    implemented: Mapping[str, Collection[str]],
+    implemented: Implemented,
     point: str,
     explicit: list[str],
 ) -> list[str]:
@@ -139,10 +143,9 @@ def _with_multi_point(
     added: list[str] = []
     overrides: set[str] = set()
     for ref in plugins.multi_point.enabled:
-        points = implemented.get(ref.name)
-        if points is None:
+        if ref.name not in implemented:
             raise _does_not_exist(point, ref.name, implemented)
-        if point not in points or ref.name in disabled:
+        if point not in (implemented[ref.name] or ()) or ref.name in disabled:
             continue
         if ref.name in explicit:
             overrides.add(ref.name)
@@ -174,13 +177,13 @@ def _check_counts(lists: Mapping[str, list[str]], scheduler_name: str) -> None:
 
 
 def _weights(
-    plugins: Plugins, implemented: Mapping[str, Collection[str]], point: str, subject: str
+    plugins: Plugins, implemented: Implemented, point: str, subject: str
 ) -> dict[str, int]:
     """Weights by name; an entry of the point wins over multiPoint even if it has none."""
     weights: dict[str, int] = {}
     total = 0
     for ref in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
-        if ref.name in weights or point not in implemented.get(ref.name, ()):
+        if ref.name in weights or point not in (implemented.get(ref.name) or ()):
             continue
         weight = ref.weight or 1
         # In 64 bits the room left wraps around once negative weights made the total negative.

@@ -8,7 +8,7 @@ included. `as_written` is what such a configuration looks like in a file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from kubesched.config.args import NodeResourcesFitArgs
 from kubesched.config.args_validation import validate_plugin_args
 from kubesched.config.base import SECOND
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.plugin_lists import ExpandedPlugins, expand_plugins
+from kubesched.config.plugin_lists import ExpandedPlugins, Implemented, expand_plugins
 from kubesched.config.plugin_names import (
     IN_TREE_EXTENSION_POINTS,
     NODE_RESOURCES_FIT,
@@ -45,7 +45,7 @@ DEFAULT_EXTENDER_TIMEOUT_NS: Final = 5 * SECOND
 
 def complete_configuration(
     configuration: KubeSchedulerConfiguration,
-    implemented: Mapping[str, Collection[str]] = IN_TREE_EXTENSION_POINTS,
+    implemented: Implemented = IN_TREE_EXTENSION_POINTS,
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> KubeSchedulerConfiguration:
@@ -103,7 +103,7 @@ def _with_own_args(profile: KubeSchedulerProfile) -> KubeSchedulerProfile:
 
 def expand_profiles(
     profiles: Sequence[KubeSchedulerProfile],
-    implemented: Mapping[str, Collection[str]] = IN_TREE_EXTENSION_POINTS,
+    implemented: Implemented = IN_TREE_EXTENSION_POINTS,
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> dict[str, ExpandedPlugins]:
@@ -143,7 +143,7 @@ def expand_profiles(
 
 def _expand(
     profile: KubeSchedulerProfile,
-    implemented: Mapping[str, Collection[str]],
+    implemented: Implemented,
     gates: FeatureGates,
 ) -> ExpandedPlugins:
     needed = profile.plugins.enabled_names()

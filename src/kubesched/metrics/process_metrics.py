@@ -95,6 +95,7 @@ class BuildMetrics(FamilyGroup):
         emulation: str,
         min_compat: str,
         features: Iterable[tuple[str, str, bool]],
+        own_version: str = "",
     ) -> None:
         """`features` are names with their stages (`ALPHA`, …) and whether they are on."""
         super().__init__()
@@ -116,6 +117,11 @@ class BuildMetrics(FamilyGroup):
             "emulation",
             "min_compat",
         ).labels("kube", binary, emulation, min_compat).set(1)
+        self.gauge(
+            "kubesched_build_info",
+            "[ALPHA] The version of kubesched, which is not that of Kubernetes; constant 1.",
+            "version",
+        ).labels(own_version).set(1)
         enabled = self.gauge(
             "kubernetes_feature_enabled",
             "[BETA] This metric records the data about the stage and enablement of a k8s feature.",

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Final, TypeVar
 
 from kubesched.framework import Plugin
-from kubesched.runtime.plugin_registry import PluginRegistry, check_plugin_type
+from kubesched.runtime.plugin_registry import PluginRegistry, Registry, check_plugin_type
 from kubesched.util.errors import ConfigError
 
 __all__ = ["GROUP", "installed_plugins", "load_plugin", "out_of_tree_plugins"]
@@ -30,13 +30,18 @@ _T = TypeVar("_T")
 
 
 def out_of_tree_plugins(
-    named: Iterable[str] = (), installed: Iterable[EntryPoint] | None = None
+    named: Iterable[str] = (),
+    installed: Iterable[EntryPoint] | None = None,
+    given: Registry | None = None,
 ) -> PluginRegistry:
-    """Load the installed plugins and those that the user named.
+    """Load the installed plugins and those that the user named, beside those that are given.
 
-    A plugin that is installed and named is loaded once.
+    A plugin that is installed, named or given more than once is loaded once.
     """
-    registry = PluginRegistry(installed_plugins(installed))
+    registry = PluginRegistry(given)
+    for name, factory in installed_plugins(installed).items():
+        if registry.get(name) is not factory:
+            registry.register(name, factory)
     for spec in named:
         plugin = load_plugin(spec)
         if registry.get(plugin.name) is plugin:

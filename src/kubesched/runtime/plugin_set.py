@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,15 +10,13 @@ from kubesched.config.plugin_lists import expand_plugins
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from kubesched.framework import ExtensionPoint, Handle, Plugin, extension_points
+from kubesched.runtime.plugin_registry import PluginFactory, Registry, args_type_of
 from kubesched.util.errors import ConfigError
 from kubesched.util.logging import get_logger
 
 __all__ = ["ProfilePlugins", "Registry"]
 
 log = get_logger(__name__)
-
-# Name of a plugin -> what builds it from its arguments and a handle.
-Registry = Mapping[str, type[Plugin]]
 
 _IN_TREE = frozenset(IN_TREE_EXTENSION_POINTS)
 
@@ -30,17 +27,20 @@ class ProfilePlugins:
     def __init__(self, profile: KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
         self.profile_name = profile.scheduler_name
         plugins = _without_missing(profile.plugins, registry)
-        implemented = {name: extension_points(plugin) for name, plugin in registry.items()}
+        enabled = plugins.enabled_names()
+        built = {
+            name: _build(name, factory, profile.args_of(name), handle)
+            for name, factory in registry.items()
+            if name in enabled
+        }
         expanded = expand_plugins(
             plugins,
-            {name: [str(point) for point in points] for name, points in implemented.items()},
+            {name: [str(p) for p in extension_points(plugin)] for name, plugin in built.items()},
             scheduler_name=profile.scheduler_name,
         )
         names = {ref.name for refs in expanded.values() for ref in refs}
         self.by_name: dict[str, Plugin] = {
-            name: _build(name, registry[name], profile.args_of(name), handle)
-            for name in registry
-            if name in names
+            name: plugin for name, plugin in built.items() if name in names
         }
         self._at: dict[ExtensionPoint, tuple[Plugin, ...]] = {
             point: tuple(self.by_name[ref.name] for ref in expanded[str(point)])
@@ -66,12 +66,19 @@ class ProfilePlugins:
         return self._at[point]
 
 
-def _build(name: str, plugin: type[Plugin], args: Any, handle: Handle) -> Plugin:
+def _build(name: str, factory: PluginFactory, args: Any, handle: Handle) -> Plugin:
     try:
-        if args is None and plugin.args_type is not None:
+        args_type = args_type_of(factory)
+        if args is None and args_type is not None:
             # A profile that was put together by hand may leave out what has defaults.
-            args = msgspec.convert({}, plugin.args_type)
-        return plugin(args, handle)
+            args = msgspec.convert({}, args_type)
+        plugin = factory(args, handle)
+        if not isinstance(plugin, Plugin):
+            raise ConfigError(f"its factory returned {plugin!r}, which is not a Plugin")
+        if plugin.name != name:
+            # One class may be registered under several names.
+            plugin.name = name  # type: ignore[misc]  # hides the class's own
+        return plugin
     except ConfigError as exc:
         raise ConfigError(f'initializing plugin "{name}": {exc}') from exc
     except Exception as exc:

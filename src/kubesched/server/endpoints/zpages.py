@@ -37,6 +37,8 @@ class Versions(msgspec.Struct, frozen=True):
     emulation: str
     # In the place where the reference names its Go version.
     runtime: str
+    # What implements the binary version; left out of the pages if there is nothing to say.
+    implementation: str = ""
 
 
 class _Form(NamedTuple):
@@ -51,6 +53,7 @@ def statusz_handler(
     clock: Clock, versions: Versions, paths: Callable[[], Sequence[str]], rng: random.Random
 ) -> Handler:
     started_ns, started_at_ns = clock.monotonic_ns(), clock.now_ns()
+    implementation = versions.implementation
 
     async def answer(request: Request) -> Response:
         form = _negotiate(request, "Statusz")
@@ -66,6 +69,7 @@ def statusz_handler(
                 "Go version": versions.runtime,
                 "Binary version": versions.binary,
                 "Emulation version": versions.emulation,
+                **({"Implementation": implementation} if implementation else {}),
                 "Paths": " ".join(shown),
             }
             return Response(body=f"{_head('statusz')}\n{_rows(rows, rng)}".encode())
@@ -75,6 +79,7 @@ def statusz_handler(
             "goVersion": versions.runtime,
             "binaryVersion": versions.binary,
             "emulationVersion": versions.emulation,
+            **({"implementation": implementation} if implementation else {}),
             "paths": shown,
         }
         return _structured(form, "Statusz", members)

@@ -6,13 +6,14 @@ completed → scheduler. Options are read, not yet judged: `server.options_valid
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from kubesched.api.quantity import Quantity
 from kubesched.server.options.flag_kinds import NamedCertKey
-from kubesched.server.options.flags import GROUPS, REMOVED_FLAGS
+from kubesched.server.options.flags import GROUPS, REMOVED_FLAGS, all_flags
 from kubesched.util.flag_parsing import FlagError, ParsedFlags, UnknownFlagError, parse
 from kubesched.util.go_format import format_slice, quote
 
@@ -132,8 +133,12 @@ def parse_command_line(argv: Sequence[str]) -> ParsedFlags:
     try:
         return parse(GROUPS, argv)
     except UnknownFlagError as exc:
-        if successor := REMOVED_FLAGS.get(exc.name.replace("_", "-")):
+        name = exc.name.replace("_", "-")
+        known = [flag.name for flag in all_flags()]
+        if successor := REMOVED_FLAGS.get(name):
             exc.add_note(f"--{exc.name} was removed: {successor}")
+        elif near := difflib.get_close_matches(name, known, n=1):
+            exc.add_note(f"did you mean --{near[0]}?")
         raise
 
 

@@ -6,6 +6,7 @@ the package, and `--verify-engine` checks what is kept between attempts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kubesched.config.defaults import POD_MAX_IN_UNSCHEDULABLE_PODS_NS
@@ -220,6 +221,31 @@ GROUPS: Final = (
     LOGS,
     GLOBAL,
 )
+
+# Flags whose value is the name of a file or folder.
+FILE_FLAGS: Final = frozenset(
+    {
+        "allow-metric-labels-manifest",
+        "authentication-kubeconfig",
+        "authorization-kubeconfig",
+        "cert-dir",
+        "client-ca-file",
+        "config",
+        "kubeconfig",
+        "plugin",
+        "requestheader-client-ca-file",
+        "tls-cert-file",
+        "tls-private-key-file",
+        "write-config-to",
+    }
+)
+
+
+def all_flags() -> Iterator[Flag]:
+    """Every flag, group by group."""
+    for group in GROUPS:
+        yield from group.flags
+
 
 _POLICY: Final = "policies are gone: list plugins in profiles[].plugins of the --config file"
 _INSECURE: Final = "unencrypted serving is gone: use --bind-address and --secure-port"

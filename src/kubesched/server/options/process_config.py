@@ -7,7 +7,7 @@ Nothing here opens a port, writes a file or talks to a server: a mistake leaves 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from kubesched.config import (
     load_configuration,
     parse_feature_gates,
 )
+from kubesched.config.plugin_lists import Implemented
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import EffectiveVersion, effective_version
 from kubesched.server.options.cluster_access import ClusterAccess, find_cluster
@@ -64,7 +65,7 @@ def process_config(
     read_file: ReadFile,
     environment: Mapping[str, str],
     known_args: Mapping[str, type] | None = None,
-    implemented: Mapping[str, Collection[str]] = IN_TREE_EXTENSION_POINTS,
+    implemented: Implemented = IN_TREE_EXTENSION_POINTS,
 ) -> ProcessConfig:
     """Load the configuration and check, in the reference's order, all that it will need.
 
