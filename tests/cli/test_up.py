@@ -213,3 +213,109 @@ def test_an_address_that_is_taken_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     refusal = f"kubesched: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
     assert done.stderr == refusal
+
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: app, resources: {requests: {cpu: 500m}}}]}
+"""
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sums}
+spec:
+  completions: 4
+  parallelism: 2
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: app}]}}
+"""
+DAEMON_SET = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: c, image: app}]}
+"""
+
+
+@pytest.mark.parametrize(("owner", "count"), [(DEPLOYMENT, 3), (JOB, 2), (DAEMON_SET, 1)])
+def test_pods_that_a_controller_makes_are_waited_for(
+    tmp_path: Path, owner: str, count: int
+) -> None:
+    done = kubesched("up", "-f", write(tmp_path, "all.yaml", NODE, owner))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"{count} of {count} pods bound, 0 pending"
+
+
+def test_a_preempted_pod_is_not_waited_for_and_its_preemptor_is(tmp_path: Path) -> None:
+    high = (
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 9\n"
+    )
+    low = pod("low", "2", "nodeName: n1")
+    preemptor = pod("preemptor", "2", "priorityClassName: high")
+    path = write(tmp_path, "all.yaml", high, NODE, low, preemptor)
+    done = kubesched("up", "-f", path, "--fail-on-pending", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["total"], summary["bound"], summary["undecided"]) == (1, 1, {})
+    assert summary["nodes"][0]["cpuMilli"] == 2000
+
+
+HOLDER = """\
+from kubesched.framework import SUCCESS, Plugin, Status
+
+class Holder(Plugin):
+    name = "Holder"
+    def pre_enqueue(self, pod):
+        held = pod.metadata.name.startswith("held")
+        return Status.unresolvable("not before noon") if held else SUCCESS
+"""
+
+
+def test_a_pod_that_a_plugin_holds_back_is_named(tmp_path: Path) -> None:
+    plugin = tmp_path / "holder.py"
+    plugin.write_text(HOLDER)
+    path = write(tmp_path, "all.yaml", NODE, pod("held", "1"), pod("free", "1"))
+    done = kubesched("up", "-f", path, "--plugin", str(plugin), "-o", "json")
+    assert done.returncode == 0, done.stderr
+    (pending,) = json.loads(done.stdout)["pending"]
+    assert pending == {
+        "namespace": "default",
+        "name": "held",
+        "reason": "Held",
+        "message": "kept out of the queue by plugin Holder",
+    }
+
+
+def test_pending_pods_fail_the_command_if_asked(tmp_path: Path) -> None:
+    path = write(tmp_path, "all.yaml", NODE, pod("giant", "3"))
+    assert kubesched("up", "-f", path).returncode == 0
+    done = kubesched("up", "-f", path, "--fail-on-pending")
+    assert done.returncode == 1
+    assert "0 of 1 pods bound, 1 pending" in done.stdout
+
+
+def test_the_summary_comes_even_if_time_runs_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "all.yaml", NODE, DEPLOYMENT.replace("replicas: 3", "replicas: 3000"))
+    done = kubesched("up", "-f", path, "--timeout", "0", "-o", "json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["undecided"]["Deployment default/web"].endswith(
+        "of 3000 pods made"
+    )
+    assert "kubesched: not decided within 0 s: Deployment default/web (" in done.stderr
+
+
+def test_a_misspelt_field_is_refused_as_the_server_refuses_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "pod.yaml", pod("p", "1", "nodeSelecter: {a: b}"))
+    done = kubesched("up", "-f", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f'{path}:5: unknown field "spec.nodeSelecter"\n'

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from kubesched.api import Node, Pod
+from kubesched.api.pod_facts import pod_key
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
 
-__all__ = ["ClusterSummary", "NodeRow", "PendingPod", "is_decided", "render", "summarize"]
+__all__ = ["ClusterSummary", "NodeRow", "PendingPod", "render", "summarize", "tried_in_vain"]
 
 _ZONE = "topology.kubernetes.io/zone"
 _GIB = 1 << 30
@@ -48,21 +50,24 @@ class ClusterSummary(msgspec.Struct, frozen=True):
     finished: int
     pending: tuple[PendingPod, ...]
     nodes: tuple[NodeRow, ...]
+    # What more will happen to by itself, and why: pods, and owners whose pods are not made yet.
+    undecided: Mapping[str, str] = {}
 
 
-def is_decided(pod: Pod, scheduler_names: Collection[str]) -> bool:
-    """Whether nothing more will happen to the pod by itself right now."""
-    return bool(
-        pod.spec.node_name
-        or pod.status.phase in _FINISHED
-        or pod.spec.scheduler_name not in scheduler_names
-        or _scheduled_condition(pod) is not None
-    )
+def tried_in_vain(pod: Pod) -> bool:
+    """Whether an attempt at the pod has failed."""
+    return _scheduled_condition(pod) is not None
 
 
 def summarize(
-    nodes: Iterable[Node], pods: Iterable[Pod], scheduler_names: Collection[str]
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    scheduler_names: Collection[str],
+    *,
+    held: Mapping[str, str] = MappingProxyType({}),
+    undecided: Mapping[str, str] = MappingProxyType({}),
 ) -> ClusterSummary:
+    """Sum up; `held` are pods that a plugin keeps out of the queue, by key."""
     pods = list(pods)
     bound = [pod for pod in pods if pod.spec.node_name]
     running = [pod for pod in bound if pod.status.phase not in _FINISHED]
@@ -81,8 +86,9 @@ def summarize(
         total=len(pods),
         bound=len(bound),
         finished=len(bound) - len(running),
-        pending=tuple(_pending(pod, scheduler_names) for pod in waiting),
+        pending=tuple(_pending(pod, scheduler_names, held, undecided) for pod in waiting),
         nodes=tuple(rows),
+        undecided=dict(undecided),
     )
 
 
@@ -110,6 +116,9 @@ def render(summary: ClusterSummary) -> str:
     parts.append(
         f"{summary.bound} of {summary.total} pods bound{finished}, {len(summary.pending)} pending"
     )
+    if summary.undecided:
+        open_table = [("NOT DECIDED YET", "WHY"), *summary.undecided.items()]
+        parts.insert(-1, _table(open_table))
     return "\n\n".join(parts)
 
 
@@ -127,14 +136,21 @@ def _node_row(node: Node, pods: int, used: Resources) -> NodeRow:
     )
 
 
-def _pending(pod: Pod, scheduler_names: Collection[str]) -> PendingPod:
-    condition = _scheduled_condition(pod)
+def _pending(
+    pod: Pod,
+    scheduler_names: Collection[str],
+    held: Mapping[str, str],
+    undecided: Mapping[str, str],
+) -> PendingPod:
+    condition, key = _scheduled_condition(pod), pod_key(pod)
     if condition is not None:
         reason, message = condition
     elif pod.spec.scheduler_name not in scheduler_names:
         reason, message = "OtherScheduler", f"waits for scheduler {pod.spec.scheduler_name!r}"
+    elif key in held:
+        reason, message = "Held", f"kept out of the queue by plugin {held[key]}"
     else:
-        reason, message = "Waiting", "not tried yet"
+        reason, message = "Waiting", undecided.get(key, "not tried yet")
     return PendingPod(pod.metadata.namespace, pod.metadata.name, reason, message)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -14,10 +14,13 @@ import click
 import msgspec
 
 from kubesched.api import Node, Pod
+from kubesched.api.access import ApiAccess
+from kubesched.api.pod_facts import pod_key
 from kubesched.cli.cluster_page import ClusterPage
-from kubesched.cli.cluster_summary import ClusterSummary, is_decided, render, summarize
+from kubesched.cli.cluster_summary import ClusterSummary, render, summarize
 from kubesched.cli.kubeconfig_file import kubeconfig_file
 from kubesched.cli.listen_address import ListenAddress
+from kubesched.cli.workload_progress import OWNERS, Owner, WorkloadProgress
 from kubesched.client.informer import Informer
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests
@@ -112,9 +115,14 @@ _SAMPLES = ("nodes.yaml", "workload.yaml")
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="Fail if some pod was not even tried by then.",
+    help="How long to wait until every pod is decided; then sum up what is, and fail.",
 )
+@click.option(
+    "--fail-on-pending", is_flag=True, help="Exit with 1 if some pod has no node in the end."
+)
+@click.pass_context
 def up(
+    ctx: click.Context,
     files: tuple[str, ...],
     config_file: Path | None,
     plugins: tuple[str, ...],
@@ -126,6 +134,7 @@ def up(
     exit_when_done: bool,
     output: str,
     timeout: int,
+    fail_on_pending: bool,
 ) -> None:
     """Run a whole cluster in this process: API server, kubelets, scheduler.
 
@@ -162,26 +171,30 @@ def up(
     work = _run(
         cluster, scheduler, manifests, clock, output, timeout * SECOND, pace_ns, stays, beside
     )
-    asyncio.run(_serve(cluster, kubeconfig, work, page))
+    summary = asyncio.run(_serve(cluster, kubeconfig, work, page))
+    if summary.undecided and not stays:
+        names = ", ".join(f"{name} ({why})" for name, why in summary.undecided.items())
+        raise KubeschedError(f"not decided within {timeout} s: {names}")
+    if fail_on_pending and summary.pending:
+        ctx.exit(1)
 
 
 async def _serve(
     cluster: EmbeddedCluster,
     kubeconfig: Path | None,
-    work: Coroutine[None, None, None],
+    work: Coroutine[None, None, ClusterSummary],
     page: ClusterPage | None,
-) -> None:
+) -> ClusterSummary:
     try:
         async with cluster:
             if not cluster.url:
-                await work
-                return
+                return await work
             with kubeconfig_file(cluster.kubeconfig(), kubeconfig) as path:
                 click.echo(f"API server: {cluster.url}", err=True)
                 if page is not None:
                     click.echo(f"Dashboard:  {page.link()}", err=True)
                 click.echo(f"export KUBECONFIG={path}", err=True)
-                await work
+                return await work
     finally:
         work.close()
 
@@ -217,14 +230,20 @@ async def _run(
     pace_ns: int,
     stays: bool,
     beside: Sequence[Component] = (),
-) -> None:
+) -> ClusterSummary:
     api = cluster.api
     workload = [each for each in manifests if isinstance(each.object, Pod)]
+    given = [each.object for each in manifests if isinstance(each.object, Pod)]
     surroundings = [each for each in manifests if not isinstance(each.object, Pod)]
     keep = not cluster.is_new
     await apply_manifests(api, surroundings, keep_existing=keep)
     pods = Informer(api, Pod, clock, derive(0, "up"))
-    progress = _Progress(pods, frozenset(scheduler.profiles), clock)
+    names = frozenset(scheduler.profiles)
+    keys = [pod_key(pod) for pod in given if pod.metadata.name]
+    followed = WorkloadProgress(scheduler.queue, names, keys)
+    pods.add_handler(followed.note)
+    kinds = [kind for kind in OWNERS if any(isinstance(e.object, kind) for e in surroundings)]
+    progress = _Progress(api, pods, followed, kinds, clock)
     interrupted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, interrupted.set)
@@ -234,16 +253,18 @@ async def _run(
         for number, pod in enumerate(workload, start=1):
             await apply_manifests(api, [pod], keep_existing=keep)
             if pace_ns and not await clock.wait(interrupted, timeout_ns=pace_ns):
-                progress.show()
+                await progress.show()
             elif number % _CREATED_PER_TURN == 0:
                 await asyncio.sleep(0)
-        await progress.until_decided(interrupted, len(workload), timeout_ns)
-        nodes = await api.list(Node)
-        summary = summarize(nodes.items, pods.store.list(), progress.scheduler_names)
+        undecided = await progress.until_decided(interrupted, timeout_ns)
+        nodes, known = await api.list(Node), pods.store.list()
+        held = followed.held(known, clock.now_ns())
+        summary = summarize(nodes.items, known, names, held=held, undecided=undecided)
         click.echo(_encode(summary, output))
         if stays and not interrupted.is_set():
             click.echo("\nRunning; Ctrl-C stops.", err=True)
             await progress.until(interrupted)
+    return summary
 
 
 def _encode(summary: ClusterSummary, output: str) -> str:
@@ -255,55 +276,60 @@ def _encode(summary: ClusterSummary, output: str) -> str:
 class _Progress:
     """Shows on standard error how far the placing is."""
 
-    def __init__(self, pods: Informer[Pod], scheduler_names: frozenset[str], clock: Clock) -> None:
+    def __init__(
+        self,
+        api: ApiAccess,
+        pods: Informer[Pod],
+        followed: WorkloadProgress,
+        owner_kinds: Collection[type[Owner]],
+        clock: Clock,
+    ) -> None:
+        self._api = api
         self._pods = pods
+        self._followed = followed
+        self._owner_kinds = owner_kinds
         self._clock = clock
         self._started_ns = clock.monotonic_ns()
         self._next_ns = self._started_ns
         self._is_live = sys.stderr.isatty()
         self._shown = ""
-        self.scheduler_names = scheduler_names
 
-    async def until_decided(
-        self, interrupted: asyncio.Event, expected: int, timeout_ns: int
-    ) -> None:
-        """Return when every pod was placed or found to fit nowhere.
+    async def until_decided(self, interrupted: asyncio.Event, timeout_ns: int) -> Mapping[str, str]:
+        """Wait until every pod is decided; return what is not after the timeout, and why.
 
-        Raises:
-            KubeschedError: some pod was not tried in time.
+        Whoever interrupts does not ask for the rest.
         """
         waiting_since_ns = self._clock.monotonic_ns()
-        while not interrupted.is_set():
-            self.show()
-            now_ns = self._clock.monotonic_ns()
-            known = self._pods.store.list()
-            if len(known) >= expected and all(
-                is_decided(pod, self.scheduler_names) for pod in known
-            ):
+        while True:
+            await self.show()
+            pods, owners = self._pods.store.list(), await self._owners()
+            undecided = self._followed.open(pods, owners, self._clock.now_ns())
+            is_late = self._clock.monotonic_ns() - waiting_since_ns > timeout_ns
+            if not undecided or is_late or interrupted.is_set():
                 break
-            if now_ns - waiting_since_ns > timeout_ns:
-                raise KubeschedError(f"not all pods were tried within {timeout_ns // SECOND} s")
             await self._clock.wait(interrupted, timeout_ns=_REFRESH_NS // 2)
-        self.show(at_once=True)
+        await self.show(at_once=True)
         self._end_line()
+        return {} if interrupted.is_set() else undecided
 
     async def until(self, interrupted: asyncio.Event) -> None:
         """Keep the line up to date until interrupted."""
         while not await self._clock.wait(interrupted, timeout_ns=_REFRESH_NS):
-            self.show()
+            await self.show()
         self._end_line()
 
-    def show(self, *, at_once: bool = False) -> None:
+    async def show(self, *, at_once: bool = False) -> None:
         """Write the line, unless it was written a moment ago or says the same."""
         now_ns = self._clock.monotonic_ns()
         if not at_once and now_ns < self._next_ns:
             return
         self._next_ns = now_ns + (_REFRESH_NS if self._is_live else _PLAIN_REFRESH_NS)
         pods = self._pods.store.list()
+        total = self._followed.total(pods, await self._owners())
         bound = sum(1 for pod in pods if pod.spec.node_name)
         active = sum(1 for pod in pods if pod.status.phase == "Running")
         finished = sum(1 for pod in pods if pod.status.phase == "Succeeded")
-        line = f"{bound}/{len(pods)} pods placed, {active} running, {finished} finished"
+        line = f"{bound}/{total} pods placed, {active} running, {finished} finished"
         if line == self._shown:
             return
         self._shown = line
@@ -313,6 +339,9 @@ class _Progress:
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
         else:
             click.echo(text, err=True)
+
+    async def _owners(self) -> list[Owner]:
+        return [each for kind in self._owner_kinds for each in (await self._api.list(kind)).items]
 
     def _end_line(self) -> None:
         if self._is_live and self._shown:

@@ -22,9 +22,10 @@ from kubesched.api.kinds import KINDS, by_api_version_kind
 from kubesched.api.quantity import quantity_from_json
 from kubesched.apiserver.rules.api_errors import not_found
 from kubesched.apiserver.rules.request_documents import cleaned
+from kubesched.apiserver.rules.schema import unknown_fields
 from kubesched.apiserver.store.object_store import Store
-from kubesched.cluster.yaml_documents import YamlDocument, YamlProblem, read_documents
 from kubesched.util.errors import ManifestError, QuantityError
+from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
 __all__ = ["Manifest", "apply_manifests", "load_manifests"]
 
@@ -189,6 +190,9 @@ def _object(file: str, source: YamlDocument, problems: _Problems) -> _Found | No
         text = _unknown_kind(str(value["apiVersion"]), str(value["kind"]))
         problems.add(file, source.line_of("kind"), text)
         return None
+    group, _, version = kind.api_version.rpartition("/")
+    for path in unknown_fields(group, version, kind.kind, value):
+        problems.add(file, source.line_of(path), f'unknown field "{path}"')
     document = cleaned({k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None)
     if wrong := _wrong_amounts(document, ""):
         for at, text in wrong:

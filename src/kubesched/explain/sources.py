@@ -17,8 +17,8 @@ from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
-from kubesched.cluster.yaml_documents import YamlProblem, read_documents
 from kubesched.explain.model import ExplainError
+from kubesched.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["SCHEDULING_KINDS", "Loaded", "load_files", "read_cluster"]
 

@@ -1,0 +1,108 @@
+"""A kubeconfig that others use too stays theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubesched.apiserver.http.kubeconfig import kubeconfig
+from kubesched.cli.kubeconfig_file import kubeconfig_file
+from kubesched.util.errors import KubeschedError
+
+OURS = kubeconfig("https://127.0.0.1:1234", token="secret")
+THEIRS = """\
+# my clusters, with a comment
+apiVersion: v1
+kind: Config
+clusters: [{name: prod, cluster: {server: https://prod}}]
+users: [{name: me, user: {token: t}}]
+contexts: [{name: prod, context: {cluster: prod, user: me}}]
+current-context: prod
+preferences: {colors: true}
+"""
+
+
+def names(path: Path, key: str) -> list[str]:
+    return [each["name"] for each in yaml.safe_load(path.read_text())[key]]
+
+
+def test_a_new_file_is_gone_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with kubeconfig_file(OURS, path):
+        content = yaml.safe_load(path.read_text())
+        assert content["current-context"] == "kubesched"
+        assert content["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1234"
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert not path.exists()
+
+
+def test_a_temporary_file_is_gone_at_the_end() -> None:
+    with kubeconfig_file(OURS, None) as path:
+        assert names(path, "contexts") == ["kubesched"]
+    assert not path.exists()
+
+
+def test_an_existing_file_gets_a_context_and_is_as_before_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(THEIRS)
+    with kubeconfig_file(OURS, path):
+        content = yaml.safe_load(path.read_text())
+        assert names(path, "contexts") == ["prod", "kubesched"]
+        assert names(path, "clusters") == ["prod", "kubesched"]
+        assert names(path, "users") == ["me", "kubesched-admin"]
+        assert content["current-context"] == "kubesched"
+        assert content["preferences"] == {"colors": True}
+    assert path.read_text() == THEIRS
+
+
+def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(THEIRS)
+    with kubeconfig_file(OURS, path):
+        content = yaml.safe_load(path.read_text())
+        content["contexts"].append({"name": "new", "context": {"cluster": "prod", "user": "me"}})
+        path.write_text(yaml.safe_dump(content))
+    assert names(path, "contexts") == ["prod", "new"]
+    assert names(path, "clusters") == ["prod"]
+    assert names(path, "users") == ["me"]
+    assert yaml.safe_load(path.read_text())["current-context"] == "prod"
+
+
+def test_a_context_that_somebody_chose_meanwhile_stays_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(THEIRS)
+    with kubeconfig_file(OURS, path):
+        content = yaml.safe_load(path.read_text()) | {"current-context": "other"}
+        path.write_text(yaml.safe_dump(content))
+    assert yaml.safe_load(path.read_text())["current-context"] == "other"
+
+
+def test_two_clusters_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(THEIRS)
+    with kubeconfig_file(OURS, path):
+        with kubeconfig_file(OURS, path):
+            assert names(path, "contexts") == ["prod", "kubesched", "kubesched-2"]
+        assert names(path, "contexts") == ["prod", "kubesched"]
+    assert path.read_text() == THEIRS
+
+
+@pytest.mark.parametrize("content", ["kind: Pod\n", "- a\n", "a: [\n", "contexts: nonsense\n"])
+def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    with (
+        pytest.raises(KubeschedError, match="was left alone"),
+        kubeconfig_file(OURS, path),
+    ):
+        pass
+    assert path.read_text() == content
+
+
+def test_a_file_that_goes_meanwhile_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with kubeconfig_file(OURS, path):
+        path.unlink()
+    assert not path.exists()

@@ -1,0 +1,89 @@
+"""When a workload is placed, as far as it can be."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import Pod, PodCondition
+from kubesched.api.apps import DaemonSet, DaemonSetStatus, Deployment, DeploymentSpec
+from kubesched.api.batch import Job, JobSpec, JobStatus
+from kubesched.backend.queue.view import Place, PodPlace
+from kubesched.cli.workload_progress import WorkloadProgress, pods_of, wanted_pods
+from kubesched.testing import make_meta, make_owner, make_pod
+
+
+class Queue:
+    def __init__(self, **places: Place) -> None:
+        self._places = places
+
+    def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None:
+        name = pod_key_or_uid.rpartition("/")[2]
+        if name not in self._places:
+            return None
+        return PodPlace(
+            pod=make_pod(name),
+            place=self._places[name],
+            since_ns=now_ns,
+            attempts=1,
+            first_attempted_ns=now_ns,
+            gated_by="Holder" if self._places[name] is Place.GATED else "",
+        )
+
+
+def failed(pod: Pod, nominated: str = "") -> Pod:
+    condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
+    status = replace(pod.status, conditions=(condition,), nominated_node_name=nominated)
+    return replace(pod, status=status)
+
+
+def why_open(pod: Pod, place: Place | None = None) -> dict[str, str]:
+    queue = Queue() if place is None else Queue(**{pod.metadata.name: place})
+    progress = WorkloadProgress(queue, {"default-scheduler"}, ())
+    return progress.open([pod], (), 0)
+
+
+CASES = {
+    "one with a node is decided": (make_pod("p", node_name="n"), None, ""),
+    "one nobody looked at is open": (make_pod("p"), None, "not tried yet"),
+    "one that fits nowhere is decided": (failed(make_pod("p")), Place.UNSCHEDULABLE, ""),
+    "one that waits for its next try is decided": (failed(make_pod("p")), Place.BACKOFF, ""),
+    "one whose next try is due is open": (failed(make_pod("p")), Place.ACTIVE, "being placed"),
+    "one that others make room for is open": (
+        failed(make_pod("p"), "n"),
+        Place.UNSCHEDULABLE,
+        "waits for room on n",
+    ),
+    "one that a plugin holds back is decided": (make_pod("p"), Place.GATED, ""),
+}
+
+
+@pytest.mark.parametrize(("pod", "place", "want"), CASES.values(), ids=CASES)
+def test_a_pod(pod: Pod, place: Place | None, want: str) -> None:
+    assert why_open(pod, place) == ({"default/p": want} if want else {})
+
+
+def test_pods_of_the_workload_are_waited_for_until_they_were_seen() -> None:
+    progress = WorkloadProgress(Queue(), {"default-scheduler"}, ["default/a", "default/b"])
+    progress.note(make_pod("a", node_name="n"))
+    assert progress.open([], (), 0) == {"default/b": "not created yet"}, "a came and went"
+    assert progress.total([], ()) == 1
+    assert progress.total([make_pod("a", node_name="n")], ()) == 2
+
+
+def test_what_controllers_will_make() -> None:
+    meta = make_meta("DaemonSet", "x", namespace="default")
+    web = Deployment(metadata=meta, spec=DeploymentSpec(replicas=5))
+    assert (wanted_pods(web, ()), pods_of(web, ())) == (5, 0)
+    job = Job(metadata=meta, spec=JobSpec(parallelism=3, completions=2), status=JobStatus(active=1))
+    assert (wanted_pods(job, ()), pods_of(job, ())) == (2, 1)
+    assert wanted_pods(replace(job, spec=replace(job.spec, suspend=True)), ()) == 0
+    new = DaemonSet(metadata=meta)
+    assert wanted_pods(new, ()) == 1, "its controller has not looked at the nodes"
+    observed = DaemonSetStatus(observed_generation=1, desired_number_scheduled=2)
+    seen = replace(new, status=observed)
+    own = make_pod("d", owner=make_owner("DaemonSet", "x"))
+    assert (wanted_pods(seen, [own]), pods_of(seen, [own])) == (2, 1)
+    progress = WorkloadProgress(Queue(), {"default-scheduler"}, ())
+    assert progress.open([], [seen], 0) == {"DaemonSet default/x": "0 of 2 pods made"}
+    assert progress.total([], [seen, web]) == 7
