@@ -25,6 +25,7 @@ __all__ = [
     "args_type_of",
     "check_factory",
     "check_plugin_type",
+    "plugin_type_of",
 ]
 
 # Builds a plugin from its arguments and a handle: a class, a function, a functools.partial.
@@ -88,7 +89,7 @@ class PluginRegistry(Mapping[str, PluginFactory]):
 
         None for a factory that does not tell what it builds: that is known once it has.
         """
-        types = {name: _built_by(factory) for name, factory in self._plugins.items()}
+        types = {name: plugin_type_of(factory) for name, factory in self._plugins.items()}
         return {
             name: None if built is None else frozenset(map(str, extension_points(built)))
             for name, built in types.items()
@@ -117,7 +118,7 @@ def check_factory(name: str, factory: object) -> None:
         raise ConfigError(
             f"plugin {name}: {_shown(factory)} is not called with (args, handle): {exc}"
         ) from exc
-    built = _built_by(factory)
+    built = plugin_type_of(factory)
     if built is not None and not extension_points(built):
         raise ConfigError(f"{built.__name__} defines no method of an extension point")
     args_type = args_type_of(factory)
@@ -149,13 +150,15 @@ def args_type_of(factory: object) -> type | None:
         found: type | None = getattr(factory, "args_type", None)
         if found is not None:
             return found
-        factory = factory.func if isinstance(factory, functools.partial) else _built_by(factory)
+        factory = (
+            factory.func if isinstance(factory, functools.partial) else plugin_type_of(factory)
+        )
         if isinstance(factory, type):
             return getattr(factory, "args_type", None)
     return None
 
 
-def _built_by(factory: object) -> type[Plugin] | None:
+def plugin_type_of(factory: object) -> type[Plugin] | None:
     """The class of the plugins that a factory builds, as far as it can be told."""
     while isinstance(factory, functools.partial):
         factory = factory.func

@@ -28,7 +28,7 @@ from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_set import Registry
+from kubesched.runtime.plugin_registry import Registry, plugin_type_of
 from kubesched.runtime.services import Services
 from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle, Placement
@@ -345,8 +345,13 @@ class Scheduler:
 
 
 def _caches_by_pod_details(plugins: Registry) -> bool:
-    """Whether some plugin's cached answers depend on more of pods on a node than their specs."""
+    """Whether some plugin's cached answers depend on more of pods on a node than their specs.
+
+    A factory that does not tell what it builds may build one.
+    """
+    types = map(plugin_type_of, plugins.values())
     return any(
-        plugin.reads.is_cacheable and plugin.reads.pods_on_node is PodsOnNode.DETAIL
-        for plugin in plugins.values()
+        plugin is None
+        or (plugin.reads.is_cacheable and plugin.reads.pods_on_node is PodsOnNode.DETAIL)
+        for plugin in types
     )
