@@ -15,12 +15,12 @@ from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.backend.queue import SchedulingQueue
-from kubesched.cluster.yaml_documents import YamlProblem, read_documents
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.dashboard.cluster_view import ClusterView, pod_row, waiting_reason
 from kubesched.explain import Snapshot
 from kubesched.explain.whatif import Plan
 from kubesched.util.errors import KubeschedError
+from kubesched.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["Answers", "BadRequestError", "Changes"]
 
