@@ -17,6 +17,10 @@ __all__ = ["Constraint", "DistinctAttribute", "MatchAttribute", "make_constraint
 class Constraint(Protocol):
     """One constraint of one claim, during one search."""
 
+    def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        """Whether `add` would say no; changes nothing. False is always right."""
+        ...
+
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         """Take the device into account; False: it must not be taken."""
         ...
@@ -62,6 +66,15 @@ class MatchAttribute:
         self._value: AttributeValue | None = None
         self._count = 0
 
+    def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        if not self._count or not _applies(self._requests, request, subrequest):
+            return False
+        attribute = device.attribute(self._name)
+        if attribute is None:
+            return True
+        value = _value(attribute)
+        return value is None or value != self._value
+
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         if not _applies(self._requests, request, subrequest):
             return True
@@ -92,6 +105,9 @@ class DistinctAttribute:
         self._name, self._requests = name, requests
         self._latest: dict[str, AttributeValue | None] = {}
         self._count = 0
+
+    def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        return False
 
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         if not _applies(self._requests, request, subrequest):

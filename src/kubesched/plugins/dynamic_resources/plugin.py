@@ -75,9 +75,9 @@ class DynamicResources(Plugin):
         self._filter_timeout_ns = (config.filter_timeout_ns or 0) if features.filter_timeout else 0
         self.devices = DeviceState.of(handle, features)
         answers = AnswerCache(self.devices.inventory, features, self._late_after)
-        self._filtering = DeviceFilter(self.devices, answers)
+        self.filtering = DeviceFilter(self.devices, answers)
         writer = ClaimWriter(handle, self.devices)
-        self._placing = Placing(handle, self.devices, self._filtering, writer, timeout_ns)
+        self._placing = Placing(handle, self.devices, self.filtering, writer, timeout_ns)
         self._deallocation = Deallocation(handle, writer)
         classes = DeviceClassResolver(handle)
         self._reader = ClaimReader(handle, self.devices, classes, timeout_ns)
@@ -128,20 +128,20 @@ class DynamicResources(Plugin):
         if isinstance(data, Status):
             return data
         state.write(STATE_KEY, data)
-        if self._filtering.may_fail(data, pod_info.pod, nodes):
+        if self.filtering.may_fail(data, pod_info.pod, nodes):
             # An error on any node ends the attempt, so none may be passed over.
             state.asks_every_node = True
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         data = _data(state)
-        return data if isinstance(data, Status) else self._filtering.filter(data, pod, node)
+        return data if isinstance(data, Status) else self.filtering.filter(data, pod, node)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         data = _data(state)
         if isinstance(data, Status):
             return reject_all(nodes, data)
-        return self._filtering.filter_nodes(data, pod, nodes)
+        return self.filtering.filter_nodes(data, pod, nodes)
 
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
@@ -159,13 +159,13 @@ class DynamicResources(Plugin):
         data = _data(state)
         if isinstance(data, Status) or not data.has_priorities:
             return 0
-        return scoring.score_node(self._filtering, data, pod, node)
+        return scoring.score_node(self.filtering, data, pod, node)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         data = _data(state)
         if isinstance(data, Status) or not data.has_priorities:
             return np.zeros(len(nodes), dtype=np.int64)
-        return scoring.score_nodes(self._filtering, data, pod, nodes)
+        return scoring.score_nodes(self.filtering, data, pod, nodes)
 
     def normalize_score(
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]

@@ -445,9 +445,13 @@ class Search:
         """
         if claim in candidate.taken_by if request.admin_access else _is_in_use(candidate):
             return None, not candidate.taken_by
-        if not self._is_selectable(
-            claim, number, alternative, request, candidate
-        ) or not self._has_room(request, candidate):
+        if not self._is_selectable(claim, number, alternative, request, candidate):
+            return None, True
+        # Early, because it is cheap: most devices of other kinds end here.
+        for constraint in self._constraints[claim]:
+            if constraint.refuses(request.request, request.subrequest, candidate.content):
+                return None, False
+        if not self._has_room(request, candidate):
             return None, True
         self._look_at_clock()
         refusals = self._constraint_refusals
