@@ -92,11 +92,17 @@ class Cluster:
             raise
 
     def delete(self, document: Json, namespace: str = "") -> None:
-        """Delete an object, if it is still there."""
+        """Delete an object, if it is still there; a pod at once, since no kubelet ends it."""
         resource = self._resource(document)
         at = namespace if resource.namespaced else None
         try:
-            self.store.delete(resource, at, document["metadata"]["name"], self._clock.now_ns())
+            self.store.delete(
+                resource,
+                at,
+                document["metadata"]["name"],
+                self._clock.now_ns(),
+                grace_period_seconds=0,
+            )
         except ApiError as error:
             if error.code != _NOT_FOUND:
                 raise

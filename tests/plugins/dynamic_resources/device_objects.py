@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kubesched.api import DeviceClass, Node, Pod, PodResourceClaim, ResourceClaim, ResourceSlice
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
+from kubesched.backend.cache import Cache
 from kubesched.framework import CycleState, PodInfo, Status
 from kubesched.plugins.dynamic_resources import DynamicResources
 from kubesched.testing import FakeHandle, make_node, make_pod
@@ -136,7 +137,11 @@ class Devices:
         if not self.nodes:
             self.nodes = [make_node("n")]
             objects = (*objects, *self.nodes)
-        self.handle = FakeHandle(objects, feature_gates=gates)
+        self.cache = Cache()
+        for node in self.nodes:
+            self.cache.add_node(node)
+        snapshot = self.cache.update_snapshot()
+        self.handle = FakeHandle(objects, feature_gates=gates, snapshot=snapshot)
         self.plugin = DynamicResources(args, self.handle)
         self.state = CycleState()
 

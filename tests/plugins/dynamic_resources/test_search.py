@@ -449,3 +449,13 @@ def test_a_search_without_end_ends_in_time() -> None:
     asked = claim("c", exactly(20), constraints=[{"matchAttribute": f"{DRIVER}/x"}])
     built = Devices(CLASS, slice_of(*devices))
     assert built.allocate(asked) == NO_FIT
+
+
+def test_what_is_given_back_is_found_again() -> None:
+    # Counters are only looked at by the search itself, which remembers pools with nothing left.
+    holder = allocated(claim("other"), {"device": "a"})
+    devices = Devices(CLASS, *partitioned(partition("a", "8Gi"), partition("b", "8Gi")), holder)
+    assert devices.allocate(claim("c", exactly())) == NO_FIT
+    assert devices.allocate(claim("d", exactly())) == NO_FIT
+    devices.handle.objects.remove(ResourceClaim, "other", "default")
+    assert devices.allocate(claim("e", exactly())) == [["r0:p/a"]]

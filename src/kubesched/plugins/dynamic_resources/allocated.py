@@ -184,6 +184,10 @@ class AllocatedDevices:
         """What is in use of a pool; None: nothing ever was."""
         return self._by_pool.get(pool)
 
+    def pools(self) -> set[PoolId]:
+        """Pools of which something is in use."""
+        return set(self._by_pool)
+
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Follow a claim; of one that stays allocated nothing is looked at, as in the reference."""
         before = None if old is None else old.status.allocation

@@ -70,6 +70,7 @@ class DeviceInventory:
         self._nodes: dict[str, NodeDevices] = {}
         self._groups: dict[object, DeviceGroup] = {}
         self._group_numbers = itertools.count(1)
+        self.few_pools = _FEW_POOLS
         self.shared_version = 0  # grows with every change of usage of a pool that is not local
         # Told the name of each node that may be in another group now; None: all of them.
         self.listeners: list[Callable[[str | None], None]] = []
@@ -231,7 +232,7 @@ class DeviceInventory:
 
     def usage_versions(self, group: DeviceGroup) -> tuple[int, ...]:
         """Changes with the usage of what the nodes of a group share with others."""
-        if len(group.shared) > _FEW_POOLS:
+        if len(group.shared) > self.few_pools:
             return (self.shared_version,)
         return tuple(
             0 if (usage := self.allocated.usage(view.pool.pool_id)) is None else usage.version
