@@ -33,7 +33,10 @@ def allocate_by_search(cluster: Cluster, namespace: str) -> None:
     pod = make_pod("nobody")
     for claim in claims:
         data = PodDevices(claims=[claim], pending=(0,))
-        node = next(node for node in nodes if plugin.filtering.filter(data, pod, node).is_success)
+        fitting = (node for node in nodes if plugin.filtering.filter(data, pod, node).is_success)
+        node = next(fitting, None)
+        if node is None:
+            raise ValueError(f"no device is left for claim {claim.metadata.name}")
         found = plugin.filtering.found_on(data, pod, node)
         assert found is not None
         variant, answer = found

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from benchmarks.scheduler_perf import runner
 from benchmarks.scheduler_perf.__main__ import main
-from benchmarks.scheduler_perf.cluster import Cluster, MissingFeatureError
+from benchmarks.scheduler_perf.cluster import Cluster
 from benchmarks.scheduler_perf.devices import DeviceDriver, allocate_claims, create_claims
 from benchmarks.scheduler_perf.features import missing_features
 from benchmarks.scheduler_perf.files import (
@@ -136,7 +136,7 @@ def test_a_workload_is_skipped_for_the_plugins_it_is_about(workloads: Path) -> N
         "SchedulingBasic/5Nodes": [],
         "SchedulingSecrets/5Nodes": [],
         "PreemptionBasic/5Nodes": ["DefaultPreemption"],
-        "SchedulingWithResourceClaim/fast": ["DynamicResources", "allocation of devices"],
+        "SchedulingWithResourceClaim/fast": ["DynamicResources"],
         "PublishResourceSlices/500nodes": ["DynamicResources"],
         "SchedulingWithExtendedResource/fast": [],
         "SchedulingCSIPVs/5Nodes": [
@@ -260,12 +260,21 @@ def test_claims_are_allocated_distinct_devices() -> None:
     ]
 
 
-def test_claims_of_slices_that_no_driver_made_are_not_allocated_here() -> None:
+def test_claims_of_slices_that_no_driver_made_are_allocated_by_search() -> None:
     cluster = claim_cluster()
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-    cluster.create({**claim, "metadata": {"name": "c"}, "spec": SPEC}, "default")
-    with pytest.raises(MissingFeatureError, match="no driver"):
+    device_class = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceClass"}
+    cluster.create({**device_class, "metadata": {"name": "test-class"}, "spec": {}})
+    for name in ("c", "d"):
+        cluster.create({**claim, "metadata": {"name": name}, "spec": SPEC}, "default")
+    with pytest.raises(ValueError, match="no device is left for claim c"):
         allocate_claims(cluster, [], "default")
+    for each in DeviceDriver("d.io", "dra-*", 1).slices(cluster):
+        cluster.create(each)
+    allocate_claims(cluster, [], "default")
+    claims = cluster.records("resource.k8s.io/v1", "ResourceClaim", "default")
+    results = [claim.data["status"]["allocation"]["devices"]["results"][0] for claim in claims]
+    assert [result["pool"] for result in results] == ["dra-0", "dra-1"]
 
 
 def test_a_claim_by_template_is_created_and_named_in_the_pods_status() -> None:
