@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.store.admission_policies import BINDING, POLICY, enforce_policies
@@ -339,6 +341,46 @@ def test_a_mutating_policy_must_compile() -> None:
         code, answer = Client().send("POST", MUTATIONS, body)
         assert code == 422
         assert "spec.mutations[0].applyConfiguration.expression" in answer["message"]
+
+
+KEYS = st.sampled_from(
+    [
+        "matchConstraints", "resourceRules", "operations", "apiGroups", "apiVersions", "resources",
+        "scope", "validations", "expression", "message", "variables", "name", "matchConditions",
+        "paramKind", "paramRef", "policyName", "validationActions", "matchResources", "selector",
+        "namespaceSelector", "objectSelector", "matchLabels", "mutations", "patchType", "jsonPatch",
+        "applyConfiguration", "failurePolicy", "messageExpression", "reason",
+    ]
+)  # fmt: skip
+LEAVES = st.sampled_from(
+    ["*", "true", "false", "object.spec.x > 1", "Object{}", "ApplyConfiguration", "p", "m", "Deny",
+     "v1", "ConfigMap", None, 1, True, "JSONPatch", "[JSONPatch{op: 'remove', path: '/spec'}]"]
+)  # fmt: skip
+ANYTHING: Any = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=10,
+)
+EVERYTHING: Json = {
+    "resourceRules": [
+        {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
+    ]
+}
+
+
+@settings(max_examples=40)
+@given(more=st.dictionaries(KEYS, ANYTHING, max_size=5), bound=st.dictionaries(KEYS, ANYTHING))
+def test_whatever_a_policy_says_writes_get_an_answer(more: Json, bound: Json) -> None:
+    client = Client()
+    spec = {"matchConstraints": EVERYTHING, "validations": [{"expression": "true"}], **more}
+    binds = {"policyName": "p", "validationActions": ["Deny"], **bound}
+    for policies, bindings in ((POLICIES, BINDINGS), (MUTATIONS, MUTATION_BINDINGS)):
+        mutations = {"mutations": [applied("Object{}")], **spec}
+        for path, body in ((policies, mutations), (bindings, binds)):
+            code, answer = client.send("POST", path, {"metadata": {"name": "p"}, "spec": body})
+            assert code in (201, 422), answer
+    code, answer = client.send("POST", DEPLOYMENTS, deployment(1))
+    assert code in (201, 422), answer
 
 
 def test_columns() -> None:

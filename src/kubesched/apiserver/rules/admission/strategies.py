@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubesched.apiserver.rules.admission.forms import BindingForm, PolicyForm, form_problems
 from kubesched.apiserver.rules.admission.mutation import compile_mutation
 from kubesched.apiserver.rules.admission.policy import compile_policy
 from kubesched.apiserver.rules.strategies.base import Json, Strategy
-from kubesched.apiserver.rules.validation.problems import Problem, invalid, required
+from kubesched.apiserver.rules.validation.problems import Problem, required
 
 __all__ = [
     "BindingStrategy",
@@ -15,8 +16,6 @@ __all__ = [
     "MutationStrategy",
     "PolicyStrategy",
 ]
-
-_LISTS = ("validations", "variables", "matchConditions", "auditAnnotations", "mutations")
 
 
 def _with_defaults(constraints: Json) -> Json:
@@ -54,7 +53,7 @@ class _CompiledStrategy(Strategy):
         spec = new.get("spec")
         if not isinstance(spec, dict):
             return [required("spec")]
-        problems = _malformed(spec)
+        problems = form_problems(spec, PolicyForm)
         if problems:
             return problems
         if not isinstance(spec.get("matchConstraints"), dict):
@@ -91,30 +90,6 @@ class MutationStrategy(_CompiledStrategy):
         return problems + compile_mutation(spec)[1]
 
 
-def _malformed(spec: Json) -> list[Problem]:
-    """Parts that are not written as they must be."""
-    problems: list[Problem] = []
-    for field in _LISTS:
-        entries = spec.get(field)
-        if entries is None:
-            continue
-        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-            problems.append(invalid(f"spec.{field}", entries, "must be a list of objects"))
-            continue
-        for index, each in enumerate(entries):
-            texts = ("name", "expression", "message", "messageExpression", "reason")
-            for key in texts:
-                if not isinstance(each.get(key, ""), str):
-                    where = f"spec.{field}[{index}].{key}"
-                    problems.append(invalid(where, each[key], "must be a string"))
-            if field == "variables" and not each.get("name"):
-                problems.append(required(f"spec.variables[{index}].name"))
-    rules = spec.get("matchConstraints") or {}
-    if not isinstance(rules, dict) or not isinstance(rules.get("resourceRules") or [], list):
-        problems.append(invalid("spec.matchConstraints", rules, "must be an object"))
-    return problems
-
-
 class MutationBindingStrategy(Strategy):
     """A binding says where a policy holds."""
 
@@ -131,7 +106,9 @@ class MutationBindingStrategy(Strategy):
         spec = new.get("spec")
         if not isinstance(spec, dict):
             return [required("spec")]
-        return [] if isinstance(spec.get("policyName"), str) else [required("spec.policyName")]
+        if not spec.get("policyName"):
+            return [required("spec.policyName")]
+        return form_problems(spec, BindingForm)
 
 
 class BindingStrategy(MutationBindingStrategy):
