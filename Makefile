@@ -8,7 +8,7 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help run ui screenshots test lint types format bench million conformance clean
+.PHONY: help torture run ui screenshots test lint types format bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ ui:  ## Build the page from ui/ into the package (needs Node.js)
 
 screenshots: $(READY)  ## Pictures of the page for the documents (needs Chromium)
 	@$(BIN)/python -m benchmarks.screenshots docs/images
+
+torture: $(READY)  ## Storms from seeds, in virtual time [SEEDS=1000 FROM=50000]
+	@$(BIN)/python -m tests.torture --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
