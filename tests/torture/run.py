@@ -354,6 +354,10 @@ class Run:
         }
         if placed != cached:
             self._violated(f"the cache has {cached} where the server has {placed}")
+        known = {name for name, node in scheduler.cache.nodes.items() if node.node is not None}
+        served = {document["metadata"]["name"] for document in self.network.store.all("nodes")}
+        if known != served:
+            self._violated(f"the cache has nodes {sorted(known)}, the server {sorted(served)}")
         if scheduler.cache.assumed_count:
             self._violated(f"{scheduler.cache.assumed_count} pods are still assumed")
         table = scheduler.cache.update_snapshot().table
