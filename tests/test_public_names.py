@@ -7,6 +7,10 @@ import importlib
 import pytest
 
 PUBLIC = {
+    "kubesched.sim": """
+        Comparison Configuration Difference Divergence Results RunResult Scenario ScenarioError
+        Side first_divergence load_scenario parse_scenario run
+    """,
     "kubesched": "Scheduler __version__",
     "kubesched.framework": """
         MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm ClaimCache
@@ -28,6 +32,8 @@ PUBLIC = {
         make_replication_controller make_selector make_service make_snapshot make_spread
         make_stateful_set make_storage_class make_taint make_toleration make_view random_cluster
         random_node random_pod run_filter run_score score_nodes
+        Claim Never Only Pending PendingAtMost PerNode Placed PlacedPod Placement Spread
+        expect_placement
     """,
 }
 

@@ -20,6 +20,7 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    Reads,
     Status,
 )
 
@@ -34,7 +35,7 @@ class Random(GpuPolicy):
     """Any node that fits, and any device that fits on it."""
 
     name = "GpuRandom"
-    node_local = False  # which node it is depends on all that fit
+    reads = Reads()  # which node it is depends on all that fit, and on chance
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         chosen = self.handle.random.randrange(len(nodes))

@@ -30,6 +30,9 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
+    PodPart,
+    PodsOnNode,
+    Reads,
     Rejections,
     Status,
 )
@@ -46,7 +49,13 @@ class GpuPolicy(Plugin):
     Scores are of the node as it is before the pod is placed there.
     """
 
-    node_local = True
+    # Which devices are taken stands in the annotations of the pods on the node.
+    reads = Reads(
+        pod=PodPart.CONTAINERS | PodPart.ANNOTATIONS,
+        pods_on_node=PodsOnNode.DETAIL,
+        other_nodes=False,
+        objects=(),
+    )
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)

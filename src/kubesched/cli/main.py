@@ -13,12 +13,16 @@ import click
 
 import kubesched
 from kubesched.cli.capture_command import capture
+from kubesched.cli.check_command import check
 from kubesched.cli.config_command import config
 from kubesched.cli.dashboard_command import dashboard
 from kubesched.cli.explain_command import explain
 from kubesched.cli.fit_command import fit
 from kubesched.cli.node_command import node
+from kubesched.cli.record_command import record
 from kubesched.cli.run import run
+from kubesched.cli.simulate_command import simulate
+from kubesched.cli.tune_command import tune
 from kubesched.cli.up import up
 from kubesched.cli.whatif_command import whatif
 from kubesched.util.errors import ConfigError, KubeschedError
@@ -45,6 +49,10 @@ cli.add_command(fit)
 cli.add_command(whatif)
 cli.add_command(dashboard)
 cli.add_command(capture)
+cli.add_command(simulate)
+cli.add_command(record)
+cli.add_command(tune)
+cli.add_command(check)
 
 
 def main() -> None:

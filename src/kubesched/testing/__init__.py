@@ -49,6 +49,19 @@ from kubesched.testing.object_builders import (
     make_stateful_set,
     make_storage_class,
 )
+from kubesched.testing.placement import (
+    Claim,
+    Never,
+    Only,
+    Pending,
+    PendingAtMost,
+    PerNode,
+    Placed,
+    PlacedPod,
+    Placement,
+    Spread,
+    expect_placement,
+)
 from kubesched.testing.random_clusters import Cluster as ClusterObjects
 from kubesched.testing.random_clusters import random_cluster, random_node, random_pod
 from kubesched.testing.selector_builders import (
@@ -65,6 +78,7 @@ __all__ = [
     "REGION",
     "ZONE",
     "ApiCall",
+    "Claim",
     "Cluster",
     "ClusterObjects",
     "ExtenderCall",
@@ -76,10 +90,20 @@ __all__ = [
     "FakePodInPreBind",
     "FakeRecorder",
     "FakeWaitingPod",
+    "Never",
+    "Only",
+    "Pending",
+    "PendingAtMost",
+    "PerNode",
+    "Placed",
+    "PlacedPod",
+    "Placement",
     "RecordedEvent",
     "Reply",
+    "Spread",
     "check_plugin",
     "cluster_in_thread",
+    "expect_placement",
     "keep_nodes",
     "make_affinity",
     "make_container",

@@ -1,0 +1,96 @@
+"""A simple node-group autoscaler: more nodes while pods wait, fewer where nodes idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubesched.apiserver import LocalApi
+from kubesched.sim.happenings import NodeKeeper
+from kubesched.sim.observer import Observer
+from kubesched.sim.scenario import Autoscaler
+from kubesched.util.clock import Clock
+
+__all__ = ["GroupAutoscaler", "nodes_needed"]
+
+
+class GroupAutoscaler:
+    """Looks at its group every few seconds. What it ordered comes after a delay."""
+
+    def __init__(
+        self,
+        api: LocalApi,
+        clock: Clock,
+        settings: Autoscaler,
+        keeper: NodeKeeper,
+        observer: Observer,
+    ) -> None:
+        self._api, self._clock = api, clock
+        self._settings, self._keeper, self._observer = settings, keeper, observer
+        self._ordered: list[int] = []  # when each of the ordered nodes comes
+        self._empty_since: dict[str, int] = {}
+
+    async def run(self) -> None:
+        while True:
+            now_ns = self._clock.now_ns()
+            due = [time_ns for time_ns in self._ordered if time_ns <= now_ns]
+            self._ordered = [time_ns for time_ns in self._ordered if time_ns > now_ns]
+            if due:
+                # What they change is seen with the next look.
+                await self._keeper.add(self._settings.group, len(due))
+            else:
+                self._grow(now_ns)
+                await self._shrink(now_ns)
+            await self._clock.sleep(self._settings.period_ns)
+
+    def _grow(self, now_ns: int) -> None:
+        observer, settings = self._observer, self._settings
+        waiting = [pod.amounts for pod in observer.waiting.values() if pod.reason]
+        if not waiting:
+            return
+        members = [node for node in observer.nodes.values() if node.group == settings.group]
+        room = settings.maximum - len(members) - len(self._ordered)
+        if room <= 0:
+            return
+        size = self._keeper.allocatable(settings.group)
+        wanted = nodes_needed(waiting, size, room + len(self._ordered)) - len(self._ordered)
+        self._ordered += [now_ns + settings.delay_ns] * max(0, min(wanted, room))
+
+    async def _shrink(self, now_ns: int) -> None:
+        settings = self._settings
+        members = {
+            name: node
+            for name, node in self._observer.nodes.items()
+            if node.group == settings.group
+        }
+        empty = {name for name, node in members.items() if not node.pods}
+        self._empty_since = {
+            name: self._empty_since.get(name, now_ns) for name in members if name in empty
+        }
+        spare = len(members) - settings.minimum
+        for name, since_ns in self._empty_since.items():
+            if spare > 0 and now_ns - since_ns >= settings.idle_ns:
+                await self._keeper.remove(name)
+                spare -= 1
+
+
+def nodes_needed(pods: Iterable[dict[str, int]], node: dict[str, int], most: int) -> int:
+    """How many nodes the pods fill if each takes the first with room.
+
+    Pods that are larger than a node are left out.
+    """
+    free: list[dict[str, int]] = []
+    for amounts in pods:
+        if any(amount > node.get(name, 0) for name, amount in amounts.items()):
+            continue
+        for each in free:
+            if all(amount <= each[name] for name, amount in amounts.items() if amount):
+                break
+        else:
+            if len(free) >= most:
+                continue
+            each = dict(node)
+            free.append(each)
+        for name, amount in amounts.items():
+            if amount:
+                each[name] -= amount
+    return len(free)

@@ -1,0 +1,148 @@
+"""Configurations against each other: differences over seeds, with an interval of confidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kubesched.sim.results import RunResult
+
+__all__ = ["Comparison", "Difference", "compare", "measures_of"]
+
+# 97.5 % quantiles of Student's t by degrees of freedom; beyond them the normal one.
+_T: Final = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+_NORMAL: Final = 1.960
+# What is said about a measure that is smaller, and larger.
+_WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "mean time to bind": ("binds {} sooner", "binds {} later"),
+    "mean time to run": ("starts pods {} sooner", "starts pods {} later"),
+    "p99 time to bind": ("has a 99th percentile of binding that is {} shorter", "… {} longer"),
+    "mean pending": ("has {} fewer pods waiting", "has {} more pods waiting"),
+    "preempted": ("preempts {} fewer pods", "preempts {} more pods"),
+    "evicted": ("evicts {} fewer pods", "evicts {} more pods"),
+    "cost": ("costs {} less", "costs {} more"),
+    "mean nodes": ("needs {} fewer nodes", "needs {} more nodes"),
+}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A measure of two configurations, over the seeds that both have."""
+
+    measure: str
+    first: float
+    second: float
+    difference: float  # mean of second minus first, seed by seed
+    low: float  # of the 95 % interval; equal to the difference if there is one seed
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether chance alone hardly explains it."""
+        return self.difference != 0 and (self.low > 0 or self.high < 0)
+
+    @property
+    def percent(self) -> float | None:
+        return None if not self.first else 100 * self.difference / abs(self.first)
+
+    def sentence(self) -> str:
+        """Such as `binds 12 % sooner`; empty if nothing clear can be said."""
+        percent = self.percent
+        if not self.is_clear:
+            return ""
+        amount = f"{abs(self.difference):.3g}" if percent is None else f"{abs(percent):.2g} %"
+        words = _WORDS.get(self.measure)
+        if words is not None:
+            return words[self.difference > 0].format(amount)
+        name, _, what = self.measure.rpartition(" ")
+        if what == "stranded":
+            return f"strands {amount} {'more' if self.difference > 0 else 'less'} {name}"
+        return ""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """One configuration against another."""
+
+    first: str
+    second: str
+    seeds: int
+    differences: list[Difference]
+
+    def sentence(self) -> str:
+        said = [each.sentence() for each in self.differences if each.sentence()]
+        if not said:
+            return f"{self.second} and {self.first} do not differ clearly"
+        return f"{self.second} {', '.join(said)} (against {self.first}, {self.seeds} seeds)"
+
+
+def measures_of(result: RunResult) -> dict[str, float]:
+    """The numbers by which runs are compared."""
+    bind, run = result.time_to_bind.get("all", {}), result.time_to_run.get("all", {})
+    found = {
+        "mean time to bind": bind.get("mean", 0.0),
+        "p99 time to bind": bind.get("p99", 0.0),
+        "mean time to run": run.get("mean", 0.0),
+        "mean pending": result.averages.get("pending", 0.0),
+        "pending at the end": float(sum(result.pending.values())),
+        "bound": float(result.counts.get("bound", 0)),
+        "preempted": float(result.counts.get("preempted", 0)),
+        "evicted": float(result.counts.get("evicted", 0)),
+        "failed": float(result.counts.get("failed", 0)),
+        "mean nodes": result.averages.get("nodes", 0.0),
+    }
+    if "cost" in result.averages:
+        found["cost"] = result.averages["cost"]
+    shares = ("allocated", "used", "stranded", "fragmented", "imbalance")
+    return found | {
+        name: value
+        for name, value in result.averages.items()
+        if ": " not in name and name.endswith(shares)
+    }
+
+
+def compare(
+    results: Sequence[RunResult],
+    first: str,
+    second: str,
+    measures: Callable[[RunResult], dict[str, float]] = measures_of,
+) -> Comparison:
+    """The second configuration against the first, seed by seed."""
+    by_seed = {(each.configuration, each.seed): measures(each) for each in results}
+    seeds = sorted(seed for name, seed in by_seed if name == first and (second, seed) in by_seed)
+    pairs = [(by_seed[first, seed], by_seed[second, seed]) for seed in seeds]
+    names = sorted({name for pair in pairs for each in pair for name in each}, key=_order)
+    return Comparison(
+        first,
+        second,
+        len(seeds),
+        [_difference(name, pairs) for name in names],
+    )
+
+
+def _order(name: str) -> tuple[int, str]:
+    known = list(_WORDS)
+    return (known.index(name) if name in known else len(known), name)
+
+
+def _difference(
+    name: str, pairs: Sequence[tuple[dict[str, float], dict[str, float]]]
+) -> Difference:
+    firsts = [pair[0].get(name, 0.0) for pair in pairs]
+    seconds = [pair[1].get(name, 0.0) for pair in pairs]
+    gaps = [second - first for first, second in zip(firsts, seconds, strict=True)]
+    count = len(gaps)
+    mean = sum(gaps) / count
+    half = 0.0
+    if count > 1:
+        variance = sum((gap - mean) ** 2 for gap in gaps) / (count - 1)
+        quantile = _T[count - 2] if count - 2 < len(_T) else _NORMAL
+        half = quantile * math.sqrt(variance / count)
+    return Difference(
+        name, sum(firsts) / count, sum(seconds) / count, mean, mean - half, mean + half
+    )

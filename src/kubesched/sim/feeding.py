@@ -1,0 +1,140 @@
+"""Brings the workloads and traces of a scenario to the cluster, in time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import msgspec
+
+from kubesched.api import ApiAccess, ApiError, Deployment, Job, ObjectMeta, Pod, PriorityClass
+from kubesched.api.apps import DeploymentSpec
+from kubesched.api.batch import JobSpec
+from kubesched.api.meta import LabelSelector
+from kubesched.api.pod import PodTemplateSpec
+from kubesched.sim.scenario import Scenario, Workload
+from kubesched.sim.templates import drawn, priority_class, sized
+from kubesched.util.clock import SECOND, Clock
+from kubesched.util.errors import KubeschedError
+from kubesched.util.randomness import derive
+
+__all__ = ["Feeder"]
+
+_NAMESPACE = "default"
+_RUN_DURATION = "kubesched.io/run-duration"
+_START_DELAY = "kubesched.io/start-delay"
+_DAY_NS = 86_400 * SECOND
+_OWNER = "kubesched.io/arrival"
+
+
+class Feeder:
+    """A stream of arrivals for each workload, each with random numbers of its own."""
+
+    def __init__(self, api: ApiAccess, clock: Clock, scenario: Scenario, seed: int) -> None:
+        self._api, self._clock = api, clock
+        self._scenario, self._seed = scenario, seed
+        self._priorities: set[str] = set()
+
+    def work(self) -> Iterator[Coroutine[Any, Any, None]]:
+        for workload in self._scenario.workloads:
+            yield self._feed(workload)
+        if self._scenario.trace:
+            yield self._replay()
+
+    async def _feed(self, workload: Workload) -> None:
+        times = derive(self._seed, "arrivals", workload.name)
+        sizes = derive(self._seed, "sizes", workload.name)
+        start_ns = self._scenario.start_ns
+        if workload.priority is not None:
+            await self._ensure_priority(priority_class(workload.priority), workload.priority)
+        arrivals = workload.arrivals.times(times, start_ns % _DAY_NS)
+        for number, time_ns in enumerate(arrivals):
+            await self._wait_until(time_ns)
+            await self._arrive(workload, number, sizes)
+
+    async def _wait_until(self, time_ns: int) -> None:
+        wait_ns = self._scenario.start_ns + time_ns - self._clock.now_ns()
+        if wait_ns > 0:
+            await self._clock.sleep(wait_ns)
+
+    async def _arrive(self, workload: Workload, number: int, rng: random.Random) -> None:
+        replicas = workload.replicas.draw(rng)
+        name = f"{workload.name}-{number}"
+        if workload.kind == "Pod":
+            for place in range(replicas):
+                of_many = name if replicas == 1 else f"{name}-{place}"
+                await self._create(self._pod(workload, of_many, rng))
+            return
+        pod = self._pod(workload, name, rng)
+        labels = {**pod.metadata.labels, _OWNER: name}
+        metadata = ObjectMeta(labels=labels, annotations=dict(pod.metadata.annotations))
+        template = PodTemplateSpec(metadata=metadata, spec=pod.spec)
+        owner = ObjectMeta(name=name, namespace=_NAMESPACE)
+        if workload.kind == "Job":
+            spec = msgspec.structs.replace(pod.spec, restart_policy="Never")
+            job = JobSpec(
+                parallelism=replicas,
+                completions=replicas,
+                ttl_seconds_after_finished=0,
+                template=msgspec.structs.replace(template, spec=spec),
+            )
+            await self._create(Job(metadata=owner, spec=job))
+            return
+        selector = LabelSelector(match_labels={_OWNER: name})
+        deployment = DeploymentSpec(replicas=replicas, selector=selector, template=template)
+        await self._create(Deployment(metadata=owner, spec=deployment))
+
+    def _pod(self, workload: Workload, name: str, rng: random.Random) -> Pod:
+        """One pod of a workload. A Deployment's pods run until they are deleted."""
+        pod = sized(workload.template, drawn(workload.cpu, rng), drawn(workload.memory, rng))
+        annotations = dict(pod.metadata.annotations)
+        duration_ns = drawn(workload.duration, rng)
+        if duration_ns is not None and workload.kind != "Deployment":
+            annotations[_RUN_DURATION] = _seconds(duration_ns)
+        delay_ns = drawn(workload.start_delay, rng)
+        if delay_ns is not None:
+            annotations[_START_DELAY] = _seconds(delay_ns)
+        metadata = msgspec.structs.replace(
+            pod.metadata, name=name, namespace=_NAMESPACE, annotations=annotations
+        )
+        return msgspec.structs.replace(pod, metadata=metadata)
+
+    async def _replay(self) -> None:
+        for entry in self._scenario.trace:
+            await self._wait_until(entry.time_ns)
+            pod = entry.pod
+            annotations = dict(pod.metadata.annotations)
+            if entry.duration_ns is not None:
+                annotations[_RUN_DURATION] = _seconds(entry.duration_ns)
+            metadata = ObjectMeta(
+                name=pod.metadata.name,
+                namespace=pod.metadata.namespace or _NAMESPACE,
+                labels=dict(pod.metadata.labels),
+                annotations=annotations,
+            )
+            spec = msgspec.structs.replace(pod.spec, node_name="")
+            if spec.priority:
+                name = priority_class(spec.priority)
+                await self._ensure_priority(name, spec.priority)
+                spec = msgspec.structs.replace(spec, priority=None, priority_class_name=name)
+            await self._create(Pod(metadata=metadata, spec=spec))
+
+    async def _ensure_priority(self, name: str, value: int) -> None:
+        """A server takes a priority only from a class."""
+        if name not in self._priorities:
+            self._priorities.add(name)
+            await self._create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+
+    async def _create(self, new: Any) -> None:
+        try:
+            await self._api.create(new)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                return
+            name = new.metadata.name
+            raise KubeschedError(f"{type(new).__name__} {name} is refused: {error}") from error
+
+
+def _seconds(duration_ns: int) -> str:
+    return f"{duration_ns // SECOND}.{duration_ns % SECOND:09}"

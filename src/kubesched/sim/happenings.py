@@ -1,0 +1,158 @@
+"""Nodes come, fail, are drained and go, as a scenario says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+from kubesched.api import ApiError, Node, Pod
+from kubesched.apiserver import LocalApi
+from kubesched.apiserver.store.pod_eviction import admit_eviction
+from kubesched.sim.observer import NodeState
+from kubesched.sim.scenario import GROUP_LABEL, Happening, Scenario, Target
+from kubesched.sim.templates import ZONE_LABEL, named_node
+from kubesched.util.clock import SECOND, Clock
+from kubesched.util.randomness import derive
+
+__all__ = ["NodeKeeper"]
+
+_STOPPED = "kubesched.io/stopped"
+_DAY_NS = 86_400 * SECOND
+_RETRY_NS = 5 * SECOND
+_NOT_FOUND, _CONFLICT, _TOO_MANY, _SEVERAL_BUDGETS = 404, 409, 429, 500
+
+
+class NodeKeeper:
+    """Makes nodes of the groups, and does to them what is to happen."""
+
+    def __init__(self, api: LocalApi, clock: Clock, scenario: Scenario, seed: int) -> None:
+        self._api, self._clock = api, clock
+        self._scenario, self._seed = scenario, seed
+        self._groups = {group.name: group for group in scenario.groups}
+        self._made: dict[str, int] = dict.fromkeys(self._groups, 0)
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def create_groups(self) -> None:
+        for group in self._scenario.groups:
+            await self.add(group.name, group.count)
+
+    async def add(self, group: str, count: int = 1) -> None:
+        """Add nodes to a group; names are never used again."""
+        for _ in range(count):
+            await self._api.create(named_node(self._groups[group], self._made[group]))
+            self._made[group] += 1
+
+    async def remove(self, name: str) -> None:
+        try:
+            await self._api.delete(Node, name)
+        except ApiError as error:
+            if error.code != _NOT_FOUND:
+                raise
+
+    def allocatable(self, group: str) -> dict[str, int]:
+        """What a node of the group has for pods."""
+        return NodeState(self._groups[group].template, 0).allocatable
+
+    async def run(self) -> None:
+        """Do it all; what is begun ends with this."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for number, happening in enumerate(self._scenario.happenings):
+                tasks.create_task(self._happen(happening, number), name=f"sim.{happening.kind}")
+
+    async def _happen(self, happening: Happening, number: int) -> None:
+        rng = derive(self._seed, "happening", number)
+        start_ns = self._scenario.start_ns
+        for time_ns in happening.arrivals.times(rng, start_ns % _DAY_NS):
+            wait_ns = start_ns + time_ns - self._clock.now_ns()
+            if wait_ns > 0:
+                await self._clock.sleep(wait_ns)
+            lasts_ns = None if happening.lasts is None else happening.lasts.draw(rng)
+            if happening.kind == "add":
+                await self.add(happening.target.group, happening.count)
+                continue
+            names = await self._chosen(happening.target, rng, happening.arrivals.kind == "poisson")
+            for name in names:
+                await self._begin(happening.kind, name)
+            if lasts_ns is not None:
+                # Beside the next one: repairs may take longer than the time between failures.
+                self._spawn(self._end_later(happening.kind, names, lasts_ns))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "nothing happens before it runs"
+        self._tasks.create_task(work, name="sim.happening")
+
+    async def _chosen(self, target: Target, rng: random.Random, one: bool) -> list[str]:
+        """The nodes that it happens to; at a rate, to one of them."""
+        nodes = (await self._api.list(Node)).items
+        names = sorted(
+            node.metadata.name
+            for node in nodes
+            if (not target.group or node.metadata.labels.get(GROUP_LABEL) == target.group)
+            and (not target.zone or node.metadata.labels.get(ZONE_LABEL) == target.zone)
+            and (not target.names or node.metadata.name in target.names)
+            and _STOPPED not in node.metadata.annotations
+        )
+        count = target.count if target.count is not None else (1 if one else len(names))
+        return sorted(rng.sample(names, min(count, len(names)))) if count < len(names) else names
+
+    async def _begin(self, kind: str, name: str) -> None:
+        if kind == "remove":
+            await self.remove(name)
+        elif kind == "fail":
+            await self._change(name, {"metadata": {"annotations": {_STOPPED: "true"}}})
+        else:
+            await self._change(name, {"spec": {"unschedulable": True}})
+            self._spawn(self._evict_all(name))
+
+    async def _end_later(self, kind: str, names: list[str], lasts_ns: int) -> None:
+        await self._clock.sleep(lasts_ns)
+        for name in names:
+            if kind == "fail":
+                await self._change(name, {"metadata": {"annotations": {_STOPPED: None}}})
+            elif kind == "drain":
+                await self._change(name, {"spec": {"unschedulable": None}})
+
+    async def _change(self, name: str, patch: dict[str, Any]) -> None:
+        try:
+            await self._api.patch(Node, name, None, patch)
+        except ApiError as error:
+            if error.code != _NOT_FOUND:
+                raise
+
+    async def _evict_all(self, node: str) -> None:
+        """Evict the pods of a node as `kubectl drain` does: budgets are respected."""
+        while True:
+            pods = await self._api.list(Pod, field_selector=f"spec.nodeName={node}")
+            left = [pod for pod in pods.items if _goes(pod)]
+            if not left:
+                return
+            refused = False
+            for pod in left:
+                refused |= not await self._evict(pod)
+            if not refused:
+                return
+            await self._clock.sleep(_RETRY_NS)
+
+    async def _evict(self, pod: Pod) -> bool:
+        namespace, name = pod.metadata.namespace, pod.metadata.name
+        try:
+            admit_eviction(self._api.store, namespace, name, self._clock.now_ns())
+            await self._api.delete(Pod, name, namespace, uid=pod.metadata.uid)
+        except ApiError as error:
+            if error.code in (_TOO_MANY, _SEVERAL_BUDGETS):
+                return False
+            if error.code not in (_NOT_FOUND, _CONFLICT):
+                raise
+        return True
+
+
+def _goes(pod: Pod) -> bool:
+    owners = pod.metadata.owner_references
+    return (
+        pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in ("Succeeded", "Failed")
+        and not any(owner.kind == "DaemonSet" for owner in owners)
+    )

@@ -1,0 +1,246 @@
+"""Follows pods and nodes through a run, and keeps numbers rather than pods.
+
+Plain state: it is told of objects and of the time. What it holds grows with the cluster and with
+the number of samples, not with the number of pods that came and went.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from typing import Any, Final
+
+from kubesched.api import Node, Pod
+from kubesched.api.pod_facts import pod_priority
+from kubesched.api.pod_requests import node_amounts
+from kubesched.api.resource_amounts import Resources
+from kubesched.sim.histogram import Histogram
+from kubesched.sim.scenario import GROUP_LABEL, WORKLOAD_LABEL
+from kubesched.sim.templates import ZONE_LABEL
+
+__all__ = ["Decision", "NodeState", "Observer", "PodState"]
+
+_FINISHED: Final = ("Succeeded", "Failed")
+_NOBODY: Final = "others"
+# "0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint(s). ..."
+_COUNTED: Final = re.compile(r"(\d+) ((?:[^,.]|\.(?! |$))+)")
+_DISRUPTIONS: Final = {"PreemptionByScheduler": "preempted"}
+
+Decision = tuple[int, str, str, str]
+"""When (nanoseconds from the start), what, which pod, which node."""
+
+
+class PodState:
+    """What is remembered of a pod while it is there."""
+
+    __slots__ = (
+        "amounts",
+        "bound_ns",
+        "created_ns",
+        "is_disrupted",
+        "is_over",
+        "key",
+        "node",
+        "priority",
+        "reason",
+        "running_ns",
+        "workload",
+    )
+
+    def __init__(self, pod: Pod, now_ns: int) -> None:
+        metadata = pod.metadata
+        self.key = f"{metadata.namespace}/{metadata.name}"
+        self.workload = metadata.labels.get(WORKLOAD_LABEL, _NOBODY)
+        self.priority = pod_priority(pod)
+        self.amounts = _amounts(node_amounts(pod)[0])
+        self.created_ns = now_ns
+        self.bound_ns = -1
+        self.running_ns = -1
+        self.node = ""
+        self.reason = ""
+        self.is_over = False
+        self.is_disrupted = False
+
+
+class NodeState:
+    """A node, and what the pods on it ask for."""
+
+    __slots__ = ("allocatable", "group", "pods", "requested", "since_ns", "used", "zone")
+
+    def __init__(self, node: Node, now_ns: int) -> None:
+        self.group = node.metadata.labels.get(GROUP_LABEL, _NOBODY)
+        self.zone = node.metadata.labels.get(ZONE_LABEL, "")
+        self.allocatable = _amounts(Resources.from_resource_list(node.status.allocatable))
+        self.allocatable["pods"] = Resources.allowed_pods(node.status.allocatable)
+        self.requested: Counter[str] = Counter()
+        self.used: Counter[str] = Counter()  # by pods that run
+        self.pods = 0
+        self.since_ns = now_ns
+
+
+class Observer:
+    """Counts what happens. `window` is a span of time of which every decision is kept."""
+
+    def __init__(self, start_ns: int, window: tuple[int, int] | None = None) -> None:
+        self._start_ns = start_ns
+        self._window = window
+        self.decisions: list[Decision] = []
+        self.pods: dict[str, PodState] = {}  # by uid
+        self.nodes: dict[str, NodeState] = {}
+        self.waiting: dict[str, PodState] = {}  # by uid: no node yet
+        self.counts: Counter[str] = Counter()
+        self.reasons_met: Counter[str] = Counter()  # failed attempts by reason
+        self.kinds: Counter[tuple[tuple[str, int], ...]] = Counter()  # what pods ask for
+        self.to_bind: dict[tuple[str, int], Histogram] = {}  # by workload and priority
+        self.to_run: dict[tuple[str, int], Histogram] = {}
+        self.node_seconds: Counter[str] = Counter()  # of nodes that are gone, in ns, by group
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        """Stands for all that has happened so far, and when."""
+        return self._digest.hexdigest()
+
+    def note(self, now_ns: int, what: str, name: str, where: str = "") -> None:
+        """Something happened: it goes into the digest."""
+        elapsed_ns = now_ns - self._start_ns
+        self._digest.update(f"{elapsed_ns} {what} {name} {where}\n".encode())
+        if self._window is not None and self._window[0] <= elapsed_ns <= self._window[1]:
+            self.decisions.append((elapsed_ns, what, name, where))
+
+    # -- nodes -------------------------------------------------------------------------
+
+    def see_node(self, node: Node, now_ns: int) -> None:
+        name = node.metadata.name
+        known = self.nodes.get(name)
+        if known is None:
+            self.nodes[name] = NodeState(node, now_ns)
+            self.note(now_ns, "node", name)
+            for pod in self.pods.values():
+                if pod.node == name and not pod.is_over:
+                    self._place(self.nodes[name], pod, 1)
+            return
+        known.allocatable = NodeState(node, now_ns).allocatable
+
+    def lose_node(self, name: str, now_ns: int) -> None:
+        known = self.nodes.pop(name, None)
+        if known is not None:
+            self.node_seconds[known.group] += now_ns - known.since_ns
+            self.note(now_ns, "node-gone", name)
+
+    # -- pods --------------------------------------------------------------------------
+
+    def see_pod(self, pod: Pod, now_ns: int) -> None:
+        uid = pod.metadata.uid
+        known = self.pods.get(uid)
+        if known is None:
+            known = self._new_pod(pod, now_ns)
+        if known.is_over:
+            return
+        if pod.spec.node_name and not known.node:
+            self._bound(known, uid, pod.spec.node_name, now_ns)
+        status = pod.status
+        if status.phase == "Running" and known.running_ns < 0:
+            known.running_ns = now_ns
+            _histogram(self.to_run, known).add(now_ns - known.created_ns)
+            if (node := self.nodes.get(known.node)) is not None:
+                node.used.update(known.amounts)
+        elif status.phase in _FINISHED:
+            self._finished(known, uid, status.phase, now_ns)
+        if not known.is_disrupted:
+            for condition in status.conditions:
+                if condition.type == "DisruptionTarget" and condition.status == "True":
+                    known.is_disrupted = True
+                    what = _DISRUPTIONS.get(condition.reason, "evicted")
+                    self.counts[what] += 1
+                    self.note(now_ns, what, known.key, known.node)
+
+    def lose_pod(self, pod: Pod, now_ns: int) -> None:
+        uid = pod.metadata.uid
+        known = self.pods.pop(uid, None)
+        if known is None or known.is_over:
+            return
+        self.counts["deleted"] += 1
+        self.note(now_ns, "deleted", known.key, known.node)
+        self._leave(known, uid)
+
+    def attempt_failed(self, uid: str, message: str, now_ns: int) -> None:
+        """The scheduler found no node for a pod."""
+        known = self.pods.get(uid)
+        self.counts["failed attempts"] += 1
+        reason = main_reason(message)
+        self.reasons_met[reason] += 1
+        if known is not None:
+            known.reason = reason
+            self.note(now_ns, "waits", known.key, reason)
+
+    def _new_pod(self, pod: Pod, now_ns: int) -> PodState:
+        uid = pod.metadata.uid
+        known = self.pods[uid] = PodState(pod, now_ns)
+        self.counts["created"] += 1
+        self.kinds[tuple(sorted(known.amounts.items()))] += 1
+        if not pod.spec.node_name:
+            self.waiting[uid] = known
+            self.note(now_ns, "created", known.key)
+        return known
+
+    def _bound(self, known: PodState, uid: str, node_name: str, now_ns: int) -> None:
+        known.node, known.bound_ns = node_name, now_ns
+        if self.waiting.pop(uid, None) is not None:
+            self.counts["bound"] += 1
+            self.note(now_ns, "bound", known.key, node_name)
+            _histogram(self.to_bind, known).add(now_ns - known.created_ns)
+        if (node := self.nodes.get(node_name)) is not None:
+            self._place(node, known, 1)
+
+    def _finished(self, known: PodState, uid: str, phase: str, now_ns: int) -> None:
+        what = "finished" if phase == "Succeeded" else "failed"
+        self.counts[what] += 1
+        self.note(now_ns, what, known.key, known.node)
+        self._leave(known, uid)
+        known.is_over = True
+
+    def _leave(self, known: PodState, uid: str) -> None:
+        self.waiting.pop(uid, None)
+        if (node := self.nodes.get(known.node)) is not None:
+            self._place(node, known, -1)
+            if known.running_ns >= 0:
+                node.used.subtract(known.amounts)
+
+    def _place(self, node: NodeState, pod: PodState, sign: int) -> None:
+        node.pods += sign
+        if sign > 0:
+            node.requested.update(pod.amounts)
+        else:
+            node.requested.subtract(pod.amounts)
+
+    def pending_reasons(self) -> dict[str, int]:
+        """Pods that wait, by why they do; those that were not tried yet have no reason."""
+        found = Counter(pod.reason or "not tried yet" for pod in self.waiting.values())
+        return dict(sorted(found.items()))
+
+
+def main_reason(message: str) -> str:
+    """The reason that most nodes have, of a message about all of them."""
+    head, _, rest = message.partition(": ")
+    if "nodes are available" not in head:
+        return message.partition(".")[0]
+    best, most = "", -1
+    for number, text in _COUNTED.findall(rest.partition(" preemption: ")[0]):
+        if int(number) > most:
+            best, most = text.strip(), int(number)
+    return best or message
+
+
+def _histogram(table: dict[tuple[str, int], Histogram], pod: PodState) -> Histogram:
+    found = table.get((pod.workload, pod.priority))
+    if found is None:
+        found = table[pod.workload, pod.priority] = Histogram()
+    return found
+
+
+def _amounts(resources: Resources) -> dict[str, int]:
+    """By resource: cpu in thousandths, memory in bytes. Storage on the node is left out."""
+    amounts: dict[str, Any] = {"cpu": resources.milli_cpu, "memory": resources.memory}
+    return {**amounts, **resources.scalar}

@@ -1,0 +1,134 @@
+"""Writes the pods of a live cluster, as they come and go, to a trace (see traces.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from kubesched.api import ApiAccess, ApiError, Pod
+from kubesched.api.time import format_time, parse_time
+from kubesched.sim.traces import FORMAT
+from kubesched.util.clock import SECOND, Clock
+
+__all__ = ["Recording", "record"]
+
+_GONE = 410
+_RETRY_NS = SECOND
+_KEPT_SPEC = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "schedulerName",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+)
+
+
+class Recording:
+    """Turns what is seen of pods into lines. Plain state; it knows no file and no clock."""
+
+    def __init__(self, start_ns: int) -> None:
+        self._start_ns = start_ns
+        self._known: set[str] = set()
+        self._over: set[str] = set()
+
+    def head(self) -> bytes:
+        return _line({"format": FORMAT, "start": format_time(self._start_ns)})
+
+    def see(self, kind: str, pod: Pod, now_ns: int) -> Iterator[bytes]:
+        """The lines for a change of a pod: that it came, that it is over."""
+        uid = pod.metadata.uid
+        time = round((now_ns - self._start_ns) / SECOND, 6)
+        if uid not in self._known and kind != "DELETED":
+            self._known.add(uid)
+            yield _line({"time": time, "add": _pruned(pod)})
+        is_over = kind == "DELETED" or pod.status.phase in ("Succeeded", "Failed")
+        if is_over and uid in self._known and uid not in self._over:
+            self._over.add(uid)
+            key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            yield _line({"time": time, "end": key, "ran": _ran(pod, now_ns)})
+        if kind == "DELETED":
+            self._known.discard(uid)
+            self._over.discard(uid)
+
+
+async def record(
+    api: ApiAccess, clock: Clock, write: Callable[[bytes], None], duration_ns: int | None
+) -> None:
+    """Follow the pods of a cluster for a time, or until cancelled.
+
+    Pods that are there in the beginning come at time zero.
+
+    Raises:
+        ApiError: the server refuses to show pods.
+    """
+    start_ns = clock.now_ns()
+    recording = Recording(start_ns)
+    write(recording.head())
+    version = ""
+    while duration_ns is None or clock.now_ns() - start_ns < duration_ns:
+        try:
+            if not version:
+                listed = await api.list(Pod)
+                for pod in listed.items:
+                    for line in recording.see("ADDED", pod, clock.now_ns()):
+                        write(line)
+                version = listed.resource_version
+            async for event in api.watch(Pod, resource_version=version):
+                version = event.resource_version or version
+                if event.object is None:
+                    continue
+                for line in recording.see(event.type, event.object, clock.now_ns()):
+                    write(line)
+        except ApiError as error:
+            if error.code in (401, 403):
+                raise
+            if error.code == _GONE:
+                version = ""
+            else:
+                await clock.sleep(_RETRY_NS)
+
+
+def _pruned(pod: Pod) -> dict[str, Any]:
+    """What scheduling depends on: commands, env and the like are left out."""
+    whole = msgspec.json.decode(msgspec.json.encode(pod))
+    spec = whole.get("spec", {})
+    containers = [
+        {
+            "name": each.get("name", "main"),
+            "image": each.get("image", ""),
+            **({"resources": each["resources"]} if each.get("resources") else {}),
+            **({"ports": each["ports"]} if each.get("ports") else {}),
+        }
+        for each in spec.get("containers", [])
+    ]
+    metadata = {
+        "namespace": pod.metadata.namespace,
+        "name": pod.metadata.name,
+        **({"labels": dict(pod.metadata.labels)} if pod.metadata.labels else {}),
+    }
+    kept = {name: spec[name] for name in _KEPT_SPEC if spec.get(name)}
+    return {"metadata": metadata, "spec": {**kept, "containers": containers}}
+
+
+def _ran(pod: Pod, now_ns: int) -> float:
+    """How long its containers ran, in seconds."""
+    began = pod.status.start_time
+    if began is None:
+        return 0.0
+    ended = [
+        status.state.terminated.finished_at
+        for status in pod.status.container_statuses
+        if status.state is not None and status.state.terminated is not None
+    ]
+    known = [parse_time(each) for each in ended if each]
+    end_ns = max(known, default=now_ns)
+    return round(max(0, end_ns - parse_time(began)) / SECOND, 6)
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(value) + b"\n"

@@ -1,0 +1,104 @@
+"""What runs come to: values that are printed, kept as JSON, compared and plotted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubesched.sim.histogram import Histogram
+from kubesched.sim.observer import Observer
+from kubesched.sim.sampling import Series
+from kubesched.sim.scenario import Scenario
+
+__all__ = ["RunResult", "averages"]
+
+_CUMULATED = ("time", "bound", "preempted", "evicted", "failed", "cost")
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a scenario. All but the last two fields repeat to the last digit."""
+
+    scenario: str
+    scenario_hash: str
+    configuration: str
+    seed: int
+    digest: str
+    virtual_s: float
+    counts: dict[str, int]
+    pending: dict[str, int]  # at the end, by reason
+    reasons: dict[str, int]  # of failed attempts
+    time_to_bind: dict[str, Any]  # by workload, and in all
+    time_to_run: dict[str, Any]
+    by_priority: dict[str, Any]
+    averages: dict[str, float]  # of the columns, over time
+    series: dict[str, list[float]]
+    step_digests: list[str]
+    changes: dict[str, list[float]]
+    seconds: float  # of processor time
+    decisions_per_second: float
+
+    @classmethod
+    def of(
+        cls,
+        scenario: Scenario,
+        configuration: str,
+        seed: int,
+        observer: Observer,
+        series: Series,
+        changes: Series,
+        until_ns: int,
+        seconds: float,
+    ) -> RunResult:
+        decided = observer.counts["bound"] + observer.counts["failed attempts"]
+        return cls(
+            scenario=scenario.name,
+            scenario_hash=scenario.hash,
+            configuration=configuration,
+            seed=seed,
+            digest=observer.digest,
+            virtual_s=until_ns / 1e9,
+            counts=dict(sorted(observer.counts.items())),
+            pending=observer.pending_reasons(),
+            reasons=dict(sorted(observer.reasons_met.items())),
+            time_to_bind=_by(observer.to_bind, 0),
+            time_to_run=_by(observer.to_run, 0),
+            by_priority={"bind": _by(observer.to_bind, 1), "run": _by(observer.to_run, 1)},
+            averages=averages(series.columns),
+            series=series.columns,
+            step_digests=series.digests,
+            changes=changes.columns if len(changes) else {},
+            seconds=round(seconds, 3),
+            decisions_per_second=round(decided / seconds, 1) if seconds > 0 else 0.0,
+        )
+
+    @property
+    def speedup(self) -> float:
+        """How much faster than real time it ran."""
+        return self.virtual_s / max(self.seconds, 1e-9)
+
+
+def averages(columns: dict[str, list[float]]) -> dict[str, float]:
+    """The mean of every column over time; a column that only grows has its last value."""
+    times = columns["time"]
+    found: dict[str, float] = {}
+    for name, values in columns.items():
+        if name == "time" or not values:
+            continue
+        if name in _CUMULATED:
+            found[name] = values[-1]
+            continue
+        spans = [later - earlier for earlier, later in zip([0.0, *times], times, strict=False)]
+        total = sum(spans)
+        weighted = sum(value * span for value, span in zip(values, spans, strict=True))
+        found[name] = round(weighted / total, 6) if total else values[-1]
+    return found
+
+
+def _by(table: dict[tuple[str, int], Histogram], place: int) -> dict[str, Any]:
+    """Summaries by workload (0) or priority (1), and of all together."""
+    groups: dict[str, Histogram] = {"all": Histogram()}
+    for key in sorted(table):
+        for name in ("all", str(key[place])):
+            groups.setdefault(name, Histogram()).merge(table[key])
+    return {name: dict(each.summary()) for name, each in groups.items()}

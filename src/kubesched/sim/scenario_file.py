@@ -1,0 +1,395 @@
+"""Scenarios from YAML files. What is wrong is one line: FILE:LINE, where, and what."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubesched.api import ApiError, Pod
+from kubesched.api.base import ApiObject
+from kubesched.api.time import parse_time
+from kubesched.apiserver import Store
+from kubesched.cluster.yaml_documents import YamlDocument, YamlProblem, read_documents
+from kubesched.config.load import configuration_from_builtins, load_configuration
+from kubesched.explain.capture import read_capture
+from kubesched.explain.sources import load_files
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.sim.arrivals import Arrivals, parse_arrivals
+from kubesched.sim.reading import Members, parse_cpu_milli, parse_memory_bytes
+from kubesched.sim.scenario import (
+    Autoscaler,
+    Behaviour,
+    Configuration,
+    Happening,
+    NodeGroup,
+    Scenario,
+    Target,
+    TracePod,
+    Workload,
+)
+from kubesched.sim.templates import node_template, pod_template
+from kubesched.sim.traces import read_trace
+from kubesched.sim.values import Distribution, ScenarioError, constant, parse_rate_ns
+from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.util.virtual_loop import DEFAULT_START_NS
+
+__all__ = ["load_scenario", "parse_scenario"]
+
+_KINDS = ("Pod", "Job", "Deployment")
+_HAPPENINGS = ("fail", "drain", "add", "remove")
+
+
+def load_scenario(path: str | Path) -> Scenario:
+    """Read a scenario and all that it refers to.
+
+    Raises:
+        ConfigError: one line that names file, line and what is wrong.
+    """
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}:1: not UTF-8 text: {error.reason}") from error
+    documents = [part for part in read_documents(text) if _is_something(part)]
+    for part in documents:
+        if isinstance(part, YamlProblem):
+            raise ConfigError(f"{file}:{part.line}: {part.text}")
+    if len(documents) != 1:
+        raise ConfigError(f"{file}:1: a scenario is one document, not {len(documents)}")
+    document = documents[0]
+    assert isinstance(document, YamlDocument)
+    try:
+        return parse_scenario(document.value, file.parent, default_name=file.stem, content=content)
+    except ScenarioError as error:
+        raise ConfigError(f"{file}:{document.line_of(error.path)}: {error}") from error
+
+
+def _is_something(part: YamlDocument | YamlProblem) -> bool:
+    return isinstance(part, YamlProblem) or part.value is not None
+
+
+def parse_scenario(
+    value: Any, folder: Path, *, default_name: str = "scenario", content: bytes = b""
+) -> Scenario:
+    """A scenario from plain values; files are looked for beside `folder`.
+
+    Raises:
+        ScenarioError: carries the path of what is wrong.
+    """
+    top = Members(value, "")
+    top.raw("apiVersion")
+    if (kind := top.take("kind", str, "Scenario")) != "Scenario":
+        raise ScenarioError("kind", f"must be Scenario, not {kind!r}")
+    files = _Files(folder)
+    files.add(content or msgspec.json.encode(value, order="deterministic"))
+    groups, objects = _cluster(top.members("cluster"), files)
+    names = [group.name for group in groups]
+    trace = tuple(_traces(top, files))
+    scenario = Scenario(
+        name=top.take("name", str, default_name),
+        duration_ns=_above_zero(top, "duration"),
+        start_ns=_start(top),
+        step_ns=_above_zero(top, "step", "5m"),
+        seeds=_seeds(top.raw("seeds", 0), "seeds"),
+        groups=groups,
+        objects=objects,
+        workloads=tuple(_workload(each) for each in top.each("workloads")),
+        trace=trace,
+        happenings=tuple(_happening(each, names) for each in top.each("events")),
+        autoscalers=tuple(_autoscaler(each, names) for each in top.each("autoscaler")),
+        behaviour=_behaviour(top.members("behaviour")),
+        configurations=_configurations(top, files),
+        changes=top.take("changes", bool, False),
+    )
+    top.done()
+    _check_names(scenario)
+    return msgspec.structs.replace(scenario, hash=files.hash)
+
+
+class _Files:
+    """Files beside the scenario; what is in them is part of its hash."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._digest = hashlib.sha256()
+
+    def add(self, content: bytes) -> None:
+        self._digest.update(len(content).to_bytes(8, "big") + content)
+
+    @property
+    def hash(self) -> str:
+        return self._digest.hexdigest()[:16]
+
+    def path(self, name: str, at: str) -> Path:
+        path = self._folder / name
+        try:
+            self.add(path.read_bytes() if path.is_file() else b"")
+        except OSError as error:
+            raise ScenarioError(at, f"{path}: cannot be read: {error.strerror}") from error
+        if not path.exists():
+            raise ScenarioError(at, f"{path}: no such file")
+        return path
+
+
+def _above_zero(top: Members, name: str, default: str | None = None) -> int:
+    duration_ns = top.duration_ns(name, default)
+    if duration_ns <= 0:
+        raise ScenarioError(top.at(name), "must be above zero")
+    return duration_ns
+
+
+def _start(top: Members) -> int:
+    value = top.raw("start")
+    if value is None:
+        return DEFAULT_START_NS
+    try:
+        return parse_time(str(value))
+    except ValueError as error:
+        raise ScenarioError(
+            "start", f"{value!r} is no time such as 2026-01-05T00:00:00Z"
+        ) from error
+
+
+def _seeds(value: Any, path: str) -> tuple[int, ...]:
+    """A number, a list of numbers, or a range such as `1-10`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value,)
+    if isinstance(value, list):
+        return tuple(seed for n, each in enumerate(value) for seed in _seeds(each, f"{path}[{n}]"))
+    first, dash, last = str(value).partition("-")
+    if dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last):
+        return tuple(range(int(first), int(last) + 1))
+    raise ScenarioError(path, f"{value!r} is no seed such as 7, [1, 2, 3] or 1-10")
+
+
+# -- the cluster ---------------------------------------------------------------------------
+
+
+def _cluster(
+    members: Members, files: _Files
+) -> tuple[tuple[NodeGroup, ...], tuple[ApiObject, ...]]:
+    objects: list[ApiObject] = []
+    try:
+        if members.has("capture"):
+            name = members.take("capture", str)
+            objects += read_capture(files.path(name, members.at("capture"))).objects
+        for number, name in enumerate(members.texts("files")):
+            objects += load_files([files.path(name, f"{members.at('files')}[{number}]")]).objects
+    except ScenarioError:
+        raise
+    except KubeschedError as error:
+        raise ScenarioError(members.path, str(error)) from error
+    groups = tuple(_group(each) for each in members.each("nodes"))
+    members.done()
+    if not groups and not any(type(each).__name__ == "Node" for each in objects):
+        raise ScenarioError(members.path, "has no nodes: needs nodes, files or capture")
+    return groups, tuple(objects)
+
+
+def _group(members: Members) -> NodeGroup:
+    name = members.take("name", str)
+    count = members.take("count", int, 1)
+    zones = members.texts("zones")
+    price = members.number("price", 0.0)
+    template = node_template(members, name)
+    members.done()
+    if count < 0:
+        raise ScenarioError(members.at("count"), "must not be below zero")
+    return NodeGroup(name=name, count=count, template=template, zones=zones, price_per_hour=price)
+
+
+# -- what is asked of it -------------------------------------------------------------------
+
+
+def _workload(members: Members) -> Workload:
+    name = members.take("name", str)
+    kind = members.take("kind", str, "Pod")
+    if kind not in _KINDS:
+        raise ScenarioError(members.at("kind"), f"must be one of {', '.join(_KINDS)}")
+    arrivals = Arrivals("at", times_ns=(0,))
+    if members.has("arrivals"):
+        arrivals = parse_arrivals(members.raw("arrivals"), members.at("arrivals"))
+    workload = Workload(
+        name=name,
+        kind=kind,
+        arrivals=arrivals,
+        replicas=members.distribution("replicas", _count) or constant(1),
+        duration=members.distribution("duration"),
+        cpu=members.distribution("cpu", parse_cpu_milli),
+        memory=members.distribution("memory", parse_memory_bytes),
+        start_delay=members.distribution("startDelay"),
+        priority=members.take("priority", int) if members.has("priority") else None,
+        template=pod_template(members, name),
+    )
+    members.done()
+    _try_out(workload, members.path)
+    return workload
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ScenarioError("", f"{value!r} is no whole number from 0 on")
+    return value
+
+
+def _try_out(workload: Workload, path: str) -> None:
+    """Have the rules of the store look at a pod of the workload."""
+    store = Store()
+    pod = workload.template
+    metadata = msgspec.structs.replace(pod.metadata, name=f"{workload.name}-0", namespace="default")
+    document = msgspec.to_builtins(msgspec.structs.replace(pod, metadata=metadata))
+    try:
+        store.create(store.catalog.by_type(Pod), "default", document, 0)
+    except ApiError as error:
+        details = error.status.details
+        cause = details.causes[0] if details is not None and details.causes else None
+        where = f"{path}.template.{cause.field}" if cause else path
+        if cause is None and "priorityclass" in str(error).lower():
+            return  # it may be among the objects of the cluster
+        raise ScenarioError(where, cause.message if cause else str(error)) from error
+
+
+def _traces(top: Members, files: _Files) -> Iterator[TracePod]:
+    for members in top.each("traces"):
+        path = files.path(members.take("file", str), members.at("file"))
+        form = members.take("format", str, "")
+        speed = members.number("speed", 1.0)
+        if not speed:
+            raise ScenarioError(members.at("speed"), "must be above zero")
+        try:
+            pods = read_trace(path, form)
+        except ConfigError as error:
+            raise ScenarioError(members.at("file"), str(error)) from error
+        members.done()
+        for each in pods:
+            yield msgspec.structs.replace(each, time_ns=round(each.time_ns / speed))
+
+
+# -- what happens to it --------------------------------------------------------------------
+
+
+def _happening(members: Members, groups: list[str]) -> Happening:
+    kinds = [kind for kind in _HAPPENINGS if members.has(kind)]
+    if len(kinds) != 1:
+        raise ScenarioError(members.path, f"needs one of {', '.join(_HAPPENINGS)}")
+    kind = kinds[0]
+    target = members.members(kind)
+    count = target.raw("count")
+    if count is not None and (not isinstance(count, int) or count < 1):
+        raise ScenarioError(target.at("count"), f"must be a whole number above zero, not {count!r}")
+    group = target.take("group", str, "")
+    if group and group not in groups:
+        raise ScenarioError(target.at("group"), _no_group(group, groups))
+    zone, names = target.take("zone", str, ""), target.texts("nodes")
+    target.done()
+    arrivals = _happening_times(members)
+    lasts = members.distribution("for")
+    members.done()
+    if kind == "add" and (not group or not count):
+        raise ScenarioError(target.path, "needs the group and the count of nodes to add")
+    return Happening(
+        kind=kind,
+        target=Target(group=group, zone=zone, names=names, count=None if kind == "add" else count),
+        arrivals=arrivals,
+        lasts=lasts,
+        count=count or 0,
+    )
+
+
+def _happening_times(members: Members) -> Arrivals:
+    if members.has("rate"):
+        gap_ns = parse_rate_ns(members.raw("rate"), members.at("rate"))
+        return Arrivals("poisson", gap_ns=gap_ns)
+    if members.has("arrivals"):
+        return parse_arrivals(members.raw("arrivals"), members.at("arrivals"))
+    if not members.has("at"):
+        raise ScenarioError(members.path, "needs at, rate or arrivals")
+    return parse_arrivals({"at": members.raw("at")}, members.path)
+
+
+def _no_group(group: str, groups: list[str]) -> str:
+    return f"no node group {group!r}; there are {', '.join(groups) or 'none'}"
+
+
+def _autoscaler(members: Members, groups: list[str]) -> Autoscaler:
+    group = members.take("group", str)
+    if group not in groups:
+        raise ScenarioError(members.at("group"), _no_group(group, groups))
+    scaler = Autoscaler(
+        group=group,
+        minimum=members.take("min", int, 0),
+        maximum=members.take("max", int),
+        delay_ns=members.duration_ns("delay", "2m"),
+        idle_ns=members.duration_ns("idle", "10m"),
+    )
+    members.done()
+    if not 0 <= scaler.minimum <= scaler.maximum:
+        raise ScenarioError(members.at("max"), "must not be below min")
+    return scaler
+
+
+def _behaviour(members: Members) -> Behaviour:
+    behaviour = Behaviour(
+        start_delay_ns=members.duration_ns("startDelay", "100ms"),
+        stop_delay_ns=members.duration_ns("stopDelay", "1s"),
+    )
+    members.done()
+    return behaviour
+
+
+# -- what is compared ----------------------------------------------------------------------
+
+
+def _configurations(top: Members, files: _Files) -> tuple[Configuration, ...]:
+    found = tuple(_configuration(each, files) for each in top.each("configurations"))
+    return found or (Configuration(name="default"),)
+
+
+def _configuration(members: Members, files: _Files) -> Configuration:
+    name = members.take("name", str)
+    plugins = tuple(
+        str(files.path(each, members.at("plugins"))) if each.endswith(".py") else each
+        for each in members.texts("plugins")
+    )
+    loaded = None
+    try:
+        known_args = out_of_tree_plugins(plugins).known_args()
+        if members.has("file"):
+            path = files.path(members.take("file", str), members.at("file"))
+            loaded = load_configuration(path.read_bytes(), known_args=known_args)
+        elif members.has("config"):
+            inline = {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                **members.take("config", dict),
+            }
+            loaded = configuration_from_builtins(inline, known_args=known_args)
+    except ScenarioError:
+        raise
+    except KubeschedError as error:
+        at = members.at("file" if members.has("file") else "config")
+        raise ScenarioError(at, " ".join(str(error).split())) from error
+    members.done()
+    return Configuration(name=name, configuration=loaded, plugins=plugins)
+
+
+def _check_names(scenario: Scenario) -> None:
+    for path, names in (
+        ("cluster.nodes", [each.name for each in scenario.groups]),
+        ("workloads", [each.name for each in scenario.workloads]),
+        ("configurations", [each.name for each in scenario.configurations]),
+    ):
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise ScenarioError(f"{path}[{number}].name", f"{name!r} is there twice")
+
+
+def distribution_or(value: Distribution | None, otherwise: int) -> Distribution:
+    return value or constant(otherwise)

@@ -1,0 +1,82 @@
+"""Results for a terminal: a table of configurations, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.sim.compare import Comparison, compare, measures_of
+from kubesched.sim.results import RunResult
+from kubesched.sim.values import format_duration
+
+__all__ = ["comparisons_of", "summary_text"]
+
+_TIMES = ("time to bind", "time to run")
+
+
+def comparisons_of(results: Sequence[RunResult]) -> list[Comparison]:
+    """Every other configuration against the first."""
+    names = list(dict.fromkeys(each.configuration for each in results))
+    found = [compare(results, names[0], other) for other in names[1:]]
+    return [each for each in found if each.seeds]
+
+
+def summary_text(results: Sequence[RunResult]) -> str:
+    """A table with a column for each configuration; numbers are means over seeds."""
+    if not results:
+        return "no run is finished"
+    names = list(dict.fromkeys(each.configuration for each in results))
+    by_name = {
+        name: [measures_of(each) for each in results if each.configuration == name]
+        for name in names
+    }
+    measures = list(dict.fromkeys(key for runs in by_name.values() for run in runs for key in run))
+    first = results[0]
+    width = max(len(measure) for measure in measures)
+    seeds = sorted({each.seed for each in results})
+    lines = [
+        f"{first.scenario}: {format_duration(round(first.virtual_s * 1e9))} of virtual time, "
+        f"{len(results)} runs, {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}",
+        "",
+        " " * width + "".join(f"  {name:>14}" for name in names),
+    ]
+    for measure in measures:
+        cells = []
+        for name in names:
+            values = [run.get(measure, 0.0) for run in by_name[name]]
+            cells.append(_cell(measure, sum(values) / len(values)))
+        lines.append(f"{measure:<{width}}" + "".join(f"  {cell:>14}" for cell in cells))
+    lines += ["", *_pending(results)]
+    lines += [each.sentence() for each in comparisons_of(results)]
+    lines += ["", *_digests(results)]
+    return "\n".join(_without_double_blanks(lines))
+
+
+def _cell(measure: str, value: float) -> str:
+    if any(part in measure for part in _TIMES):
+        return format_duration(round(value * 1e9))
+    if measure.endswith(("allocated", "used", "stranded", "fragmented", "imbalance")):
+        return f"{100 * value:.1f} %"
+    return f"{value:,.1f}".removesuffix(".0")
+
+
+def _pending(results: Sequence[RunResult]) -> list[str]:
+    lines = []
+    for each in results:
+        for reason, count in each.pending.items():
+            lines.append(f"{each.configuration}, seed {each.seed}: {count} pending, {reason}")
+    return lines[:10]
+
+
+def _digests(results: Sequence[RunResult]) -> list[str]:
+    shown = [
+        f"digest {each.digest}  {each.configuration}, seed {each.seed}, "
+        f"{each.seconds:.1f} s, {each.speedup:,.0f} x real time"
+        for each in results[:20]
+    ]
+    if len(results) > 20:
+        shown.append(f"and {len(results) - 20} more")
+    return shown
+
+
+def _without_double_blanks(lines: list[str]) -> list[str]:
+    return [line for place, line in enumerate(lines) if line or (place and lines[place - 1])]

@@ -1,0 +1,162 @@
+"""Pods that came to a real cluster, from a file.
+
+Our own form is JSON lines, which `kubesched record` writes: a head, then what happened, in
+order. Times are seconds since the start.
+
+    {"format": "kubesched-trace/1", "start": "2026-01-05T00:00:00Z"}
+    {"time": 3.2, "add": {"metadata": {"namespace": "default", "name": "a"}, "spec": {...}}}
+    {"time": 63.5, "end": "default/a", "ran": 58.0}
+
+A pod without an `end` runs to the end. `openb` is the CSV of the Alibaba GPU traces: pods ask for
+cpu, memory and their part of GPUs as the resource `alibabacloud.com/gpu-milli`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.api import Pod
+from kubesched.sim.scenario import WORKLOAD_LABEL, TracePod
+from kubesched.util.clock import SECOND
+from kubesched.util.errors import ConfigError
+
+__all__ = ["FORMAT", "GPU_MILLI", "openb_nodes", "read_trace"]
+
+FORMAT: Final = "kubesched-trace/1"
+GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
+_IMAGE = "registry.k8s.io/pause:3.10"
+
+
+class _Line(msgspec.Struct):
+    """One line of our own form; which member it has says what happened."""
+
+    time: float = 0.0
+    format: str = ""
+    add: Pod | None = None
+    end: str = ""
+    ran: float | None = None
+
+
+def read_trace(path: Path, form: str = "") -> list[TracePod]:
+    """The pods of a trace in order of time; without `form` the file's name tells it.
+
+    Raises:
+        ConfigError: names file, line and what is wrong.
+    """
+    name = path.name.removesuffix(".gz")
+    form = form or ("openb" if name.endswith(".csv") else "jsonl")
+    if form not in ("openb", "jsonl"):
+        raise ConfigError(f"{path}: no form of traces {form!r}; known are jsonl and openb")
+    text = _text(path)
+    pods = _openb(path, text) if form == "openb" else _json_lines(path, text)
+    return sorted(pods, key=lambda pod: pod.time_ns)
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+
+def _json_lines(path: Path, text: str) -> list[TracePod]:
+    added: dict[str, tuple[float, Pod]] = {}
+    ran: dict[str, float] = {}
+    decoder = msgspec.json.Decoder(_Line)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            event = decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{path}:{number}: {error}") from error
+        if number == 1 and event.format != FORMAT:
+            raise ConfigError(f"{path}:1: the first line must have the format {FORMAT!r}")
+        if event.add is not None:
+            metadata = event.add.metadata
+            added[f"{metadata.namespace or 'default'}/{metadata.name}"] = (event.time, event.add)
+        elif event.end and event.ran is not None:
+            ran[event.end] = event.ran
+    return [
+        TracePod(
+            time_ns=round(time * SECOND),
+            pod=pod,
+            duration_ns=round(ran[key] * SECOND) if key in ran else None,
+        )
+        for key, (time, pod) in added.items()
+    ]
+
+
+def _openb(path: Path, text: str) -> list[TracePod]:
+    pods = [_openb_pod(row) for row in _rows(path, text)]
+    first = min((pod.time_ns for pod in pods), default=0)
+    return [msgspec.structs.replace(pod, time_ns=pod.time_ns - first) for pod in pods]
+
+
+def _openb_pod(row: dict[str, str]) -> TracePod:
+    count, milli = int(row["num_gpu"] or 0), int(row["gpu_milli"] or 0)
+    requests = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi"}
+    if count:
+        requests[GPU_MILLI] = str(count * min(milli, 1000))
+    document: dict[str, Any] = {
+        "metadata": {
+            "name": row["name"],
+            "namespace": "default",
+            "labels": {WORKLOAD_LABEL: row.get("qos") or "openb"},
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": _IMAGE,
+                    "resources": {"requests": requests, "limits": requests},
+                }
+            ]
+        },
+    }
+    began = float(row["scheduled_time"] or row["creation_time"])
+    return TracePod(
+        time_ns=round(float(row["creation_time"]) * SECOND),
+        pod=msgspec.convert(document, Pod),
+        duration_ns=max(SECOND, round((float(row["deletion_time"]) - began) * SECOND)),
+    )
+
+
+def openb_nodes(path: Path) -> Iterator[dict[str, Any]]:
+    """The nodes of an openb list, as documents."""
+    for row in _rows(path, _text(path)):
+        gpus = int(row["gpu"] or 0)
+        amounts = {
+            "cpu": f"{row['cpu_milli']}m",
+            "memory": f"{row['memory_mib']}Mi",
+            "pods": "1001",
+            **({GPU_MILLI: str(1000 * gpus)} if gpus else {}),
+        }
+        labels = {"alibabacloud.com/gpu-card-model": row["model"]} if row.get("model") else {}
+        yield {
+            "metadata": {"name": row["sn"], "labels": labels},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+
+
+def _rows(path: Path, text: str) -> Iterator[dict[str, str]]:
+    for number, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
+        try:
+            yield _checked(row)
+        except (KeyError, ValueError) as error:
+            raise ConfigError(f"{path}:{number}: {error}") from error
+
+
+def _checked(row: dict[str, str]) -> dict[str, str]:
+    for name in ("cpu_milli", "memory_mib"):
+        if not str(row.get(name, "")).isdecimal():
+            raise ValueError(f"column {name!r} is no whole number")
+    return row

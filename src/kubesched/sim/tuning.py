@@ -1,0 +1,268 @@
+"""Search over weights, strategies and thresholds of a configuration, for objectives on a scenario.
+
+A tuning file names a scenario, what may change, and what is wanted:
+
+    scenario: week.yaml
+    trials: 60
+    parameters:
+      profiles[0].plugins.score.enabled[NodeResourcesFit].weight: {integer: [1, 10]}
+      profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type:
+        choice: [LeastAllocated, MostAllocated]
+    objectives:
+    - {minimize: mean time to bind}
+    - {minimize: cost}
+
+A part of a path in brackets is a place in a list, or the name of the entry, which is added if it
+is not there. Optuna searches; the seed of the search is fixed, so it repeats.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.cluster.yaml_documents import YamlProblem, read_documents
+from kubesched.config.load import configuration_from_builtins
+from kubesched.sim.compare import measures_of
+from kubesched.sim.reading import Members
+from kubesched.sim.results import RunResult
+from kubesched.sim.scenario import Configuration, Scenario
+from kubesched.sim.scenario_file import load_scenario
+from kubesched.sim.sweep import sweep
+from kubesched.sim.values import ScenarioError
+from kubesched.util.errors import ConfigError, KubeschedError
+
+__all__ = ["Objective", "Parameter", "Trial", "Tuning", "load_tuning", "tune"]
+
+_STEP: Final = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
+_HEAD: Final = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+}
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A place in the configuration, and what may stand there."""
+
+    path: str
+    kind: str  # integer, number or choice
+    values: tuple[Any, ...]
+
+
+class Objective(msgspec.Struct, frozen=True):
+    """A measure, and whether less of it is better."""
+
+    measure: str
+    minimize: bool
+
+
+class Tuning(msgspec.Struct, frozen=True):
+    """What to search for."""
+
+    scenario: Scenario
+    base: dict[str, Any]
+    parameters: tuple[Parameter, ...]
+    objectives: tuple[Objective, ...]
+    trials: int
+    seed: int
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One setting, and what it came to over the seeds of the scenario."""
+
+    number: int
+    parameters: dict[str, Any]
+    values: dict[str, float]  # by measure
+    is_on_front: bool = False
+
+
+def load_tuning(path: str | Path) -> Tuning:
+    """Read a tuning file.
+
+    Raises:
+        ConfigError: names file, line and what is wrong.
+    """
+    file = Path(path)
+    try:
+        parts = list(read_documents(file.read_text(encoding="utf-8-sig")))
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    if len(parts) != 1 or isinstance(parts[0], YamlProblem):
+        problem = parts[0] if parts and isinstance(parts[0], YamlProblem) else None
+        line, text = (problem.line, problem.text) if problem else (1, "must be one document")
+        raise ConfigError(f"{file}:{line}: {text}")
+    document = parts[0]
+    try:
+        return _tuning(Members(document.value, ""), file.parent)
+    except ScenarioError as error:
+        raise ConfigError(f"{file}:{document.line_of(error.path)}: {error}") from error
+
+
+def _tuning(top: Members, folder: Path) -> Tuning:
+    scenario = load_scenario(folder / top.take("scenario", str))
+    base = {**_HEAD, **top.take("config", dict, {"profiles": [{}]})}
+    parameters = tuple(_parameter(name, value) for name, value in _mapping(top, "parameters"))
+    objectives = tuple(_objective(each) for each in top.each("objectives"))
+    tuning = Tuning(
+        scenario,
+        base,
+        parameters,
+        objectives,
+        top.take("trials", int, 30),
+        top.take("seed", int, 0),
+    )
+    top.done()
+    if not objectives:
+        raise ScenarioError("objectives", "needs at least one")
+    return tuning
+
+
+def _mapping(top: Members, name: str) -> list[tuple[str, Any]]:
+    found = list(top.take(name, dict).items())
+    if not found:
+        raise ScenarioError(name, "needs at least one")
+    return found
+
+
+def _parameter(path: str, value: Any) -> Parameter:
+    at = f"parameters[{path}]"
+    if not isinstance(value, dict) or len(value) != 1:
+        raise ScenarioError(at, "needs one of integer, number or choice")
+    kind, given = next(iter(value.items()))
+    if kind not in ("integer", "number", "choice"):
+        raise ScenarioError(at, f"no kind {kind!r}; known are integer, number and choice")
+    if not isinstance(given, list) or not given or (kind != "choice" and len(given) != 2):
+        raise ScenarioError(at, "needs a list: the values, or the least and the largest")
+    return Parameter(path, kind, tuple(given))
+
+
+def _objective(members: Members) -> Objective:
+    kinds = [kind for kind in ("minimize", "maximize") if members.has(kind)]
+    if len(kinds) != 1:
+        raise ScenarioError(members.path, "needs minimize or maximize")
+    objective = Objective(members.take(kinds[0], str), kinds[0] == "minimize")
+    members.done()
+    return objective
+
+
+def tune(
+    tuning: Tuning,
+    *,
+    processes: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Trial]:
+    """Search, and return all trials; those on the front are marked.
+
+    A trial is on the front if no other is at least as good in every objective and better in one.
+
+    Raises:
+        KubeschedError: the package optuna is missing, or an objective is no measure.
+    """
+    optuna = _optuna()
+    study = optuna.create_study(
+        directions=["minimize" if each.minimize else "maximize" for each in tuning.objectives],
+        sampler=optuna.samplers.TPESampler(seed=tuning.seed),
+    )
+    trials: list[Trial] = []
+    for number in range(tuning.trials):
+        asked = study.ask()
+        chosen = {each.path: _suggest(asked, each) for each in tuning.parameters}
+        values = _measured(tuning, chosen, processes)
+        study.tell(asked, [values[each.measure] for each in tuning.objectives])
+        trials.append(Trial(number, chosen, values))
+        if progress is not None:
+            progress(number + 1, tuning.trials)
+    return _with_front(trials, tuning.objectives)
+
+
+def _optuna() -> Any:
+    try:
+        optuna: Any = importlib.import_module("optuna")
+    except ImportError as error:
+        missing = KubeschedError("tuning needs the package optuna")
+        missing.add_note("pip install 'kubesched[tune]'")
+        raise missing from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _suggest(asked: Any, parameter: Parameter) -> Any:
+    match parameter.kind:
+        case "integer":
+            return asked.suggest_int(parameter.path, *parameter.values)
+        case "number":
+            return asked.suggest_float(parameter.path, *parameter.values)
+    return asked.suggest_categorical(parameter.path, list(parameter.values))
+
+
+def _measured(tuning: Tuning, chosen: dict[str, Any], processes: int) -> dict[str, float]:
+    document = copy.deepcopy(tuning.base)
+    for path, value in chosen.items():
+        put(document, path, value)
+    try:
+        configuration = configuration_from_builtins(document)
+    except KubeschedError as error:
+        raise ConfigError(f"a trial's configuration cannot be used: {error}") from error
+    tried = Configuration(name="trial", configuration=configuration)
+    scenario = msgspec.structs.replace(tuning.scenario, configurations=(tried,))
+    results = sweep(scenario, processes=processes)
+    return {each.measure: _mean(results, each.measure) for each in tuning.objectives}
+
+
+def _mean(results: list[RunResult], measure: str) -> float:
+    found = [measures_of(each) for each in results]
+    if measure not in found[0]:
+        known = ", ".join(sorted(found[0]))
+        raise ConfigError(f"no measure {measure!r}; there are {known}")
+    return sum(each[measure] for each in found) / len(found)
+
+
+def _with_front(trials: list[Trial], objectives: tuple[Objective, ...]) -> list[Trial]:
+    def costs(trial: Trial) -> list[float]:
+        return [trial.values[each.measure] * (1 if each.minimize else -1) for each in objectives]
+
+    marked = []
+    for trial in trials:
+        mine = costs(trial)
+        is_beaten = any(
+            other is not trial
+            and all(theirs <= own for theirs, own in zip(costs(other), mine, strict=True))
+            and costs(other) != mine
+            for other in trials
+        )
+        marked.append(msgspec.structs.replace(trial, is_on_front=not is_beaten))
+    return marked
+
+
+def put(document: Any, path: str, value: Any) -> None:
+    """Set a value in a configuration; entries on the way that are missing are made."""
+    steps = [plain or bracketed for plain, bracketed in _STEP.findall(path)]
+    where = document
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        if isinstance(where, list):
+            where = _entry(where, step)
+            continue
+        if following is None:
+            where[step] = value
+            return
+        is_list = f"{step}[" in path and path[path.index(f"{step}[") + len(step)] == "["
+        where = where.setdefault(step, [] if is_list else {})
+
+
+def _entry(entries: list[Any], step: str) -> Any:
+    """The entry with a number or a name."""
+    if step.isdecimal():
+        while len(entries) <= int(step):
+            entries.append({})
+        return entries[int(step)]
+    for entry in entries:
+        if entry.get("name") == step:
+            return entry
+    entries.append({"name": step})
+    return entries[-1]

@@ -1,0 +1,219 @@
+"""Values of a scenario that are written as text or as a distribution.
+
+    10m                                   always the same
+    {uniform: [1m, 5m]}                   anything in between, equally likely
+    {exponential: {mean: 10m}}            as times between independent arrivals
+    {normal: {mean: 10m, deviation: 2m}}  never below zero
+    {lognormal: {median: 10m, sigma: 1}}  many short, few very long
+    {pareto: {minimum: 1m, shape: 1.5}}   heavier still
+    {choice: [1m, 1h], weights: [9, 1]}   one of a table; equally likely without weights
+
+Durations are `90s`, `1h30m`, `2d`, `1w`, or a number of seconds. Everything is an `int` inside:
+nanoseconds, or whatever unit the caller parses into.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.util.clock import SECOND
+from kubesched.util.errors import ConfigError
+
+__all__ = [
+    "Distribution",
+    "ScenarioError",
+    "constant",
+    "format_duration",
+    "parse_distribution",
+    "parse_duration_ns",
+    "parse_rate_ns",
+]
+
+_UNITS_NS: Final = {
+    "ms": SECOND // 1000,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
+    "d": 86_400 * SECOND,
+    "w": 7 * 86_400 * SECOND,
+}
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
+_LONGEST: Final = 100 * 365 * 86_400 * SECOND
+
+Parse = Callable[[Any], int]
+
+
+class ScenarioError(ConfigError):
+    """Something in a scenario cannot be used; `path` says where in it, as `a.b[0].c`."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(f"{path}: {text}" if path else text)
+        self.path = path
+        self.text = text
+
+
+def parse_duration_ns(value: Any, path: str = "") -> int:
+    """A duration in nanoseconds.
+
+    Raises:
+        ScenarioError: it is none.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = f"{value}s"
+    if not isinstance(value, str):
+        raise ScenarioError(path, f"{value!r} is no duration such as 90s, 1h30m or 2d")
+    parts = _PART.findall(value)
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        raise ScenarioError(path, f"{value!r} is no duration such as 90s, 1h30m or 2d")
+    total = sum(round(float(number) * _UNITS_NS[unit]) for number, unit in parts)
+    if total > _LONGEST:
+        raise ScenarioError(path, f"{value!r} is more than a hundred years")
+    return total
+
+
+def parse_rate_ns(value: Any, path: str) -> float:
+    """The mean time between two things that happen at a rate such as `30/h`, in nanoseconds."""
+    if isinstance(value, str) and value.count("/") == 1:
+        number, _, unit = value.partition("/")
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = math.nan
+        if unit in _UNITS_NS and rate > 0 and math.isfinite(rate):
+            return _UNITS_NS[unit] / rate
+    raise ScenarioError(path, f"{value!r} is no rate such as 30/h or 0.5/d")
+
+
+def format_duration(duration_ns: int) -> str:
+    """A duration for people: at most two units."""
+    if duration_ns < SECOND:
+        return f"{duration_ns / (SECOND // 1000):.3g}ms" if duration_ns else "0s"
+    rest = duration_ns
+    parts: list[tuple[int, str]] = []
+    for unit in ("d", "h", "m", "s"):
+        number, rest = divmod(rest, _UNITS_NS[unit])
+        if number or parts:
+            parts.append((number, unit))
+    if len(parts) == 1 and rest:
+        return f"{duration_ns / SECOND:.3g}s"
+    return "".join(f"{number}{unit}" for number, unit in parts[:2] if number)
+
+
+class Distribution(msgspec.Struct, frozen=True):
+    """Where a value is drawn from."""
+
+    kind: str
+    values: tuple[int, ...]
+    shape: float = 0.0
+    weights: tuple[float, ...] = ()
+
+    @property
+    def is_constant(self) -> bool:
+        return self.kind == "constant"
+
+    def draw(self, rng: random.Random) -> int:
+        """One value, never below zero. A constant draws no random number."""
+        values = self.values
+        match self.kind:
+            case "constant":
+                return values[0]
+            case "uniform":
+                return round(rng.uniform(values[0], values[1]))
+            case "exponential":
+                return round(rng.expovariate(1) * values[0])
+            case "normal":
+                return max(0, round(rng.normalvariate(values[0], values[1])))
+            case "lognormal":
+                return round(values[0] * math.exp(self.shape * rng.normalvariate(0, 1)))
+            case "pareto":
+                return round(values[0] * rng.paretovariate(self.shape))
+        return rng.choices(values, self.weights)[0]
+
+    @property
+    def typical(self) -> int:
+        """A value in the middle, for what has to be known beforehand."""
+        match self.kind:
+            case "uniform":
+                return sum(self.values) // 2
+            case "choice":
+                return sorted(self.values)[len(self.values) // 2]
+        return self.values[0]
+
+
+def constant(value: int) -> Distribution:
+    return Distribution("constant", (value,))
+
+
+_PARAMETERS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    # kind: names of values, name of a plain number
+    "exponential": (("mean",), ""),
+    "normal": (("mean", "deviation"), ""),
+    "lognormal": (("median",), "sigma"),
+    "pareto": (("minimum",), "shape"),
+}
+
+
+def parse_distribution(value: Any, path: str, parse: Parse) -> Distribution:
+    """A value or a distribution of values that `parse` reads.
+
+    Raises:
+        ScenarioError: it is neither; names the path.
+    """
+    if not isinstance(value, dict):
+        return constant(_parsed(parse, value, path))
+    kinds = [key for key in value if key != "weights"]
+    if len(kinds) != 1:
+        raise ScenarioError(path, "a distribution has one key, such as uniform or exponential")
+    kind, given = kinds[0], value[kinds[0]]
+    at = f"{path}.{kind}"
+    if kind == "uniform":
+        if not isinstance(given, list) or len(given) != 2:
+            raise ScenarioError(at, "needs the least and the largest value: [1m, 5m]")
+        low, high = (_parsed(parse, each, f"{at}[{n}]") for n, each in enumerate(given))
+        if low > high:
+            raise ScenarioError(at, "the first value must not be above the second")
+        return Distribution(kind, (low, high))
+    if kind == "choice":
+        return _choice(value, given, path, parse)
+    if kind not in _PARAMETERS:
+        known = ", ".join(sorted([*_PARAMETERS, "uniform", "choice"]))
+        raise ScenarioError(path, f"no distribution {kind!r}; known are {known}")
+    names, number = _PARAMETERS[kind]
+    wanted = [*names, *([number] if number else [])]
+    if not isinstance(given, dict) or sorted(given) != sorted(wanted):
+        raise ScenarioError(at, f"needs {' and '.join(wanted)}")
+    values = tuple(_parsed(parse, given[name], f"{at}.{name}") for name in names)
+    shape = given[number] if number else 0.0
+    if not isinstance(shape, int | float) or (number and shape <= 0):
+        raise ScenarioError(f"{at}.{number}", "must be a number above zero")
+    return Distribution(kind, values, float(shape))
+
+
+def _choice(value: dict[str, Any], given: Any, path: str, parse: Parse) -> Distribution:
+    if not isinstance(given, list) or not given:
+        raise ScenarioError(f"{path}.choice", "needs a list of values")
+    values = tuple(_parsed(parse, each, f"{path}.choice[{n}]") for n, each in enumerate(given))
+    weights = value.get("weights", [1] * len(values))
+    if (
+        not isinstance(weights, list)
+        or len(weights) != len(values)
+        or not all(isinstance(each, int | float) and each >= 0 for each in weights)
+        or not sum(weights)
+    ):
+        raise ScenarioError(f"{path}.weights", "needs a number for each value, not all zero")
+    return Distribution("choice", values, 0.0, tuple(map(float, weights)))
+
+
+def _parsed(parse: Parse, value: Any, path: str) -> int:
+    try:
+        return parse(value)
+    except ScenarioError as error:
+        raise ScenarioError(path, error.text) from error
+    except ValueError as error:
+        raise ScenarioError(path, str(error)) from error

@@ -1,0 +1,280 @@
+"""One run: the unmodified scheduler, store, controllers and kubelets on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from kubesched.api import ApiError, Job, Node, Pod
+from kubesched.api.base import ApiObject
+from kubesched.apiserver import Faults, LocalApi, Store
+from kubesched.cluster.controllers import Controllers, GarbageCollector
+from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.cluster.nodes.node_agent import NodeAgent
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.sim.autoscaling import GroupAutoscaler
+from kubesched.sim.feeding import Feeder
+from kubesched.sim.happenings import NodeKeeper
+from kubesched.sim.observer import Observer
+from kubesched.sim.results import RunResult
+from kubesched.sim.sampling import Series, sample
+from kubesched.sim.scenario import Configuration, Scenario
+from kubesched.util import virtual_loop
+from kubesched.util.clock import Clock, current_clock
+from kubesched.util.components import Component, running
+from kubesched.util.errors import KubeschedError
+from kubesched.util.randomness import derive
+
+__all__ = ["World", "simulate"]
+
+_UNOWNED = ("uid", "resource_version", "creation_timestamp", "deletion_timestamp")
+
+
+def simulate(
+    scenario: Scenario,
+    configuration: Configuration,
+    seed: int,
+    *,
+    window: tuple[int, int] | None = None,
+    until_ns: int | None = None,
+    faults: Callable[[World], Faults] | None = None,
+) -> tuple[RunResult, World]:
+    """Run a scenario once, to its end or as far as asked.
+
+    The result depends on the scenario, the configuration and the seed, and on nothing else but
+    for the seconds that it took. Decisions are kept within the `window`, in nanoseconds from the
+    start.
+
+    Raises:
+        KubeschedError: the configuration cannot be used, or an object is refused.
+    """
+    began = time.process_time()
+    until_ns = scenario.duration_ns if until_ns is None else min(until_ns, scenario.duration_ns)
+
+    async def main() -> World:
+        world = World(scenario, configuration, seed, window=window, faults=faults)
+        await world.live(until_ns)
+        return world
+
+    try:
+        world = virtual_loop.run(main, start_ns=scenario.start_ns, seed=seed)
+    except BaseExceptionGroup as group:
+        raise _first_of(group) from group
+    seconds = time.process_time() - began
+    return world.result(until_ns, seconds), world
+
+
+def _first_of(group: BaseExceptionGroup[Any]) -> BaseException:
+    """The one error that a user can do something about; a bug comes out as it is."""
+    expected, bugs = group.split(KubeschedError)
+    if expected is None or bugs is not None:
+        return group
+    error: BaseException = expected
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+class World:
+    """A cluster with everything that happens to it."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        configuration: Configuration,
+        seed: int,
+        *,
+        window: tuple[int, int] | None = None,
+        faults: Callable[[World], Faults] | None = None,
+    ) -> None:
+        self.scenario, self.configuration, self.seed = scenario, configuration, seed
+        self.clock: Clock = current_clock()
+        self.store = Store(derive(seed, "store"), now_ns=self.clock.now_ns())
+        hook = None if faults is None else faults(self)
+        self.api = LocalApi(self.store, self.clock, faults=hook)
+        self.observer = Observer(scenario.start_ns, window)
+        self.series = Series()
+        self.changes = Series()
+        self._plugins = out_of_tree_plugins(configuration.plugins, installed=())
+        self.scheduler = Scheduler(
+            self.api,
+            self.clock,
+            configuration=configuration.configuration,
+            out_of_tree_registry=dict(self._plugins),
+            seed=seed,
+            broadcaster=Events(self.observer, self.clock),
+        )
+        self._stopping = asyncio.Event()
+
+    async def live(self, until_ns: int) -> None:
+        """Set the cluster up and let time pass."""
+        scenario = self.scenario
+        keeper = NodeKeeper(self.api, self.clock, scenario, self.seed)
+        for each in scenario.objects:
+            await self._create(each)
+        await keeper.create_groups()
+        feeder = Feeder(self.api, self.clock, scenario, self.seed)
+        scalers = [
+            GroupAutoscaler(self.api, self.clock, each, keeper, self.observer)
+            for each in scenario.autoscalers
+        ]
+        parts: list[Component] = [
+            FakeKubelet(
+                self.api,
+                self.clock,
+                start_delay_ns=scenario.behaviour.start_delay_ns,
+                stop_delay_ns=scenario.behaviour.stop_delay_ns,
+            ),
+            NodeAgent(self.api, self.clock, heartbeats=False),
+            Controllers(self.api, self.clock),
+            GarbageCollector(self.store, self.clock),
+            self.scheduler,
+        ]
+        async with running(*parts), asyncio.TaskGroup() as tasks:
+            helpers = [
+                tasks.create_task(self._follow(Node, self._see_node), name="sim.nodes"),
+                tasks.create_task(self._follow(Pod, self._see_pod), name="sim.pods"),
+                tasks.create_task(self._follow(Job, self._see_job), name="sim.jobs"),
+            ]
+            await self.scheduler.informers.wait_for_sync()
+            helpers += [tasks.create_task(each, name="sim.feed") for each in feeder.work()]
+            helpers.append(tasks.create_task(keeper.run(), name="sim.happenings"))
+            helpers += [tasks.create_task(each.run(), name="sim.scale") for each in scalers]
+            await self._sample_until(until_ns)
+            for helper in helpers:
+                helper.cancel()
+
+    async def _create(self, each: ApiObject) -> None:
+        """Create an object as it was, with its status: pods stay where they were."""
+        metadata = each.metadata  # type: ignore[attr-defined]
+        changes: dict[str, Any] = {
+            name: type(metadata)().__getattribute__(name) for name in _UNOWNED
+        }
+        fresh: Any = msgspec.structs.replace(
+            each, metadata=msgspec.structs.replace(metadata, **changes)
+        )
+        try:
+            created: Any = await self.api.create(fresh)
+            status = getattr(each, "status", None)
+            if status is not None and created.status != status:
+                updated = msgspec.structs.replace(created, status=status)
+                await self.api.update(updated, subresource="status")
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    # -- watching ----------------------------------------------------------------------
+
+    async def _follow(self, kind: type[Any], see: Callable[[str, Any], Awaitable[None]]) -> None:
+        listed = await self.api.list(kind)
+        for each in listed.items:
+            await see("ADDED", each)
+        async for event in self.api.watch(kind, resource_version=listed.resource_version):
+            if event.object is not None:
+                await see(event.type, event.object)
+
+    async def _see_node(self, kind: str, node: Node) -> None:
+        if kind == "DELETED":
+            self.observer.lose_node(node.metadata.name, self.clock.now_ns())
+        else:
+            self.observer.see_node(node, self.clock.now_ns())
+
+    async def _see_pod(self, kind: str, pod: Pod) -> None:
+        now_ns = self.clock.now_ns()
+        if kind == "DELETED":
+            self.observer.lose_pod(pod, now_ns)
+        else:
+            self.observer.see_pod(pod, now_ns)
+            if (
+                pod.status.phase in ("Succeeded", "Failed")
+                and not pod.metadata.owner_references
+                and pod.metadata.deletion_timestamp is None
+            ):
+                await self._collect(pod)
+        if self.scenario.changes:
+            row = {
+                "time": (now_ns - self.scenario.start_ns) / 1e9,
+                "pending": float(len(self.observer.waiting)),
+                "bound": float(self.observer.counts["bound"]),
+            }
+            self.changes.add(row, "")
+
+    async def _see_job(self, kind: str, job: Job) -> None:
+        is_over = any(
+            each.type in ("Complete", "Failed") and each.status == "True"
+            for each in job.status.conditions
+        )
+        if is_over and kind != "DELETED" and job.metadata.deletion_timestamp is None:
+            await self._collect(job)
+
+    async def _collect(self, over: Pod | Job) -> None:
+        """Remove what is over, as a cluster's garbage collection does in the end."""
+        metadata = over.metadata
+        grace = {"grace_period_seconds": 0} if isinstance(over, Pod) else {}
+        try:
+            await self.api.delete(
+                type(over), metadata.name, metadata.namespace, uid=metadata.uid, **grace
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def _sample_until(self, until_ns: int) -> None:
+        start_ns, step_ns = self.scenario.start_ns, self.scenario.step_ns
+        next_ns = step_ns
+        while True:
+            due_ns = min(next_ns, until_ns)
+            await self.clock.sleep(start_ns + due_ns - self.clock.now_ns())
+            row = sample(self.observer, start_ns + due_ns, start_ns, self.scenario.prices)
+            self.series.add(row, self.observer.digest)
+            if due_ns >= until_ns:
+                return
+            next_ns += step_ns
+
+    def result(self, until_ns: int, seconds: float) -> RunResult:
+        """What the run came to."""
+        return RunResult.of(
+            self.scenario,
+            self.configuration.name,
+            self.seed,
+            self.observer,
+            self.series,
+            self.changes,
+            until_ns,
+            seconds,
+        )
+
+
+class Events:
+    """Takes the scheduler's events in: what it says about pods that fit nowhere."""
+
+    def __init__(self, observer: Observer, clock: Clock) -> None:
+        self._observer, self._clock = observer, clock
+        self._stopping = asyncio.Event()
+
+    def recorder(self, controller: str, hostname: str) -> Events:  # noqa: ARG002
+        return self
+
+    def event(
+        self,
+        regarding: ApiObject,
+        kind: str,  # noqa: ARG002
+        reason: str,
+        action: str,  # noqa: ARG002
+        note: str,
+        related: ApiObject | None = None,  # noqa: ARG002
+    ) -> None:
+        if reason == "FailedScheduling" and isinstance(regarding, Pod):
+            uid = regarding.metadata.uid
+            self._observer.attempt_failed(uid, note, self._clock.now_ns())
+
+    async def run(self) -> None:
+        await self._stopping.wait()
+
+    def stop(self) -> None:
+        self._stopping.set()

@@ -1,0 +1,290 @@
+"""Whole runs: they repeat, they measure what happens, and nothing from outside gets in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from kubesched.api import Job, Pod
+from kubesched.sim.observer import main_reason
+from kubesched.sim.sampling import Series
+from kubesched.sim.scenario import Scenario
+from kubesched.sim.sweep import verify_repeats
+from kubesched.sim.world import simulate
+from kubesched.util.errors import KubeschedError
+from tests.sim.scenarios import PACKED, scenario
+
+
+def run(of: Scenario, seed: int = 1, configuration: int = 0):
+    return simulate(of, of.configurations[configuration], seed)[0]
+
+
+def test_a_run_repeats_to_the_last_digit() -> None:
+    first, again = run(scenario()), run(scenario())
+    skipped = ("seconds", "decisions_per_second")
+    for name in first.__struct_fields__:
+        if name not in skipped:
+            assert getattr(first, name) == getattr(again, name), name
+
+
+def test_seed_and_configuration_make_another_run() -> None:
+    packed = scenario(configurations=[{"name": "a"}, {"name": "b", "config": PACKED}])
+    digests = {run(packed, seed, place).digest for seed in (1, 2) for place in (0, 1)}
+    assert len(digests) == 4
+
+
+def test_pods_come_run_and_go() -> None:
+    result = run(scenario())
+    counts = result.counts
+    assert counts["created"] == pytest.approx(40, abs=20)
+    assert counts["bound"] == counts["created"]
+    assert 0 < counts["finished"] <= counts["bound"]
+    assert result.time_to_run["tasks"]["p50"] == pytest.approx(0.1, rel=0.01)
+    assert result.series["time"] == [600.0, 1200.0, 1800.0, 2400.0, 3000.0, 3600.0]
+    assert 0 < result.averages["cpu allocated"] < 1
+
+
+def test_amounts_by_hand() -> None:
+    """One node of four cores: a pod of three is there throughout, a second one never fits."""
+    result = run(
+        scenario(
+            cluster={
+                "nodes": [
+                    {"name": "n", "count": 1, "cpu": 4, "memory": "8Gi", "price": 2},
+                    {"name": "m", "count": 1, "cpu": 1, "memory": "8Gi"},
+                ]
+            },
+            workloads=[
+                {"name": "big", "replicas": 2, "cpu": 3, "memory": "1Gi"},
+            ],
+        )
+    )
+    assert result.counts["bound"] == 1
+    assert result.pending == {"Insufficient cpu": 1}
+    last = {name: values[-1] for name, values in result.series.items()}
+    assert last["pending"] == last["pending: Insufficient cpu"] == 1
+    assert last["cpu allocated"] == pytest.approx(3 / 5)
+    assert last["n: cpu allocated"] == pytest.approx(3 / 4)
+    # What is left fits no pod of the workload: one core on each of the nodes.
+    assert last["cpu stranded"] == last["cpu fragmented"] == pytest.approx(2 / 5)
+    assert last["memory stranded"] == pytest.approx(15 / 16)
+    assert last["cost"] == pytest.approx(2)
+
+
+def test_deployments_and_jobs() -> None:
+    workloads = [
+        {"name": "web", "kind": "Deployment", "replicas": 2, "cpu": "100m"},
+        {"name": "batch", "kind": "Job", "replicas": 3, "cpu": "100m", "duration": "5m"},
+    ]
+    result = run(scenario(workloads=workloads))
+    assert result.time_to_bind["web"]["count"] == 2
+    assert result.time_to_bind["batch"]["count"] == 3
+    assert result.counts["finished"] == 3
+
+
+def test_a_drained_node_is_empty_and_comes_back() -> None:
+    drained = scenario(
+        workloads=[{"name": "web", "kind": "Deployment", "replicas": 6, "cpu": "500m"}],
+        events=[{"drain": {"nodes": ["general-0"]}, "at": "20m", "for": "10m"}],
+    )
+    result = run(drained)
+    assert result.counts["evicted"] == 2
+    assert result.counts["bound"] == 8
+    assert not result.pending
+
+
+def test_pods_of_a_zone_that_fails_go_elsewhere_and_the_zone_comes_back() -> None:
+    """Nodes are called unreachable after 50 s, and pods tolerate that for five minutes."""
+    failing = scenario(
+        workloads=[{"name": "web", "kind": "Deployment", "replicas": 6, "cpu": "500m"}],
+        events=[{"fail": {"zone": "a"}, "at": "10m", "for": "30m"}],
+    )
+    result = run(failing)
+    assert result.counts["evicted"] == 2
+    assert result.counts["bound"] == 8
+    assert result.time_to_bind["web"]["max"] < 1
+    shares = result.series["cpu zone imbalance"]
+    assert shares[0] == 0
+    assert shares[-1] > 0.3  # nobody moves back by itself
+
+
+def test_failures_at_a_rate_hit_one_node_at_a_time() -> None:
+    failing = scenario(
+        duration="10h",
+        workloads=[],
+        events=[{"fail": {"group": "general"}, "rate": "2/h", "for": "1m"}],
+    )
+    first = simulate(failing, failing.configurations[0], 1, window=(0, 10**15))[1]
+    names = {what for _, what, _, _ in first.observer.decisions}
+    assert names == {"node"}  # nodes stay; they only stop for a while
+
+
+def test_finished_jobs_leave_nothing_behind() -> None:
+    jobs = [{"name": "b", "kind": "Job", "arrivals": {"every": "5m"}, "cpu": "1", "duration": "1m"}]
+    planned = scenario(workloads=jobs)
+    _, world = simulate(planned, planned.configurations[0], 1)
+    left = {
+        resource: len(world.store.list(world.store.catalog.by_type(resource)).records)
+        for resource in (Pod, Job)
+    }
+    assert left == {Pod: 0, Job: 0}
+
+
+def test_nodes_are_added_and_removed() -> None:
+    changed = scenario(
+        events=[
+            {"add": {"group": "general", "count": 2}, "at": "15m"},
+            {"remove": {"nodes": ["general-0"]}, "at": "35m"},
+        ]
+    )
+    assert run(changed).series["nodes"] == [3, 5, 5, 4, 4, 4]
+
+
+def test_the_autoscaler_brings_nodes_while_pods_wait_and_takes_idle_ones() -> None:
+    scaled = scenario(
+        duration="2h",
+        cluster={"nodes": [{"name": "general", "count": 1, "cpu": 4, "memory": "8Gi"}]},
+        workloads=[{"name": "w", "replicas": 10, "cpu": 1, "duration": "20m"}],
+        autoscaler=[{"group": "general", "min": 1, "max": 3, "delay": "2m", "idle": "10m"}],
+    )
+    result = run(scaled)
+    assert max(result.series["nodes"]) == 3
+    assert result.series["nodes"][-1] == 1
+    assert result.counts["finished"] == 10
+    assert result.time_to_bind["w"]["max"] == pytest.approx(130, abs=15)
+
+
+def test_the_more_important_pod_preempts_and_priorities_are_told_apart() -> None:
+    full = scenario(
+        cluster={"nodes": [{"name": "n", "count": 1, "cpu": 4, "memory": "8Gi"}]},
+        workloads=[
+            {"name": "low", "cpu": 4},
+            {"name": "high", "cpu": 4, "priority": 1000, "arrivals": {"at": ["10m"]}},
+        ],
+    )
+    result = run(full)
+    assert result.counts["preempted"] == 1
+    assert result.by_priority["bind"]["1000"]["count"] == 1
+    assert result.time_to_bind["high"]["max"] < 60
+
+
+def test_every_change_is_kept_if_asked() -> None:
+    result = run(scenario(changes=True))
+    assert len(result.changes["time"]) > result.counts["created"]
+    assert result.changes["time"] == sorted(result.changes["time"])
+    assert not run(scenario()).changes
+
+
+def test_a_trace_is_replayed(tmp_path: Path) -> None:
+    lines = [
+        {"format": "kubesched-trace/1"},
+        {"time": 60, "add": {"metadata": {"name": "a"}, "spec": {"containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}},
+        {"time": 100, "end": "default/a", "ran": 30.5},
+    ]  # fmt: skip
+    text = "\n".join(map(json.dumps, lines))
+    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    replayed = scenario(tmp_path, workloads=[], traces=[{"file": "t.jsonl.gz"}], changes=True)
+    result = run(replayed)
+    assert result.counts["finished"] == 1
+    times = result.changes["time"]
+    assert times[0] == 60
+    assert times[-1] == pytest.approx(60.1 + 30.5, abs=0.2)
+
+
+def test_an_openb_trace_is_replayed(tmp_path: Path) -> None:
+    (tmp_path / "pods.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,creation_time,deletion_time,scheduled_time\n"
+        "p1,1000,512,0,0,LS,100,400,110\np2,500,512,1,300,BE,160,1000,160\n"
+    )
+    result = run(scenario(tmp_path, workloads=[], traces=[{"file": "pods.csv"}]))
+    assert result.counts["created"] == 2
+    assert result.counts["finished"] == 1
+    assert list(result.pending.values()) == [1]  # no node has GPUs
+
+
+def test_the_reason_of_most_nodes_is_the_reason() -> None:
+    message = (
+        "0/6 nodes are available: 1 node(s) had untolerated taint(s), 5 Insufficient cpu. "
+        "preemption: 0/6 nodes are available: 6 No preemption victims found for incoming pod."
+    )
+    assert main_reason(message) == "Insufficient cpu"
+    assert (
+        main_reason("no nodes available to schedule pods") == "no nodes available to schedule pods"
+    )
+
+
+def test_a_column_that_comes_later_is_zero_before() -> None:
+    series = Series()
+    series.add({"time": 1.0, "a": 5}, "x")
+    series.add({"time": 2.0, "b": 7}, "y")
+    assert series.columns == {"time": [1.0, 2.0], "a": [5, 0.0], "b": [0.0, 7]}
+
+
+# -- what must not get in --------------------------------------------------------------------
+
+PLUGIN = """
+import {imports}
+from kubesched.framework import Plugin
+
+class Odd(Plugin):
+    name = "Odd"
+    def score(self, state, pod, node):
+        return {score}
+"""
+PLANTED = {
+    "the clock": ("time", "time.perf_counter_ns() // 1000 % 101"),
+    "the order of a hash": ("time", "hash(pod.metadata.name + node.name) % 101"),
+}
+
+
+def with_plugin(folder: Path, imports: str, score: str) -> Scenario:
+    (folder / "odd.py").write_text(PLUGIN.format(imports=imports, score=score))
+    profile = {
+        "plugins": {
+            "multiPoint": {"enabled": [{"name": "Odd"}]},
+            "score": {"enabled": [{"name": "Odd"}], "disabled": [{"name": "*"}]},
+        }
+    }
+    odd = {"name": "odd", "plugins": ["odd.py"], "config": {"profiles": [profile]}}
+    return scenario(folder, configurations=[odd])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
+def test_what_does_not_repeat_is_caught(tmp_path: Path, planted: tuple[str, str]) -> None:
+    first, again = verify_repeats(with_plugin(tmp_path, *planted))
+    assert first != again
+
+
+@pytest.mark.slow
+def test_a_run_is_the_same_in_processes_with_other_hashes() -> None:
+    first, again = verify_repeats(scenario())
+    assert first == again == run(scenario(), seed=0).digest
+
+
+def test_a_thread_does_not_get_in(tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "import asyncio\nfrom kubesched.framework import SUCCESS, Plugin\n"
+        "class Odd(Plugin):\n"
+        "    name = 'Odd'\n"
+        "    async def pre_bind(self, state, pod, node_name):\n"
+        "        await asyncio.to_thread(lambda: None)\n"
+        "        return SUCCESS\n"
+    )
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Odd"}]}}}
+    odd = {"name": "odd", "plugins": ["odd.py"], "config": {"profiles": [profile]}}
+    result = run(scenario(tmp_path, configurations=[odd]))
+    assert not result.counts.get("bound")
+    assert any("thread" in reason for reason in result.reasons)
+
+
+def test_an_object_that_is_refused_is_one_line(tmp_path: Path) -> None:
+    added = {"metadata": {"name": "W_"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    lines = [{"format": "kubesched-trace/1"}, {"time": 60, "add": added}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(KubeschedError, match=r"^Pod W_ is refused: .*metadata.name: Invalid value"):
+        run(scenario(tmp_path, traces=[{"file": "t.jsonl"}]))

@@ -1,0 +1,161 @@
+"""Scenarios from files: what they come to, and what is said of mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubesched.sim import load_scenario
+from kubesched.util.errors import ConfigError
+
+GOOD = """\
+kind: Scenario
+name: good
+duration: 2h
+start: 2026-01-05T08:00:00Z
+seeds: [1, 4-6]
+cluster:
+  nodes:
+  - name: spot
+    count: 2
+    cpu: 8
+    memory: 32Gi
+    resources: {example.com/gpu: 2}
+    taints:
+    - {key: spot, effect: NoSchedule}
+    price: 0.25
+workloads:
+- name: web
+  kind: Deployment
+  replicas: 3
+  cpu: 500m
+  tolerations: [spot]
+  template:
+    metadata: {labels: {app: web}}
+- name: train
+  kind: Job
+  arrivals: {every: 30m}
+  resources: {example.com/gpu: 1}
+  duration: 10m
+events:
+- fail: {group: spot, count: 1}
+  rate: 1/h
+  for: 5m
+autoscaler:
+- {group: spot, min: 1, max: 4, delay: 1m}
+configurations:
+- name: default
+- name: first by name
+  config:
+    profiles:
+    - tieBreak: NodeName
+"""
+
+
+def test_a_whole_scenario(tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    scenario = load_scenario(path)
+    assert scenario.seeds == (1, 4, 5, 6)
+    assert scenario.duration_ns == 7200 * 10**9
+    spot = scenario.groups[0]
+    assert spot.template.status.allocatable["example.com/gpu"] == 2
+    assert spot.template.spec.taints[0].key == "spot"
+    web, train = scenario.workloads
+    assert web.template.metadata.labels["app"] == "web"
+    assert web.template.spec.tolerations[0].operator == "Exists"
+    assert train.template.spec.containers[0].resources.requests == {"example.com/gpu": "1"}
+    assert scenario.configurations[1].configuration is not None
+    assert scenario.configurations[1].configuration.profiles[0].tie_break == "NodeName"
+    assert scenario.prices == {"spot": 0.25}
+
+
+def test_the_hash_follows_every_file(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("")
+    text = GOOD + "- {name: filed, file: c.yaml}\n"
+    config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    hashes = set()
+    for more in ("", "parallelism: 3\n"):
+        (tmp_path / "c.yaml").write_text(config + more)
+        (tmp_path / "s.yaml").write_text(text)
+        hashes.add(load_scenario(tmp_path / "s.yaml").hash)
+    assert len(hashes) == 2
+
+
+MISTAKES = {
+    "unknown field": ("duration: 2h", "durations: 2h", 3, "duration: is missing"),
+    "unknown field with a hint": (
+        "    price: 0.25",
+        "    prize: 0.25",
+        15,
+        "cluster.nodes[0].prize: unknown field; did you mean 'price'?",
+    ),
+    "no duration": ("duration: 2h", "duration: soon", 3, "duration: 'soon' is no duration"),
+    "no quantity": ("    cpu: 8", "    cpu: lots", 10, "cluster.nodes[0].cpu: 'lots' is no"),
+    "no kind": (
+        "  kind: Job",
+        "  kind: Batch",
+        25,
+        "workloads[1].kind: must be one of Pod, Job, Deployment",
+    ),
+    "no group": (
+        "fail: {group: spot, count: 1}",
+        "fail: {group: spots, count: 1}",
+        30,
+        "events[0].fail.group: no node group 'spots'; there are spot",
+    ),
+    "no rate": ("rate: 1/h", "rate: often", 31, "events[0].rate: 'often' is no rate"),
+    "no time for an event": ("  rate: 1/h\n", "", 30, "events[0]: needs at, rate or arrivals"),
+    "no configuration": (
+        "- tieBreak: NodeName",
+        "- tieBreak: Name",
+        38,
+        "configurations[1].config: profiles[0].tieBreak: Unsupported value",
+    ),
+    "no start": ("start: 2026-01-05T08:00:00Z", "start: monday", 4, "start: 'monday' is no time"),
+    "no seeds": ("seeds: [1, 4-6]", "seeds: [1, x]", 5, "seeds[1]: 'x' is no seed"),
+    "twice": ("- name: first by name", "- name: default", 37, "configurations[1].name: 'default'"),
+    "wrong kind of value": ("    count: 2", "    count: two", 9, "cluster.nodes[0].count: must be"),
+    "a pod that no server takes": (
+        "metadata: {labels: {app: web}}",
+        "metadata: {labels: {app: 'no good'}}",
+        23,
+        "workloads[0].template.metadata.labels: Invalid value",
+    ),
+    "a type that is wrong": (
+        "taints:\n    - {key: spot, effect: NoSchedule}",
+        "taints:\n    - {key: 7, effect: NoSchedule}",
+        14,
+        "cluster.nodes[0].taints[0].key: Expected str, got int",
+    ),
+    "no nodes": (
+        GOOD[GOOD.index("  nodes:") : GOOD.index("workloads:")],
+        "  nodes: []\n",
+        6,
+        "cluster: has no nodes: needs nodes, files or capture",
+    ),
+    "YAML": ("seeds: [1, 4-6]", "seeds: [1", 6, ""),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_line_that_says_where(
+    tmp_path: Path, case: tuple[str, str, int, str]
+) -> None:
+    before, after, line, want = case
+    assert before in GOOD
+    path = tmp_path / "s.yaml"
+    path.write_text(GOOD.replace(before, after, 1))
+    with pytest.raises(ConfigError) as caught:
+        load_scenario(path)
+    text = str(caught.value)
+    assert "\n" not in text
+    if want and "is missing" not in want:
+        assert text.startswith(f"{path}:{line}: {want}")
+    assert want in text
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere.yaml: cannot be read: No such file"):
+        load_scenario(tmp_path / "nowhere.yaml")
