@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api import Node, Pod
-from kubesched.cluster.yaml_documents import YamlDocument, YamlProblem, read_documents
 from kubesched.sim.reading import Members
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.scenario_file import parse_scenario
@@ -36,6 +35,7 @@ from kubesched.testing.placement import (
 )
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
+from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
 __all__ = ["Check", "CheckResult", "load_checks"]
 

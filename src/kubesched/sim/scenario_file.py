@@ -13,7 +13,6 @@ from kubesched.api import ApiError, Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.apiserver import Store
-from kubesched.cluster.yaml_documents import YamlDocument, YamlProblem, read_documents
 from kubesched.config.load import configuration_from_builtins, load_configuration
 from kubesched.explain.capture import read_capture
 from kubesched.explain.sources import load_files
@@ -36,6 +35,7 @@ from kubesched.sim.traces import read_trace
 from kubesched.sim.values import Distribution, ScenarioError, constant, parse_rate_ns
 from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.virtual_loop import DEFAULT_START_NS
+from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
 __all__ = ["load_scenario", "parse_scenario"]
 

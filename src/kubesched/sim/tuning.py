@@ -27,7 +27,6 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.cluster.yaml_documents import YamlProblem, read_documents
 from kubesched.config.load import configuration_from_builtins
 from kubesched.sim.compare import measures_of
 from kubesched.sim.reading import Members
@@ -37,6 +36,7 @@ from kubesched.sim.scenario_file import load_scenario
 from kubesched.sim.sweep import sweep
 from kubesched.sim.values import ScenarioError
 from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["Objective", "Parameter", "Trial", "Tuning", "load_tuning", "tune"]
 
