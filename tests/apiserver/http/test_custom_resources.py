@@ -497,6 +497,36 @@ def test_columns_are_those_of_the_definition() -> None:
     assert table["rows"][0]["cells"] == ["w", 4, "True", None, "0s"]
 
 
+APPLY = "application/apply-patch+yaml"
+
+
+def test_lists_with_keys_are_applied_item_by_item() -> None:
+    items = {
+        "type": "object",
+        "required": ["port"],
+        "properties": {"port": {"type": "integer"}, "name": {"type": "string"}},
+    }
+    ports = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["port"],
+        "items": items,
+    }
+    client = client_for(with_spec({"type": "object", "properties": {"ports": ports}}))
+
+    def apply(manager: str, *given: Json) -> tuple[int, Json]:
+        body = {"apiVersion": "example.com/v1", "kind": "Widget", **widget({"ports": list(given)})}
+        path = f"{WIDGETS}/w?fieldManager={manager}"
+        return client.send("PATCH", path, body, content_type=APPLY)
+
+    assert apply("a", {"port": 1, "name": "one"})[0] == 201
+    code, both = apply("b", {"port": 2, "name": "two"})
+    assert (code, [each["port"] for each in both["spec"]["ports"]]) == (200, [1, 2])
+    assert apply("b", {"port": 1, "name": "other"})[0] == 409
+    code, one = apply("b")
+    assert (code, [each["port"] for each in one["spec"]["ports"]]) == (200, [1])
+
+
 def test_the_schema_is_published() -> None:
     schema = {
         "type": "object",

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kubesched.apiserver.rules.custom import CustomStrategy
 from kubesched.apiserver.rules.schema.definitions import definition_of, definitions, target
 from kubesched.apiserver.rules.served_resources import Resource
 
@@ -20,6 +21,9 @@ Schema = Mapping[str, Any]
 
 ITEM = "."
 _FREE: Schema = {}
+_METADATA: Schema = {
+    "metadata": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+}
 # Keys that a server fills in when a client leaves them out.
 _KEY_DEFAULTS = {"protocol": "TCP"}
 _LIST_TYPE, _LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
@@ -27,7 +31,11 @@ _MAP_TYPE = "x-kubernetes-map-type"
 
 
 def schema_of(resource: Resource) -> Schema:
-    """The shape of a resource's objects; without any for custom resources."""
+    """The shape of a resource's objects, as far as it is known."""
+    strategy = resource.strategy
+    if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
+        schema = strategy.custom.schema
+        return {**schema, "properties": {**(schema.get("properties") or {}), **_METADATA}}
     name = definition_of(resource.group, resource.version, resource.kind)
     return _FREE if name is None else definitions()[name]
 
@@ -52,9 +60,10 @@ def is_atomic(value: Any, schema: Schema) -> bool:
 def child_schema(schema: Schema, field: str) -> Schema:
     """The schema of a field of a structure, or of an entry of a map."""
     properties = schema.get("properties")
-    if properties is not None:
-        return resolved(properties.get(field, _FREE))
-    return resolved(schema.get("additionalProperties", _FREE))
+    if properties is not None and field in properties:
+        return resolved(properties[field])
+    others = schema.get("additionalProperties")
+    return resolved(others) if isinstance(others, Mapping) else _FREE
 
 
 def item_schema(schema: Schema) -> Schema:
