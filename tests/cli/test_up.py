@@ -59,6 +59,9 @@ def test_the_sample_places_what_fits_and_says_why_the_rest_is_pending() -> None:
     reasons = {each["name"]: each["reason"] for each in summary["pending"]}
     assert reasons["gated-000"] == "SchedulingGated"
     assert reasons["giant-000"] == "Unschedulable"
+    messages = {each["name"]: each["message"] for each in summary["pending"]}
+    assert 'persistentvolumeclaim "ledger" not found' in messages["ledger-000"]
+    assert not any(name.startswith("database-") for name in reasons), "it has its volumes"
     assert sum(node["pods"] for node in summary["nodes"]) == summary["bound"]
     assert all(node["cpuMilli"] <= node["allocatableCpuMilli"] for node in summary["nodes"])
     assert "pods placed" in done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from kubesched.api import Node, Pod
+from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet
 from kubesched.api.access import ApiAccess
 from kubesched.api.pod_facts import pod_key
 from kubesched.cli.cluster_page import ClusterPage
@@ -40,6 +40,7 @@ from kubesched.util.randomness import derive
 __all__ = ["up"]
 
 _REFRESH_NS = 100 * MILLISECOND
+_MADE_WITHIN_NS = 5 * SECOND  # pods of workloads; those that are refused never come
 _PLAIN_REFRESH_NS = 1 * SECOND
 _SAMPLE_PACE_NS = 10 * MILLISECOND
 _CREATED_PER_TURN = 50
@@ -250,6 +251,8 @@ async def _run(
     async with running(*cluster.parts, pods, scheduler, *beside):
         await pods.wait_for_sync()
         settle_collector()
+        # Before the others: where pods go depends on the order in which they come.
+        await progress.until_known(interrupted, sum(map(_made_at_once, surroundings)))
         for number, pod in enumerate(workload, start=1):
             await apply_manifests(api, [pod], keep_existing=keep)
             if pace_ns and not await clock.wait(interrupted, timeout_ns=pace_ns):
@@ -265,6 +268,17 @@ async def _run(
             click.echo("\nRunning; Ctrl-C stops.", err=True)
             await progress.until(interrupted)
     return summary
+
+
+def _made_at_once(manifest: Manifest) -> int:
+    """How many pods a workload makes without waiting for any of them."""
+    match manifest.object:
+        case Deployment(spec=spec) | ReplicaSet(spec=spec):
+            return 1 if spec.replicas is None else spec.replicas
+        case StatefulSet(spec=spec):
+            wanted = 1 if spec.replicas is None else spec.replicas
+            return wanted if spec.pod_management_policy == "Parallel" else min(wanted, 1)
+    return 0
 
 
 def _encode(summary: ClusterSummary, output: str) -> str:
@@ -311,6 +325,16 @@ class _Progress:
         await self.show(at_once=True)
         self._end_line()
         return {} if interrupted.is_set() else undecided
+
+    async def until_known(self, interrupted: asyncio.Event, expected: int) -> None:
+        """Return when there are so many pods, or it takes too long."""
+        since_ns = self._clock.monotonic_ns()
+        while (
+            len(self._pods.store.list()) < expected
+            and self._clock.monotonic_ns() - since_ns < _MADE_WITHIN_NS
+            and not await self._clock.wait(interrupted, timeout_ns=_REFRESH_NS // 10)
+        ):
+            await self.show()
 
     async def until(self, interrupted: asyncio.Event) -> None:
         """Keep the line up to date until interrupted."""
