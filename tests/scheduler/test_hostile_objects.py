@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kubesched.api import Node
+from kubesched.api import Node, Pod
 from kubesched.api.pod import PodSpec, PodStatus
 from tests.hostile_values import documents
 from tests.scheduler.hostile_world import HostileWorld, tell
@@ -100,5 +101,56 @@ def test_whatever_pods_and_nodes_contain_others_are_placed(
             await world.until_bound(f"large{number}", 400)
         world.scheduler.cache.check_invariants()
         world.scheduler.queue.check_invariants()
+
+    tell(story)
+
+
+def many_terms(count: int) -> dict[str, Any]:
+    terms = [
+        {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchExpressions": [{"key": f"k{n}", "operator": "DoesNotExist"}]},
+        }
+        for n in range(count)
+    ]
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    return {"spec": {"affinity": {"podAntiAffinity": rule}}}
+
+
+def many_constraints(count: int) -> dict[str, Any]:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    return {"spec": {"topologySpreadConstraints": [constraint] * count}}
+
+
+TOO_MUCH = {
+    "affinity terms": (many_terms, 64, "pod affinity terms, of which 64 are allowed"),
+    "constraints": (many_constraints, 32, "topology spread constraints, of which 32 are allowed"),
+}
+
+
+@pytest.mark.parametrize(("lie", "most", "text"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_a_pod_that_asks_too_much_is_put_aside_and_says_so(
+    lie: Callable[[int], dict[str, Any]], most: int, text: str
+) -> None:
+    async def story(world: HostileWorld) -> None:
+        await world.add_pod("most", lie(most))
+        await world.until_bound("most")
+        await world.delete_pod("most")
+        for number in range(5):
+            await world.add_pod(f"too-much-{number}", lie(5_000))
+            await world.add_pod(f"bound-{number}", lie(5_000), node_name="n0")
+        for number in range(5):
+            await world.add_pod(f"innocent{number}", requests={"cpu": "1"})
+        for number in range(5):
+            await world.until_bound(f"innocent{number}")
+        for number in range(5):
+            pod = await world.api.get(Pod, f"too-much-{number}", "default")
+            (condition,) = (each for each in pod.status.conditions if each.type == "PodScheduled")
+            assert condition.reason == "Unschedulable"
+            assert text in condition.message
 
     tell(story)

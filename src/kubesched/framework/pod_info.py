@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -26,17 +26,30 @@ __all__ = ["PodInfo", "QueuedPodInfo", "assigned_to"]
 _NONE: Set[str] = frozenset()
 
 
+MOST_AFFINITY_TERMS: Final = 64
+"""Of all kinds in one pod: each may have to be compared with every pod (decision 0019)."""
+
+
 def assigned_to(pod: Pod, node_name: str) -> Pod:
     """The pod as it will be once it is bound to the node."""
     return replace(pod, spec=replace(pod.spec, node_name=node_name))
 
 
+def _term_count(affinity: Affinity) -> int:
+    return sum(
+        len(part.required_during_scheduling_ignored_during_execution)
+        + len(part.preferred_during_scheduling_ignored_during_execution)
+        for part in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        if part is not None
+    )
+
+
 class PodInfo(msgspec.Struct, eq=False, gc=False):
     """A pod with its parsed affinity terms and its computed amounts.
 
-    A term list that cannot be parsed is empty here, and its error is kept in
-    `affinity_errors`: existing pods are then treated as having no such terms, while an
-    incoming pod is refused by InterPodAffinity. Amounts are computed once, when first asked.
+    A term list that cannot be parsed is empty here, all are if there are too many, and the
+    error is in `affinity_errors`: existing pods are then treated as having no such terms, while
+    an incoming pod is refused by InterPodAffinity. Amounts are computed once, when first asked.
 
     There is one for every pod of the cluster, and nothing that it holds leads back to it, so the
     garbage collector is not made to look at them.
@@ -56,6 +69,11 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
             self._parse_terms(self.pod.spec.affinity)
 
     def _parse_terms(self, affinity: Affinity) -> None:
+        if (count := _term_count(affinity)) > MOST_AFFINITY_TERMS:
+            self.affinity_errors = (
+                f"{count} pod affinity terms, of which {MOST_AFFINITY_TERMS} are allowed",
+            )
+            return
         namespace = self.pod.metadata.namespace
         errors: list[str] = []
 

@@ -46,6 +46,8 @@ from kubesched.util.errors import SelectorError
 
 __all__ = ["SYSTEM_DEFAULTS", "PodTopologySpread"]
 
+# Each may have to be compared with every pod (decision 0019).
+_MOST_CONSTRAINTS = 32
 _PRE_FILTER_KEY = "PreFilterPodTopologySpread"
 _PRE_SCORE_KEY = "PreScorePodTopologySpread"
 
@@ -126,6 +128,10 @@ class PodTopologySpread(Plugin):
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod
+        if (count := len(pod.spec.topology_spread_constraints)) > _MOST_CONSTRAINTS:
+            return Status.unresolvable(
+                f"{count} topology spread constraints, of which {_MOST_CONSTRAINTS} are allowed"
+            )
         try:
             constraints = self._hard_constraints(pod)
         except SelectorError as exc:
