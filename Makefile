@@ -43,6 +43,7 @@ bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes [WORKLOADS=DIR]
 	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.preemption
 	@$(BIN)/python -m benchmarks.queue
+	@$(BIN)/python -m benchmarks.cel
 	@$(BIN)/python -m benchmarks.memory
 	@$(BIN)/python -m benchmarks.drain
 	@$(BIN)/python -m benchmarks.apiserver

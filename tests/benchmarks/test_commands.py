@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import engine, loop, memory, million
+from benchmarks import cel, engine, loop, memory, million
 from benchmarks.wire_cluster import WireApi
 from kubesched.api import Node, Pod
 
@@ -93,3 +93,10 @@ def test_objects_from_the_wire_are_nodes_and_running_pods() -> None:
     assert len({pod.metadata.uid for pod in pods}) == 7
     assert {pod.spec.node_name for pod in pods} == {node.metadata.name for node in nodes}
     assert {pod.status.phase for pod in pods} == {"Running"}
+
+
+def test_cel_prints_a_line_for_preparing_and_one_per_selector() -> None:
+    first, *others = run(cel.main, "--evaluations", "5", "--repeat", "1")
+    assert first["prepare_us"] > 0
+    assert [line["selector"] for line in others] == list(cel.SELECTORS)
+    assert all(line["compile_us"] > 0 and line["evaluate_us"] >= 0 for line in others)

@@ -23,7 +23,7 @@ from kubesched.cel.semver import parse_semver
 from kubesched.cel.types import ANY, BOOL, DYN, STRING, ObjectType, Type, map_of, named
 from kubesched.cel.values import Value, type_name
 
-__all__ = ["DEVICE_COST_LIMIT", "DeviceInput", "DeviceSelector"]
+__all__ = ["DEVICE_COST_LIMIT", "DeviceInput", "DeviceSelector", "clear_compiled"]
 
 DEVICE_COST_LIMIT: Final = 1_000_000
 _DEVICE: Final = "kubernetes.DRADevice"
@@ -156,6 +156,11 @@ def _compiled(expression: str, list_attributes: bool) -> DeviceSelector:
             f"must evaluate to bool or the unknown type, not {program.output_type}"
         )
     return DeviceSelector(program)
+
+
+def clear_compiled() -> None:
+    """Forget all compiled selectors; for measuring."""
+    _compiled.cache_clear()
 
 
 def _split(name: str, driver: str) -> tuple[str, str]:

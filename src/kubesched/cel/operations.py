@@ -6,6 +6,7 @@ that a string or list has become huge, its size is bounded here (`MAX_SIZE`).
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -22,6 +23,7 @@ from kubesched.cel.values import (
     OptionalValue,
     Timestamp,
     UInt,
+    UnorderedList,
     Value,
     type_name,
 )
@@ -104,7 +106,42 @@ def _possibly(left: Value, right: Value) -> bool:
 
 
 def _equal_lists(left: _Listed, right: _Listed) -> bool:
-    return len(left) == len(right) and all(map(_possibly, left, right))
+    if len(left) != len(right):
+        return False
+    if isinstance(left, UnorderedList):
+        return _equal_unordered(left, right)
+    return all(map(_possibly, left, right))
+
+
+def _equal_unordered(left: UnorderedList, right: _Listed) -> bool:
+    there: dict[str, list[Value]] = {}
+    for element in right:
+        there.setdefault(_rough(left.identity(element)), []).append(element)
+    for element in left:
+        alike = there.get(_rough(left.identity(element)), [])
+        found = next((n for n, other in enumerate(alike) if _surely(element, other)), None)
+        if found is None:
+            return False
+        del alike[found]
+    return True
+
+
+def _rough(identity: Value) -> str:
+    """A text that equal values of one schema share, so that few are compared."""
+    return identity if type(identity) is str else json.dumps(identity, sort_keys=True, default=str)
+
+
+def _united(left: UnorderedList, right: _Listed) -> UnorderedList:
+    """The elements of both; of two with the same identity, the right one in the left's place."""
+    result = UnorderedList(left, left.keys)
+    places = {_rough(left.identity(element)): place for place, element in enumerate(left)}
+    for element in right:
+        place = places.setdefault(_rough(left.identity(element)), len(result))
+        if place == len(result):
+            result.append(element)
+        else:
+            result[place] = element
+    return result
 
 
 def _equal_maps(left: dict[Value, Value], right: dict[Value, Value]) -> bool:
@@ -210,6 +247,8 @@ def _add(left: Value, right: Value) -> Value:
         return _checked_timestamp(left.nanoseconds + right.nanoseconds)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         bounded(len(left) + len(right))
+        if isinstance(left, UnorderedList):
+            return _united(left, right)
         return [*left, *right]
     if cls not in _ADDERS and not isinstance(left, list | tuple):
         raise EvaluationError("no such overload: _+_")

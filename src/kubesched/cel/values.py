@@ -6,6 +6,7 @@ bool is an int for Python and never one for CEL: code that tells types apart ask
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -24,6 +25,7 @@ __all__ = [
     "Timestamp",
     "TypeValue",
     "UInt",
+    "UnorderedList",
     "Value",
     "type_name",
 ]
@@ -61,6 +63,27 @@ class OptionalValue(msgspec.Struct, frozen=True, eq=False):
     """A value, or its absence (`NONE`)."""
 
     value: Value
+
+
+class UnorderedList(list[Any]):
+    """A list that stands for a set, or for a map by some keys of its elements.
+
+    It equals another with the same elements in any order, and adding to it replaces what has
+    the same identity.
+    """
+
+    __slots__ = ("keys",)
+
+    def __init__(self, elements: Iterable[Any], keys: tuple[str, ...] = ()) -> None:
+        super().__init__(elements)
+        self.keys = keys
+        """The keys that identify an element; without any, it is the element itself."""
+
+    def identity(self, element: Any) -> Any:
+        """What makes an element the one it is."""
+        if not self.keys or not isinstance(element, dict):
+            return element
+        return {key: element[key] for key in self.keys if key in element}
 
 
 class TypeValue(msgspec.Struct, frozen=True):
@@ -107,5 +130,7 @@ def type_name(value: Value) -> str:
         return name
     if isinstance(value, dict):
         return "map"
+    if isinstance(value, list):
+        return "list"
     declared: str = getattr(cls, "cel_type", "dyn")
     return declared

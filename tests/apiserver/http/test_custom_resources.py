@@ -256,6 +256,41 @@ def test_names_that_are_no_identifiers_numbers_and_times() -> None:
     assert len(refused(client, "POST", WIDGETS, widget(bad))) == 3
 
 
+def test_lists_that_are_sets_or_maps_have_no_order() -> None:
+    names = {
+        "type": "array",
+        "x-kubernetes-list-type": "set",
+        "items": {"type": "string"},
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is immutable"}],
+    }
+    pairs = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k"],
+        "items": {
+            "type": "object",
+            "required": ["k"],
+            "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
+        },
+        "x-kubernetes-validations": [
+            {"rule": "self == oldSelf"},
+            {"rule": "(self + oldSelf).size() == 2", "message": "same keys only"},
+        ],
+    }
+    schema = {"type": "object", "properties": {"names": names, "pairs": pairs}}
+    client = client_for(with_spec(schema))
+    one, two = {"k": "a", "v": 1}, {"k": "b", "v": 2}
+    client.create(WIDGETS, widget({"names": ["x", "y"], "pairs": [one, two]}))
+    path = f"{WIDGETS}/w"
+    turned = {"spec": {"names": ["y", "x"], "pairs": [two, one]}}
+    assert client.send("PATCH", path, turned, content_type=MERGE)[0] == 200
+    other = {"spec": {"names": ["y", "z"], "pairs": [two, {"k": "a", "v": 3}]}}
+    assert refused(client, "PATCH", path, other, content_type=MERGE) == [
+        'spec.names: Invalid value: "array": is immutable',
+        'spec.pairs: Invalid value: "array": failed rule: self == oldSelf',
+    ]
+
+
 def test_a_rule_that_costs_too_much_is_stopped() -> None:
     schema = {
         "type": "object",

@@ -30,6 +30,7 @@ from kubesched.cel.types import (
     map_of,
     named,
 )
+from kubesched.cel.values import UnorderedList
 
 __all__ = ["cel_value", "declared_type"]
 
@@ -113,7 +114,15 @@ def cel_value(value: Any, schema: Json) -> Any:
     if isinstance(value, list):
         items = schema.get("items")
         inner = items if isinstance(items, dict) else {}
-        return [cel_value(each, inner) for each in value]
+        elements = [cel_value(each, inner) for each in value]
+        match schema.get("x-kubernetes-list-type"):
+            case "set":
+                return UnorderedList(elements)
+            case "map":
+                keys = schema.get("x-kubernetes-list-map-keys") or ()
+                return UnorderedList(elements, tuple(keys))
+            case _:
+                return elements
     if isinstance(value, str):
         return _text_value(value, schema)
     is_number = isinstance(value, int) and not isinstance(value, bool)
