@@ -201,6 +201,7 @@ _MERGE_KEYS = {
     "volumes": "name",
 }
 _PRIMITIVE_MERGES = frozenset({"finalizers"})
+_SCALARS = (str, int, float)
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
@@ -213,6 +214,8 @@ def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any])
 
 
 def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if not any(key.startswith("$") for key in patch):
+        return _merge_plain(original, patch, name)
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {
@@ -245,6 +248,21 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
             if field in merged:
                 identity = _merge_key(field, name)
                 merged[field] = _in_order(merged[field], value, merged[field], identity)
+    return merged
+
+
+def _merge_plain(
+    original: Mapping[str, Any], patch: Mapping[str, Any], name: str
+) -> dict[str, Any]:
+    """Merge a patch without directives, which nearly all are."""
+    merged = dict(original)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, _SCALARS):
+            merged[key] = value
+        else:
+            merged[key] = _merge_value(merged.get(key), value, key, name, patch)
     return merged
 
 
@@ -285,6 +303,8 @@ def _without_directives(value: Json) -> Json:
 def _identity(item: Json, key: str | None) -> Json:
     if key is None:
         return item
+    if type(item) is dict and key in item:
+        return item[key]
     if not isinstance(item, Mapping) or key not in item:
         raise PatchError(f"map: {item} does not contain declared merge key: {key}")
     return item[key]
@@ -323,6 +343,10 @@ def _in_order(items: list[Any], wanted: list[Any], server: list[Any], key: str |
     An item that is new to the server comes before the others, as in the reference.
     """
     rank = {_identity(item, key): index for index, item in enumerate(wanted)}
+    if len(rank) == len(items) and all(
+        _identity(item, key) == known for item, known in zip(items, rank, strict=True)
+    ):
+        return items  # there are no others, and they are in order
     place = {_identity(item, key): index for index, item in enumerate(server)}
     named = sorted(
         (item for item in items if _identity(item, key) in rank),
