@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.access import ApiError
+from kubesched.apiserver.http import Answer
 from kubesched.apiserver.store.admission_policies import BINDING, POLICY, enforce_policies
 from kubesched.apiserver.store.persistence import DataFile, open_store
 from tests.apiserver.http.client import Client
@@ -179,6 +180,20 @@ def test_a_policy_sees_who_asks() -> None:
     deployments = client.store.catalog.by_url("apps", "v1", "deployments")
     with pytest.raises(ApiError, match="denied request"):
         client.store.create(deployments, "default", deployment(1, "other"), 0)
+
+
+def test_a_policy_may_only_warn() -> None:
+    client = enforced(policy(MORE_THAN_ONE), binding(validationActions=["Warn"]))
+    answer = client.ask("POST", DEPLOYMENTS, deployment(1))
+    assert isinstance(answer, Answer)
+    assert answer.status == 201
+    assert answer.headers["Warning"] == (
+        "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': "
+        'failed expression: object.spec.replicas > 1"'
+    )
+    answer = client.ask("POST", DEPLOYMENTS, deployment(2, "other"))
+    assert isinstance(answer, Answer)
+    assert "Warning" not in answer.headers
 
 
 PARAMETERS = {"apiVersion": "v1", "kind": "ConfigMap"}

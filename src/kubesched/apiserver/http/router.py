@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from kubesched.api.access import ApiError
 from kubesched.apiserver.http.bodies import read_body
 from kubesched.apiserver.http.discovery import AGGREGATED, VERSION, Discovery
 from kubesched.apiserver.http.openapi import OpenApi
 from kubesched.apiserver.http.paths import Target, parse_path
-from kubesched.apiserver.http.rendering import encode
+from kubesched.apiserver.http.rendering import encode, warnings
 from kubesched.apiserver.http.request_and_answer import TEXT, Answer, Request, Stream
 from kubesched.apiserver.http.resource_handlers import ResourceHandlers
 from kubesched.apiserver.http.reviews import REVIEWS, answer_review
@@ -96,10 +98,15 @@ class ApiService:
         if not self._policies.has_rules:
             return self._resources.answer(request, target)
         self._policies.requester = user.document()
+        self._policies.warnings.clear()
         try:
-            return self._resources.answer(request, target)
+            answer = self._resources.answer(request, target)
         finally:
             self._policies.requester = {}
+        if self._policies.warnings and isinstance(answer, Answer):
+            told = warnings(self._policies.warnings)
+            return msgspec.structs.replace(answer, headers={**answer.headers, **told})
+        return answer
 
     def _page(self, request: Request) -> Answer:
         path = request.path.rstrip("/") or "/"

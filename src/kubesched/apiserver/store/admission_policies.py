@@ -45,6 +45,7 @@ __all__ = [
 Json = dict[str, Any]
 
 _GROUP = "admissionregistration.k8s.io"
+_MOST_WARNINGS = 20
 
 
 def _cluster_wide(kind: str, plural: str, strategy: Strategy) -> Resource:
@@ -115,6 +116,8 @@ class PolicyAdmission:
         self._store = store
         self.requester: Json = {}
         """Who asks for what is written next, as reviews show a user."""
+        self.warnings: list[str] = []
+        """What policies had to say about writes that they let pass."""
         self._validating = _Policies(store, POLICY, BINDING, compile_policy)
         self._mutating = _Policies(store, MUTATION, MUTATION_BINDING, compile_mutation)
 
@@ -158,12 +161,17 @@ class PolicyAdmission:
         namespace, labels = self._home(review)
         kind = self._validating.kind
         for record, binding in self._validating.about(review, labels):
-            if "Deny" not in (binding.data["spec"].get("validationActions") or ()):
-                continue
+            actions = binding.data["spec"].get("validationActions") or ()
             policy = self._validating.compiled(record)
             for params in self._params(kind, record, binding, review):
                 for denial in policy.judge(review, params, namespace):
-                    raise _denied(kind, record, binding, review, denial.message, denial.reason)
+                    if "Deny" in actions:
+                        raise _denied(kind, record, binding, review, denial.message, denial.reason)
+                    if "Warn" in actions and len(self.warnings) < _MOST_WARNINGS:
+                        self.warnings.append(
+                            f"Validation failed for {kind} '{record.key}' with binding "
+                            f"'{binding.key}': {denial.message}"
+                        )
 
     def _home(self, review: Review) -> tuple[Json | None, Mapping[str, str] | None]:
         """The namespace that a write happens in, and its labels; None for both outside of any."""
