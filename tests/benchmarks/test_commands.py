@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import cel, engine, loop, memory, million
+from benchmarks import cel, engine, loop, memory, million, volume_memory
 from benchmarks.wire_cluster import WireApi
 from kubesched.api import Node, Pod
 
@@ -45,6 +45,21 @@ def test_engine_prints_a_line_per_combination_and_draws_them(path: str, tmp_path
 def test_loop_runs_every_kind() -> None:
     lines = run(loop.main, "--nodes", "4", "--pods", "8", "--kind", "all")
     assert [line["kind"] for line in lines] == ["basic", "spread", "affinity", "hetero", "mixed"]
+
+
+@pytest.mark.parametrize("kind", ["volumes", "local-pv"])
+def test_engine_places_pods_with_claims(kind: str) -> None:
+    (line,) = run(engine.main, "--nodes", "60", "--pods", "30", "--kind", kind)
+    assert (line["kind"], line["pods"]) == (kind, 30)
+    refused = CliRunner().invoke(engine.main, ["--kind", kind, "--path", "loop"])
+    assert refused.exit_code != 0
+    assert "for the engine alone" in refused.output
+
+
+def test_memory_of_volumes_is_measured() -> None:
+    (line,) = run(volume_memory.main, "--volumes", "40")
+    assert (line["benchmark"], line["volumes"]) == ("volume_memory", 40)
+    assert line["rss_after_mib"] >= line["rss_before_mib"] > 0
 
 
 def test_pods_and_shapes_may_vary_too(tmp_path: Path) -> None:
