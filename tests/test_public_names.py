@@ -11,12 +11,13 @@ PUBLIC = {
         Comparison Configuration Difference Divergence Results RunResult Scenario ScenarioError
         Side first_divergence load_scenario parse_scenario run
     """,
-    "kubesched": "Scheduler __version__",
+    "kubesched": "Scheduler __version__ connect",
     "kubesched.framework": """
         MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm ClaimCache
         Clonable ClusterEvent ClusterEventWithHint ClusterVersion Code CycleState Diagnosis DryRun
-        EventRecorder EventResource ExtensionPoint FitError Handle HintFunction ImageState Lister
-        NodeInfo NodeView NominatedTotals Nominating NominatingMode Nominator OnlyNodes Plugin
+        EventRecorder EventResource Extender ExtensionPoint FitError Handle HintFunction
+        ImageState Informer Lister NodeInfo NodeView NominatedTotals Nominating
+        NominatingMode Nominator OnlyNodes Plugin
         PluginMetrics PodInPreBind PodIndex PodInfo PodPart PodsOnNode PostFilterResult
         QueuedPodInfo QueueingHint Reads Rejections SharedState Snapshot StateNotFoundError Status
         TotalsView

@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kubesched.client.connect import connect
     from kubesched.scheduler.scheduler import Scheduler
 
-__all__ = ["Scheduler", "__version__"]
+__all__ = ["Scheduler", "__version__", "connect"]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the scheduler when it is first asked for: `kubesched.api` alone stays cheap."""
+    """Import what there is when it is first asked for: `kubesched.api` alone stays cheap."""
     if name == "Scheduler":
         from kubesched.scheduler.scheduler import Scheduler
 
         return Scheduler
+    if name == "connect":
+        from kubesched.client.connect import connect
+
+        return connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -28,15 +28,20 @@ class CustomObject(ApiObject):
 
 
 @cache
-def custom_kind(resource: str) -> Kind | None:
+def custom_kind(resource: str, kind_name: str = "") -> Kind | None:
     """The kind of `plural.version.group`, such as `foos.v1.example.com`; None if it is none.
 
-    The same name gives the same kind with the same type, for `ApiAccess` to be asked with.
+    The same name gives the same kind with the same type, for `ApiAccess` to be asked with. Who
+    creates objects may say what their kind is called (`Foo`); otherwise the server is asked.
     """
     plural, version, group = (*resource.split(".", 2), "", "")[:3]
     if not (plural and version and group):
         return None
-    members = {"__module__": __name__, "api_version": f"{group}/{version}", "kind": plural}
+    members = {
+        "__module__": __name__,
+        "api_version": f"{group}/{version}",
+        "kind": kind_name or plural,
+    }
     made: type[CustomObject] = types.new_class(
         f"Custom_{plural}", (CustomObject,), {"frozen": True}, lambda body: body.update(members)
     )

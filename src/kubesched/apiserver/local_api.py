@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
+from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.raw_objects import Document
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.store.object_store import Store
@@ -190,6 +191,8 @@ class LocalApi:
         patch_type: PatchType = "strategic",
         subresource: str = "",
     ) -> T:
+        if patch_type == "strategic" and issubclass(kind, CustomObject):
+            patch_type = "merge"  # servers know no strategies for custom resources
         fault = await self._before("patch", kind, namespace, name) if self._faults else None
         record = self.store.patch(
             self._resource(kind),

@@ -20,6 +20,7 @@ from kubesched.api import codec
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.coordination import Lease
 from kubesched.api.core import Binding
+from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.kinds import Kind, kind_of
 from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.overlay import overlay
@@ -88,6 +89,7 @@ class HttpApi:
         self._fence = fence
         self._writing = 0
         self._warnings: set[str] = set()
+        self._kind_names: dict[str, str] = {}
 
     @property
     def is_writing(self) -> bool:
@@ -175,8 +177,20 @@ class HttpApi:
     async def create(self, new: T) -> T:
         kind = kind_of(type(new))
         namespace = new.metadata.namespace  # type: ignore[attr-defined]  # every kind has it
-        answer = await self._call("POST", target(kind, namespace), codec.encode(new))
+        body = codec.encode(new)
+        if kind.kind == kind.plural:  # a custom one that is known by its plural alone
+            body = msgspec.json.encode(msgspec.json.decode(body) | {"kind": await self._name(kind)})
+        answer = await self._call("POST", target(kind, namespace), body)
         return _decoded(answer.body, type(new))
+
+    async def _name(self, kind: Kind) -> str:
+        """What the server calls a kind of which only the plural is known."""
+        if kind.plural not in self._kind_names:
+            answer = await self._call("GET", group_target(kind.group, kind.version))
+            served = msgspec.json.decode(answer.body).get("resources") or ()
+            names = {each.get("name"): each.get("kind") for each in served}
+            self._kind_names[kind.plural] = names.get(kind.plural) or kind.plural
+        return self._kind_names[kind.plural]
 
     async def update(self, changed: T, *, subresource: str = "") -> T:
         """Replace an object; fields that its type does not declare stay as the server has them."""
@@ -201,6 +215,8 @@ class HttpApi:
         subresource: str = "",
     ) -> T:
         query = {"fieldManager": _FIELD_MANAGER, "force": "true"} if patch_type == "apply" else {}
+        if patch_type == "strategic" and issubclass(kind, CustomObject):
+            patch_type = "merge"  # servers know no strategies for custom resources
         answer = await self._call(
             "PATCH",
             target(kind_of(kind), namespace, name, subresource, query),

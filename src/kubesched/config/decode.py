@@ -58,13 +58,16 @@ class Decoded(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()  # what to do about them
 
 
-def decode_members(value: Any, struct: type) -> Decoded:
+def decode_members(value: Any, struct: type, *, is_own: bool = False) -> Decoded:
     """Decode an object whose members are those of `struct`, plus a version and a kind.
+
+    Type errors of a type that is somebody's own (`is_own`) speak of fields; those of the
+    reference's types are worded as it words them.
 
     Raises:
         ConfigError: a value has the wrong type.
     """
-    decoder = _Decoder()
+    decoder = _Decoder(is_own)
     decoded = decoder.struct(struct, value, extra=TYPE_META)
     if decoder.type_error is not None:
         raise ConfigError(decoder.type_error)
@@ -74,7 +77,8 @@ def decode_members(value: Any, struct: type) -> Decoded:
 class _Decoder:
     """One pass over one object; knows where it is for the sake of its errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_own: bool = False) -> None:
+        self._is_own = is_own
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.type_error: str | None = None
@@ -201,6 +205,12 @@ class _Decoder:
             self.notes.append(f"{name}: did you mean {by_lower_case[near[0]]!r}?")
 
     def _mismatch(self, value: Any, wanted: str, found: str = "") -> None:
+        if self._is_own:
+            where = "".join(self._path) or "the arguments"
+            given = found or _KINDS[json_kind(value)]
+            text = f"{where}: must be {_plain_name(wanted)}, not {given}"
+            self.type_error = self.type_error or text
+            return
         where = (
             f"Go struct field {self._struct}.{'.'.join(self._fields)}"
             if self._fields
@@ -210,6 +220,27 @@ class _Decoder:
             self.type_error = (
                 f"json: cannot unmarshal {found or json_kind(value)} into {where} of type {wanted}"
             )
+
+
+_KINDS: Final = {
+    "bool": "true or false",
+    "string": "a text",
+    "number": "a number",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
+
+
+def _plain_name(go_name: str) -> str:
+    """What a type is called in a file."""
+    if go_name.startswith("[]"):
+        return "a list"
+    if go_name.startswith(("int", "uint")):
+        return "a whole number"
+    if go_name.startswith("float"):
+        return "a number"
+    return {"string": "a text", "bool": "true or false"}.get(go_name, "a mapping")
 
 
 @cache

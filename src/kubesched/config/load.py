@@ -60,6 +60,9 @@ _TYPE_META_TYPE: Final = (
 )
 
 
+_IN_TREE_TYPES: Final = frozenset(IN_TREE_ARGS.values())
+
+
 def load_configuration_file(
     path: str | os.PathLike[str],
     *,
@@ -214,7 +217,8 @@ class _Reader:
             wanted, decoded_type = f"{name}Args", self._known_args.get(kind.removesuffix("Args"))
             if api_version != API_VERSION or decoded_type is None or not kind.endswith("Args"):
                 raise _not_registered(api_version, kind)
-            decoded = decode_members(value, decoded_type)
+            is_own = decoded_type not in _IN_TREE_TYPES
+            decoded = decode_members(value, decoded_type, is_own=is_own)
         except ConfigError as exc:
             raise _prefixed(exc, where) from exc
         if kind != wanted:

@@ -15,7 +15,9 @@ from kubesched.framework.events import (
 )
 from kubesched.framework.handle import (
     EventRecorder,
+    Extender,
     Handle,
+    Informer,
     Lister,
     Nominator,
     PluginMetrics,
@@ -64,11 +66,13 @@ __all__ = [
     "DryRun",
     "EventRecorder",
     "EventResource",
+    "Extender",
     "ExtensionPoint",
     "FitError",
     "Handle",
     "HintFunction",
     "ImageState",
+    "Informer",
     "Lister",
     "NodeInfo",
     "NodeView",

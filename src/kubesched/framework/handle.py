@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -27,7 +27,9 @@ from kubesched.util.clock import Clock
 
 __all__ = [
     "EventRecorder",
+    "Extender",
     "Handle",
+    "Informer",
     "Lister",
     "Nominator",
     "PluginMetrics",
@@ -52,6 +54,46 @@ class Lister(Protocol[T_co]):
 
         What is there already comes at once, as additions. For plugins that keep an index.
         """
+        ...
+
+
+class Informer(Protocol[T_co]):
+    """Follows the objects of one kind."""
+
+    def add_handler(
+        self,
+        on_add: Callable[[T_co], None] | None = None,
+        on_update: Callable[[T_co, T_co], None] | None = None,
+        on_delete: Callable[[T_co, bool], None] | None = None,
+    ) -> None:
+        """Call back on changes; objects that are already here are announced at once.
+
+        `on_delete` also gets whether the final state is unknown because the deletion was missed.
+        Handlers run on the scheduler's loop and must not wait.
+        """
+        ...
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list has been taken in."""
+        ...
+
+
+class Extender(Protocol):
+    """An HTTP extender of the configuration."""
+
+    @property
+    def name(self) -> str:
+        """Its URL."""
+        ...
+
+    @property
+    def is_ignorable(self) -> bool:
+        """Whether pods are placed without it if it does not answer."""
+        ...
+
+    def is_interested(self, pod: Pod) -> bool:
+        """Whether attempts at the pod ask it."""
         ...
 
 
@@ -167,6 +209,28 @@ class Handle(Protocol):
 
     def lister(self, kind: type[T]) -> Lister[T]:
         """The objects of a kind; asking for them makes the scheduler watch that kind."""
+        ...
+
+    def informer(self, kind: type[T]) -> Informer[T]:
+        """Tells of changes of a kind; ask for it when the plugin is built."""
+        ...
+
+    @property
+    def extenders(self) -> Sequence[Extender]:
+        """The HTTP extenders, in the order in which they are asked."""
+        ...
+
+    @property
+    def kubeconfig(self) -> Any:
+        """How the scheduler's process is connected, for plugins that connect by themselves.
+
+        What the program that built the scheduler gave; None if it gave nothing.
+        """
+        ...
+
+    @property
+    def component_config_version(self) -> str:
+        """The apiVersion of the configuration that the scheduler was built from."""
         ...
 
     @property

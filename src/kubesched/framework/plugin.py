@@ -8,7 +8,7 @@ many nodes over columns, which is an optional faster spelling of the same rule.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -92,7 +92,8 @@ class Plugin(FastPaths, PreemptionHooks):
     pre_bind_in_parallel: ClassVar[bool] = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
-        self.args = args
+        """Keep both; without arguments they are the defaults of `args_type`."""
+        self.args = _default_args(type(self)) if args is None else args
         self._handle = handle
 
     @property
@@ -101,6 +102,10 @@ class Plugin(FastPaths, PreemptionHooks):
         if self._handle is None:
             raise RuntimeError(f"plugin {self.name} was built without a handle")
         return self._handle
+
+    def close(self) -> Awaitable[None] | None:
+        """Give back what the plugin holds; called once when the scheduler ends. May be async."""
+        return None
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
         """QueueSort: the smallest key is scheduled first."""
@@ -169,6 +174,15 @@ class Plugin(FastPaths, PreemptionHooks):
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """PostBind: the pod is bound; for information."""
+
+
+def _default_args(plugin: type[Plugin]) -> Any:
+    """The arguments of a plugin that was given none; None if it takes none, or demands some."""
+    if plugin.args_type is None:
+        return None
+    if any(field.required for field in msgspec.structs.fields(plugin.args_type)):
+        return None
+    return plugin.args_type()
 
 
 _METHODS: dict[ExtensionPoint, str] = {

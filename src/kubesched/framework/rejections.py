@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.framework.status import Status
+from kubesched.framework.wrong_answer import wrong_answer
 
 __all__ = ["Rejections"]
 
@@ -37,10 +38,20 @@ class Rejections:
 
     @classmethod
     def from_statuses(cls, answers: Iterable[Status]) -> Rejections:
-        """One status per node, as the one-node form gives them."""
+        """One status per node, as the one-node form gives them.
+
+        Raises:
+            TypeError: one of them is no status, and says what it is.
+        """
         numbers: dict[Status, int] = {}
         codes: list[int] = []
         for status in answers:
+            if not isinstance(status, Status):
+                error = wrong_answer(status, "a Status")
+                for other in answers if isinstance(answers, list) else ():
+                    if not isinstance(other, Status):
+                        wrong_answer(other, "")  # closes those that nobody will await
+                raise TypeError(str(error))
             if status.is_success:
                 codes.append(0)
             else:

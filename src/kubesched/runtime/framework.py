@@ -51,9 +51,13 @@ from kubesched.runtime.profile_handle import ProfileHandle
 from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.services import Services
 from kubesched.runtime.ties import FirstByName, Ties
+from kubesched.util.errors import place_of
 from kubesched.util.go_format import format_slice
+from kubesched.util.logging import get_logger
 
 __all__ = ["Framework"]
+
+log = get_logger(__name__)
 
 
 class Framework(ProfileHandle):
@@ -90,6 +94,16 @@ class Framework(ProfileHandle):
     @property
     def dry_run(self) -> ProfileDryRun:
         return self._dry_run
+
+    async def close(self) -> None:
+        """Close the plugins, in order; one that fails keeps no other from being closed."""
+        for plugin in self.plugins.by_name.values():
+            try:
+                closing = plugin.close()
+                if closing is not None:
+                    await closing
+            except Exception as exc:
+                log.error("Failed to close plugins", exc=exc, plugin=plugin.name, at=place_of(exc))
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
         return self.queue_sort_plugin.sort_key(queued)

@@ -10,6 +10,7 @@ import asyncio
 from typing import Any, Final
 
 from kubesched.framework import PostFilterResult, Status, Wait
+from kubesched.framework.wrong_answer import wrong_answer
 from kubesched.util.errors import PluginError
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "as_status",
     "failure_of",
     "is_being_cancelled",
-    "no_answer",
 ]
 
 # What a call may raise that is the plugin's failure. Not KeyboardInterrupt: that is the user.
@@ -44,7 +44,9 @@ def failure_of(thrown: BaseException) -> Status:
 
 def as_status(answer: Any) -> Status:
     """The answer of a plugin that must be a status; anything else is a failure."""
-    return answer if isinstance(answer, Status) else Status.failure(no_answer(answer, "a Status"))
+    return (
+        answer if isinstance(answer, Status) else Status.failure(wrong_answer(answer, "a Status"))
+    )
 
 
 def as_permit_answer(answer: Any) -> Status | Wait:
@@ -53,23 +55,11 @@ def as_permit_answer(answer: Any) -> Status | Wait:
         return answer
     if isinstance(answer, Status):
         return answer
-    return Status.failure(no_answer(answer, "a Status or a Wait"))
+    return Status.failure(wrong_answer(answer, "a Status or a Wait"))
 
 
 def as_post_filter_result(answer: Any) -> PostFilterResult:
     """The answer of PostFilter."""
     if isinstance(answer, PostFilterResult) and isinstance(answer.status, Status):
         return answer
-    return PostFilterResult(Status.failure(no_answer(answer, "a PostFilterResult")))
-
-
-def no_answer(answer: Any, wanted: str) -> PluginError:
-    """Say what came instead of what was wanted."""
-    error = PluginError(f"the plugin returned {_shown(answer)}, which is not {wanted}")
-    if answer is None:
-        error.add_note("is a `return` missing?")
-    return error
-
-
-def _shown(answer: Any) -> str:
-    return "None" if answer is None else f"a {type(answer).__name__}"
+    return PostFilterResult(Status.failure(wrong_answer(answer, "a PostFilterResult")))

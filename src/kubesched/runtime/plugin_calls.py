@@ -21,7 +21,8 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
-from kubesched.runtime.plugin_answers import THROWN, failure_of, no_answer
+from kubesched.framework.wrong_answer import wrong_answer
+from kubesched.runtime.plugin_answers import THROWN, failure_of
 from kubesched.runtime.point_metrics import PluginTimer
 from kubesched.util.errors import PluginError
 
@@ -96,7 +97,7 @@ def call_for_status(what: str, plugin: Plugin, method: Any, *args: Any) -> Statu
 
 
 def _no_answer(what: str, plugin: Plugin, answer: Any, wanted: str) -> NoReturn:
-    error = no_answer(answer, wanted)
+    error = wrong_answer(answer, wanted)
     raise PluginError(f"{what.format(plugin.name)}: {error}") from error
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -16,6 +16,8 @@ from kubesched.api.access import ApiAccess
 from kubesched.framework import (
     ClaimCache,
     EventRecorder,
+    Extender,
+    Informer,
     Lister,
     Nominator,
     SharedState,
@@ -74,6 +76,22 @@ class ProfileHandle:
     @property
     def shared(self) -> SharedState:
         return self._services.shared
+
+    def informer(self, kind: type[T]) -> Informer[T]:
+        found: Informer[T] = self._services.informer(kind)
+        return found
+
+    @property
+    def extenders(self) -> Sequence[Extender]:
+        return self._services.extenders
+
+    @property
+    def kubeconfig(self) -> Any:
+        return self._services.kubeconfig
+
+    @property
+    def component_config_version(self) -> str:
+        return self._services.component_config_version
 
     def feature_enabled(self, gate: str) -> bool:
         return self._services.feature_enabled(gate)

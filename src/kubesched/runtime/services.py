@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -14,6 +14,8 @@ from kubesched.framework import (
     ClaimCache,
     ClusterVersion,
     EventRecorder,
+    Extender,
+    Informer,
     Lister,
     Nominator,
     PodInfo,
@@ -52,6 +54,10 @@ class Services:
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         fits_now: Callable[[str, PodInfo, ClusterVersion], bool],
         metrics: SchedulerMetrics | None = None,
+        informer: Callable[[type[Any]], Informer[Any]] | None = None,
+        extenders: Sequence[Extender] = (),
+        kubeconfig: Any = None,
+        component_config_version: str = "",
         shared: SharedState | None = None,
     ) -> None:
         self.snapshot = snapshot
@@ -66,11 +72,20 @@ class Services:
         self.spawn = spawn
         # By the name of a profile, a pod of it, and the version in which it fitted nowhere.
         self.fits_now = fits_now
+        self._informer = informer
+        self.extenders = tuple(extenders)
+        self.kubeconfig = kubeconfig
+        self.component_config_version = component_config_version
         self.metrics = metrics or SchedulerMetrics(CollectorRegistry())
         self.object_versions = ObjectVersions()
         self.waiting_pods = WaitingPods()
         self.pods_in_pre_bind = PodsInPreBind()
         self.shared = shared or SharedState()
+
+    def informer(self, kind: type[Any]) -> Informer[Any]:
+        if self._informer is None:
+            raise RuntimeError("nothing is watched here")
+        return self._informer(kind)
 
     def cluster_version(self) -> ClusterVersion:
         """Of the cluster as the snapshot shows it."""

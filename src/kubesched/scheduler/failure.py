@@ -22,14 +22,18 @@ from kubesched.framework import (
 from kubesched.framework.post_filter import nominated_node
 from kubesched.scheduler.attempt import Attempt
 from kubesched.util.clock import Clock
-from kubesched.util.errors import KubeschedError
+from kubesched.util.errors import KubeschedError, place_of
 from kubesched.util.logging import get_logger
 
-__all__ = ["CLEAR_NOMINATION", "FailureHandler"]
+__all__ = ["CLEAR_NOMINATION", "FailureHandler", "HandleFailure"]
 
 log = get_logger(__name__)
 
 CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
+
+
+# Deals with a pod whose attempt ended in this status: it must end up in the queue, or be done.
+HandleFailure = Callable[[Attempt, Status, Nominating | None], None]
 
 
 class FailureHandler:
@@ -45,14 +49,20 @@ class FailureHandler:
         writer: PodStatusWriter,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        instead: HandleFailure | None = None,
     ) -> None:
+        """With `instead` that is called, and nothing else is done."""
         self._queue = queue
         self._pods = pods
         self._writer = writer
         self._clock = clock
         self._spawn = spawn
+        self._instead = instead
 
     def handle(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
+        if self._instead is not None:
+            self._instead(attempt, status, nominating)
+            return
         framework, queued = attempt.framework, attempt.queued
         reason = "Unschedulable" if status.is_rejected else "SchedulerError"
         framework.metrics.observe_attempt(
@@ -81,7 +91,10 @@ class FailureHandler:
             return
         message = status.message
         if reason == "SchedulerError":
-            log.error("Error scheduling pod; retrying", exc=status.as_error(), pod=queued.pod)
+            error = status.as_error()
+            log.error(
+                "Error scheduling pod; retrying", exc=error, pod=queued.pod, at=place_of(error)
+            )
         else:
             log.detail(2, "Unable to schedule pod", pod=queued.pod, err=message)
         framework.recorder.event(

@@ -41,6 +41,7 @@ from kubesched.util.logging import get_logger
 __all__ = [
     "FullSearch",
     "NoNodesError",
+    "SchedulePod",
     "ScheduleResult",
     "nodes_to_find",
 ]
@@ -93,6 +94,10 @@ class ScheduleResult:
     def diagnosis(self) -> Diagnosis:
         """Why the other nodes did not fit."""
         return self._diagnose()
+
+
+# Chooses a node for a pod, or raises as `FullSearch.schedule_pod` does.
+SchedulePod = Callable[[Framework, CycleState, PodInfo], ScheduleResult]
 
 
 class FullSearch:

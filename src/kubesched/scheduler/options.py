@@ -7,6 +7,8 @@ extenders as values, or in the file's own form as plain dicts.
 from __future__ import annotations
 
 import asyncio
+import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypedDict, TypeVar, Unpack
@@ -14,6 +16,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 from msgspec.structs import replace
 
 from kubesched.client.event_recorder import Broadcaster
+from kubesched.client.informer_factory import InformerFactory
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.load import configuration_from_builtins
@@ -32,8 +35,16 @@ from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.runtime.plugin_set import Registry
 from kubesched.scheduler.extenders.building import TransportOf
+from kubesched.scheduler.failure import HandleFailure
+from kubesched.scheduler.full_search import SchedulePod
 
-__all__ = ["DEFAULT_OPTIONS", "SchedulerOptions", "all_plugins", "scheduler_configuration"]
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "SchedulerOptions",
+    "all_plugins",
+    "check_options",
+    "scheduler_configuration",
+]
 
 _T = TypeVar("_T")
 
@@ -75,6 +86,16 @@ class SchedulerOptions(TypedDict, total=False):
     # is true.
     extender_transport: TransportOf | None
     may_act: Callable[[], bool] | None
+    # Informers of the caller, who runs them: all of `components()`, after the scheduler is built.
+    informer_factory: InformerFactory | None
+    # Called with each profile as it will run, arguments of its own plugins only.
+    on_profile: Callable[[KubeSchedulerProfile], None] | None
+    # Instead of the search for a node, and instead of what is done with a pod that failed.
+    schedule_pod: SchedulePod | None
+    failure_handler: HandleFailure | None
+    # For plugins that connect by themselves: how, and the version of the configuration file.
+    kubeconfig: Any
+    component_config_version: str
 
 
 DEFAULT_OPTIONS: Final[SchedulerOptions] = {
@@ -99,13 +120,61 @@ DEFAULT_OPTIONS: Final[SchedulerOptions] = {
     "share_parts": False,
     "extender_transport": None,
     "may_act": None,
+    "informer_factory": None,
+    "on_profile": None,
+    "schedule_pod": None,
+    "failure_handler": None,
+    "kubeconfig": None,
+    "component_config_version": API_VERSION,
 }
+# Options of earlier releases of the reference, as Go and Python would spell them.
+_REMOVED: Final = {
+    "algorithm_source": "list plugins in profiles",
+    "algorithm_provider": "list plugins in profiles",
+    "policy": "list plugins in profiles",
+    "bind_timeout_seconds": "set bindTimeoutSeconds in the args of the plugin VolumeBinding",
+    "disable_preemption": "disable the plugin DefaultPreemption in profiles",
+    "hard_pod_affinity_symmetric_weight": (
+        "set hardPodAffinityWeight in the args of the plugin InterPodAffinity"
+    ),
+    "scheduler_name": "set scheduler_name in profiles",
+    "framework_plugins": "list plugins in profiles",
+    "framework_plugin_config": "set plugin_config in profiles",
+    "framework_registry": "use out_of_tree_registry, or registry for all plugins",
+    "framework_default_registry": "use registry",
+    "framework_config_producer_registry": "list plugins in profiles",
+    "pod_max_in_unschedulable_q_duration": "use pod_max_in_unschedulable_pods_duration",
+    "build_framework_capturer": "use on_profile",
+    "kube_config": "use kubeconfig",
+    "framework_out_of_tree_registry": "use out_of_tree_registry",
+    "percentage_of_nodes": "use percentage_of_nodes_to_score",
+}
+_GO_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
 _NUMBERS: Final = (
     "parallelism",
     "percentage_of_nodes_to_score",
     "pod_initial_backoff_seconds",
     "pod_max_backoff_seconds",
 )
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Refuse names that no option has, with a hint.
+
+    Raises:
+        TypeError: as for any wrong keyword argument.
+    """
+    for name in options:
+        if name in DEFAULT_OPTIONS:
+            continue
+        error = TypeError(f"Scheduler() has no option {name!r}")
+        plain = _GO_WORD.sub("_", name.removeprefix("With").removeprefix("with_")).lower()
+        if plain in _REMOVED:
+            error.add_note(f"{name} was removed: {_REMOVED[plain]}")
+        elif near := difflib.get_close_matches(plain, DEFAULT_OPTIONS, n=1):
+            error.add_note(f"did you mean {near[0]!r}?")
+        raise error
 
 
 def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedulerConfiguration:

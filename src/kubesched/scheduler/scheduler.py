@@ -25,6 +25,7 @@ from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.informer import Informer
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
+from kubesched.config.profiles import as_written
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.runtime.framework import Framework
@@ -39,11 +40,13 @@ from kubesched.scheduler.extender_cycle import ExtenderCycle
 from kubesched.scheduler.extender_tasks import ExtenderTasks
 from kubesched.scheduler.extenders.building import build_extenders, document_keeper
 from kubesched.scheduler.extenders.chain import Extenders
+from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
     SchedulerOptions,
     all_plugins,
+    check_options,
     scheduler_configuration,
 )
 from kubesched.scheduler.profiles import build_profiles
@@ -76,6 +79,7 @@ class Scheduler:
         Raises:
             ConfigError: no scheduler can be built from these options.
         """
+        check_options(options)
         options = {**DEFAULT_OPTIONS, **options}
         self._clock = clock = clock or RealClock()
         configuration = scheduler_configuration(**options)
@@ -90,16 +94,20 @@ class Scheduler:
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
         self._documents = document_keeper(api, extenders) if extenders else None
-        self.informers = self._build_informers(api, options)
+        self._runs_informers = options["informer_factory"] is None
+        self.informers = options["informer_factory"] or self._build_informers(api, options)
         seed = options["seed"]
         self._broadcaster: Broadcaster = options["broadcaster"] or EventBroadcaster(
             api, clock, derive(seed, "events")
         )
-        self.services = self._build_services(api, options)
+        self.services = self._build_services(api, options, extenders)
         self._extenders = None
         if extenders:
             self._extenders = Extenders(extenders, self.services.metrics, options["may_act"])
         self.profiles = build_profiles(configuration.profiles, plugins, self.services)
+        if (on_profile := options["on_profile"]) is not None:
+            for profile in as_written(configuration).profiles:
+                on_profile(profile)
         self.queue = self._build_queue(configuration, options)
         self.queue.on_ready = self._ready.set
         self.services.metrics.before_collect.append(self._report_cache_size)
@@ -110,7 +118,7 @@ class Scheduler:
             configuration.percentage_of_nodes_to_score,
             others_choose=self._extenders is not None and self._extenders.narrow_or_rank,
         )
-        self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status")))
+        self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status")), options)
         self._add_handlers()
 
     def _build_informers(self, api: ApiAccess, options: SchedulerOptions) -> InformerFactory:
@@ -124,7 +132,9 @@ class Scheduler:
             share_parts=options["share_parts"],
         )
 
-    def _build_services(self, api: ApiAccess, options: SchedulerOptions) -> Services:
+    def _build_services(
+        self, api: ApiAccess, options: SchedulerOptions, extenders: tuple[HTTPExtender, ...]
+    ) -> Services:
         events, hostname = self._broadcaster, options["hostname"]
         return Services(
             snapshot=self.cache.snapshot,
@@ -139,15 +149,22 @@ class Scheduler:
             spawn=self._tasks.spawn,
             fits_now=self._fits_now,
             metrics=options["metrics"],
+            informer=self.informers.informer,
+            extenders=extenders,
+            kubeconfig=options["kubeconfig"],
+            component_config_version=options["component_config_version"],
         )
 
-    def _build_cycles(self, writer: PodStatusWriter) -> None:
+    def _build_cycles(self, writer: PodStatusWriter, options: SchedulerOptions) -> None:
         """What happens to a popped pod: plain attempts, those that ask extenders, and binding."""
         cache, queue, clock = self.cache, self.queue, self._clock
         pods = self.informers.lister(Pod)
-        failures = FailureHandler(queue, pods, writer, clock, self._tasks.spawn)
+        failures = FailureHandler(
+            queue, pods, writer, clock, self._tasks.spawn, options["failure_handler"]
+        )
+        schedule_pod = options["schedule_pod"] or self._search.schedule_pod
         self._scheduling = SchedulingCycle(
-            cache, queue, self._search, failures, self.services.metrics, clock
+            cache, queue, schedule_pod, failures, self.services.metrics, clock
         )
         self._binding = BindingCycle(
             cache, queue, self.services, writer, failures, clock, self._extenders
@@ -253,7 +270,8 @@ class Scheduler:
         """
         flusher = QueueFlusher(self.queue, self._clock)
         try:
-            async with running(*self.informers.components(), self._broadcaster, flusher):
+            informers = self.informers.components() if self._runs_informers else ()
+            async with running(*informers, self._broadcaster, flusher):
                 await self._beginning.guard(self._until_it_begins())
                 async with self._tasks.finished():
                     await self._place_pods()
@@ -265,6 +283,8 @@ class Scheduler:
         finally:
             if self._extenders is not None:
                 await self._extenders.close()
+            for framework in self.profiles.values():
+                await framework.close()
         if self._corruption is not None:
             raise self._corruption
 

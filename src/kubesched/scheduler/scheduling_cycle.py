@@ -23,7 +23,7 @@ from kubesched.runtime.framework import Framework
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.binding_cycle import Placement
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
-from kubesched.scheduler.full_search import FullSearch, NoNodesError
+from kubesched.scheduler.full_search import NoNodesError, SchedulePod, ScheduleResult
 from kubesched.scheduler.verification import EngineMismatchError
 from kubesched.util.clock import Clock
 from kubesched.util.errors import CacheError, KubeschedError
@@ -34,6 +34,9 @@ __all__ = ["SchedulingCycle", "skip_reason", "status_of"]
 log = get_logger(__name__)
 
 
+_SCORES = 10  # the verbosity from which on scores are logged
+
+
 class SchedulingCycle:
     """Finds a node for one pod at a time."""
 
@@ -41,14 +44,14 @@ class SchedulingCycle:
         self,
         cache: Cache,
         queue: SchedulingQueue,
-        search: FullSearch,
+        schedule_pod: SchedulePod,
         failures: FailureHandler,
         metrics: SchedulerMetrics,
         clock: Clock,
     ) -> None:
         self._cache = cache
         self._queue = queue
-        self._search = search
+        self._schedule_pod = schedule_pod
         self._failures = failures
         self._algorithm_duration = metrics.scheduling_algorithm_duration_seconds
         self._clock = clock
@@ -61,7 +64,9 @@ class SchedulingCycle:
         nominating: Nominating | None = CLEAR_NOMINATION
         try:
             self._cache.update_snapshot()
-            result = self._search.schedule_pod(framework, state, queued.pod_info)
+            result = self._schedule_pod(framework, state, queued.pod_info)
+            if log.enabled(_SCORES):
+                _log_scores(queued.pod, result)
         except FitError as exc:
             nominating = self.try_to_make_room(attempt, exc)
             status = status_of(exc, queued.pod)
@@ -153,3 +158,19 @@ def skip_reason(pod: Pod, cache: Cache) -> str | None:
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
     return "" if cache.is_assumed(pod) else None
+
+
+def _log_scores(pod: Pod, result: ScheduleResult) -> None:
+    """Write the score of every node that fits, by plugin and in all."""
+    scores = result.scores
+    if scores is None:
+        return
+    names = result.feasible.names
+    for plugin, given in scores.by_plugin.items():
+        for node, score in zip(names, given.tolist(), strict=True):
+            said = "Plugin scored node for pod"
+            log.detail(_SCORES, said, pod=pod, plugin=plugin, node=node, score=score)
+    for node, score in zip(names, scores.total.tolist(), strict=True):
+        log.detail(
+            _SCORES, "Calculated node's final score for pod", pod=pod, node=node, score=score
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -14,12 +14,15 @@ from kubesched.api import ApiAccess, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.backend.queue import Nominator
 from kubesched.config.feature_gates import FeatureGates
+from kubesched.config.types import API_VERSION
 from kubesched.framework import (
     ClaimCache,
     ClusterVersion,
     CycleState,
     DryRun,
+    Extender,
     Handle,
+    Informer,
     Lister,
     NodeInfo,
     NodeView,
@@ -34,7 +37,7 @@ from kubesched.framework import (
 )
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.services import Services
-from kubesched.testing.fake_objects import FakeApi, FakeObjects
+from kubesched.testing.fake_objects import FakeApi, FakeInformer, FakeObjects
 from kubesched.testing.views import make_snapshot
 from kubesched.util.clock import Clock, ManualClock
 from kubesched.util.virtual_loop import DEFAULT_START_NS
@@ -167,7 +170,12 @@ class FakeHandle:
         in_pre_bind: Iterable[PodInPreBind] = (),
         runner: Handle | None = None,
         profile_name: str = "default-scheduler",
+        extenders: Sequence[Extender] = (),
+        kubeconfig: Any = None,
     ) -> None:
+        self.extenders = tuple(extenders)
+        self.kubeconfig = kubeconfig
+        self.component_config_version = API_VERSION
         self.objects = FakeObjects(objects)
         self.profile_name = profile_name
         self.snapshot: Snapshot = self._take_snapshot() if snapshot is None else snapshot
@@ -204,6 +212,10 @@ class FakeHandle:
             clock=self.clock,
             random=self.random,
             lister=self.lister,
+            informer=self.informer,
+            extenders=self.extenders,
+            kubeconfig=self.kubeconfig,
+            component_config_version=self.component_config_version,
             feature_enabled=self.feature_enabled,
             nominator=lambda: self.nominator,
             activate=self.activate,
@@ -215,6 +227,9 @@ class FakeHandle:
 
     def lister(self, kind: type[T]) -> Lister[T]:
         return self.objects.lister(kind)
+
+    def informer(self, kind: type[T]) -> Informer[T]:
+        return FakeInformer(self.objects, kind)
 
     @property
     def claims(self) -> ClaimCache:

@@ -17,7 +17,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.meta import Status
 from kubesched.apiserver.rules.patches import json_patch, merge_patch, strategic_merge_patch
 
-__all__ = ["ApiCall", "FakeApi", "FakeLister", "FakeObjects"]
+__all__ = ["ApiCall", "FakeApi", "FakeInformer", "FakeLister", "FakeObjects"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -86,6 +86,38 @@ class FakeLister(Generic[T]):
         self._objects.listeners.insert(0, of_this_kind)
         for present in self._objects.list(kind):
             listener(None, present)
+
+
+class FakeInformer(Generic[T]):
+    """Tells of the changes of one kind among the objects."""
+
+    has_synced = True
+
+    def __init__(self, objects: FakeObjects, kind: type[T]) -> None:
+        self._objects = objects
+        self._kind = kind
+
+    def add_handler(
+        self,
+        on_add: Callable[[T], None] | None = None,
+        on_update: Callable[[T, T], None] | None = None,
+        on_delete: Callable[[T, bool], None] | None = None,
+    ) -> None:
+        def announce(old: Any, new: Any) -> None:
+            if not isinstance(new if old is None else old, self._kind):
+                return
+            if new is None:
+                if on_delete is not None:
+                    on_delete(old, False)
+            elif old is None:
+                if on_add is not None:
+                    on_add(new)
+            elif on_update is not None:
+                on_update(old, new)
+
+        self._objects.listeners.append(announce)
+        for present in self._objects.list(self._kind):
+            announce(None, present)
 
 
 class ApiCall(NamedTuple):

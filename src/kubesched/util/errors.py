@@ -19,6 +19,8 @@ Branches that need more than a message are defined where their data lives.
 
 from __future__ import annotations
 
+import traceback
+
 __all__ = [
     "CacheError",
     "ConfigError",
@@ -29,6 +31,7 @@ __all__ = [
     "QuantityError",
     "SelectorError",
     "VirtualTimeError",
+    "place_of",
 ]
 
 
@@ -73,3 +76,14 @@ class DeadlockError(KubeschedError):
 
 class VirtualTimeError(KubeschedError, RuntimeError):
     """A virtual loop was asked for something only the real world has."""
+
+
+def place_of(error: BaseException | None) -> str:
+    """Where an error first came up, as `FILE:LINE in FUNCTION`; empty if it was never raised."""
+    while error is not None and error.__cause__ is not None:
+        error = error.__cause__
+    frames = traceback.extract_tb(None if error is None else error.__traceback__)
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f"{last.filename}:{last.lineno} in {last.name}"

@@ -34,6 +34,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.testing.builders import make_pod
+from kubesched.util.errors import ConfigError
 from tests.backend.queue.queue_world import (
     NODE_ADD,
     NODE_LABEL,
@@ -166,7 +167,7 @@ def test_a_plugin_that_cannot_tell_its_events_stops_the_start() -> None:
         def events_to_register(self) -> Sequence[ClusterEventWithHint]:
             raise RuntimeError("no events")
 
-    with pytest.raises(RuntimeError, match="no events"):
+    with pytest.raises(ConfigError, match='of plugin "Silent": RuntimeError: no events'):
         register_hints([Broken()])
 
 

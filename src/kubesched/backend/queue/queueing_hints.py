@@ -22,6 +22,7 @@ from kubesched.framework import (
     QueueingHint,
     extension_points,
 )
+from kubesched.util.errors import ConfigError
 from kubesched.util.logging import get_logger
 
 __all__ = [
@@ -104,13 +105,20 @@ def register_hints(
 ) -> tuple[RegisteredHint, ...]:
     """Ask the enabled plugins of a profile for the events that could change their mind.
 
-    Only plugins that can reject a pod are asked, at whatever points they are enabled. An
-    exception from a plugin passes through: a profile without its registrations must not start.
+    Only plugins that can reject a pod are asked, at whatever points they are enabled.
+
+    Raises:
+        ConfigError: a plugin failed: a profile without its registrations must not start.
     """
     registered: list[RegisteredHint] = []
     for plugin in plugins:
         if not extension_points(plugin).isdisjoint(_POINTS_THAT_REJECT):
-            registered += _registrations_of(plugin)
+            try:
+                registered += _registrations_of(plugin)
+            except Exception as exc:
+                # Someone else's code: the start ends with one line, whatever it did.
+                what = f"{type(exc).__name__}: {exc}"
+                raise ConfigError(f'events_to_register of plugin "{plugin.name}": {what}') from exc
     if with_extenders:
         registered += [RegisteredHint(event, EXTENDER) for event in _ALL_EVENTS]
     return tuple(registered)

@@ -85,6 +85,11 @@ class HTTPExtender:
         self._managed = frozenset(resource.name for resource in settings.managed_resources)
 
     @property
+    def is_ignorable(self) -> bool:
+        """Whether pods are placed without it if it does not answer."""
+        return self.settings.ignorable
+
+    @property
     def takes_part_in_attempts(self) -> bool:
         """Whether an attempt may have to wait for it."""
         settings = self.settings
