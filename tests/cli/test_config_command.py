@@ -37,19 +37,19 @@ def test_every_problem_is_a_line_that_begins_with_the_file(tmp_path: Path) -> No
     result = run("validate", file)
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        f"{file}: parallelism: Invalid value: 0: should be an integer value greater than zero",
-        f"{file}: podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
+        f"{file}:3: parallelism: Invalid value: 0: should be an integer value greater than zero",
+        f"{file}:4: podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
     ]
 
 
 def test_notes_follow_the_problems(tmp_path: Path) -> None:
     file = write(tmp_path, "paralelism: 1\ndisablePreemption: true\n")
     assert run("show", file).stderr.splitlines() == [
-        f'{file}: strict decoding error: unknown field "disablePreemption"',
-        f'{file}: strict decoding error: unknown field "paralelism"',
+        f'{file}:3: strict decoding error: unknown field "paralelism"',
+        "  paralelism: did you mean 'parallelism'?",
+        f'{file}:4: strict decoding error: unknown field "disablePreemption"',
         "  disablePreemption was removed: disable the plugin DefaultPreemption in "
         "profiles[].plugins.multiPoint",
-        "  paralelism: did you mean 'parallelism'?",
     ]
 
 
@@ -58,7 +58,7 @@ def test_profiles_that_cannot_be_built(tmp_path: Path) -> None:
     result = run("validate", file)
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        f"{file}: initializing profiles: creating profile for scheduler name default-scheduler: "
+        f"{file}:3: initializing profiles: creating profile for scheduler name default-scheduler: "
         'FilterPlugin "NodePort" does not exist',
         "  did you mean 'NodePorts'?",
     ]
@@ -105,4 +105,4 @@ def test_what_is_no_configuration_is_a_problem_of_the_file(tmp_path: Path, text:
     path.write_text(text)
     result = run("validate", str(path))
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"{path}: ")
+    assert result.stderr.startswith((f"{path}: ", f"{path}:1: "))

@@ -377,7 +377,8 @@ def test_a_mistake_leaves_nothing_behind(folder: Path) -> None:
     (folder / "config.yaml").write_text(FILE + "parallelism: 0\n")
     done = kubesched("--config=config.yaml", "--master=m", "--write-config-to=out", folder=folder)
     assert done.returncode == 1
-    [line] = done.stderr.splitlines()
+    [line, place] = done.stderr.splitlines()
+    assert place.startswith("  config.yaml:3: parallelism: Invalid value: 0: ")
     assert line.startswith("E")
     assert line.endswith(
         '] "command failed" err="parallelism: Invalid value: 0: should be an integer value '

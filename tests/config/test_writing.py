@@ -75,8 +75,8 @@ OWN_ERRORS = {
     ),
     "wrong type": (
         {"currency": 5},
-        "decoding .profiles[0].pluginConfig[0]: decoding args for plugin Cost: json: cannot "
-        "unmarshal number into Go struct field CostArgs.currency of type string",
+        "decoding .profiles[0].pluginConfig[0]: decoding args for plugin Cost: currency: must be a "
+        "text, not a number",
     ),
     "field that the type demands": (
         {},

@@ -21,7 +21,7 @@ from kubesched.config import (
     versioned,
 )
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.config.problems import problems_of
+from kubesched.config.problems import find_problems
 from kubesched.config.yaml_output import dump_yaml
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.util.errors import ConfigError
@@ -104,16 +104,20 @@ def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSched
     registry = out_of_tree_plugins(plugins)
     implemented: dict[str, Any] = {**registry.implemented(), **IN_TREE_EXTENSION_POINTS}
     try:
-        configuration = load_configuration(
-            _read(file), gates=gates, known_args=registry.known_args()
-        )
-        return complete_configuration(configuration, implemented, gates=gates)
+        text = _read(file)
     except ConfigError as exc:
-        for problem in problems_of(exc):
-            click.echo(f"{file}: {problem}", err=True)
-        for note in getattr(exc, "__notes__", ()):
-            click.echo(f"  {note}", err=True)
+        click.echo(f"{file}: {exc}", err=True)
         raise click.exceptions.Exit(_INVALID) from exc
+    known_args = registry.known_args()
+    problems = find_problems(text, gates=gates, known_args=known_args, implemented=implemented)
+    for problem in problems:
+        click.echo(problem.at(file), err=True)
+        for note in problem.notes:
+            click.echo(f"  {note}", err=True)
+    if problems:
+        raise click.exceptions.Exit(_INVALID)
+    configuration = load_configuration(text, gates=gates, known_args=known_args)
+    return complete_configuration(configuration, implemented, gates=gates)
 
 
 def _read(file: str) -> bytes:

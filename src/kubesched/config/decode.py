@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import difflib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -21,10 +21,11 @@ from msgspec import inspect
 from kubesched.config.base import SCALAR
 from kubesched.config.config_text import JsonNumber, json_kind, members, plain
 from kubesched.config.removed import field_note
+from kubesched.config.types import KIND
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import parse_duration, quote
 
-__all__ = ["TYPE_META", "Decoded", "decode_members"]
+__all__ = ["TYPE_META", "Decoded", "WrongTypeError", "decode_members"]
 
 TYPE_META: Final = ("apiVersion", "kind")
 
@@ -43,11 +44,21 @@ _INT32_MEMBERS: Final = frozenset(
         ("TopologySpreadConstraint", "minDomains"),
     }
 )
+# Members of a profile that are easily put beside the profiles.
+_OF_A_PROFILE: Final = frozenset({"plugins", "pluginConfig", "percentageOfNodesToScore"})
 _API_NAMES: Final = {
     "PluginRef": "v1.Plugin",
     "LeaderElectionConfiguration": "v1alpha1.LeaderElectionConfiguration",
     "ClientConnectionConfiguration": "v1alpha1.ClientConnectionConfiguration",
 }
+
+
+class WrongTypeError(ConfigError):
+    """Values of the wrong type. The text is about the first; `problems` has all, with paths."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems[0][1])
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -65,12 +76,13 @@ def decode_members(value: Any, struct: type, *, is_own: bool = False) -> Decoded
     reference's types are worded as it words them.
 
     Raises:
-        ConfigError: a value has the wrong type.
+        WrongTypeError: a value has the wrong type.
+        ConfigError: a duration or base64 text cannot be read.
     """
     decoder = _Decoder(is_own)
     decoded = decoder.struct(struct, value, extra=TYPE_META)
-    if decoder.type_error is not None:
-        raise ConfigError(decoder.type_error)
+    if decoder.type_errors:
+        raise WrongTypeError(decoder.type_errors)
     return Decoded(decoded, tuple(dict.fromkeys(decoder.problems)), tuple(decoder.notes))
 
 
@@ -81,7 +93,7 @@ class _Decoder:
         self._is_own = is_own
         self.problems: list[str] = []
         self.notes: list[str] = []
-        self.type_error: str | None = None
+        self.type_errors: list[tuple[str, str]] = []  # paths, and what is wrong there
         self._path: list[str] = []  # as users write it: `profiles[0]`, `plugins`
         self._fields: list[str] = []  # without indices, as type errors have it
         self._struct = ""
@@ -199,7 +211,9 @@ class _Decoder:
 
     def _advise(self, name: str, known: Collection[str]) -> None:
         by_lower_case = {other.lower(): other for other in known}
-        if note := field_note(name):
+        if name in _OF_A_PROFILE and self._struct == KIND:
+            self.notes.append(f"{name} belongs to a profile: profiles[].{name}")
+        elif note := field_note(name):
             self.notes.append(note)
         elif near := difflib.get_close_matches(name.lower(), by_lower_case, n=1):
             self.notes.append(f"{name}: did you mean {by_lower_case[near[0]]!r}?")
@@ -209,17 +223,15 @@ class _Decoder:
             where = "".join(self._path) or "the arguments"
             given = found or _KINDS[json_kind(value)]
             text = f"{where}: must be {_plain_name(wanted)}, not {given}"
-            self.type_error = self.type_error or text
+            self.type_errors.append(("".join(self._path), text))
             return
         where = (
             f"Go struct field {self._struct}.{'.'.join(self._fields)}"
             if self._fields
             else "Go value"
         )
-        if self.type_error is None:
-            self.type_error = (
-                f"json: cannot unmarshal {found or json_kind(value)} into {where} of type {wanted}"
-            )
+        text = f"json: cannot unmarshal {found or json_kind(value)} into {where} of type {wanted}"
+        self.type_errors.append(("".join(self._path), text))
 
 
 _KINDS: Final = {

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kubesched.config import removed
 from kubesched.config.args import IN_TREE_ARGS
 from kubesched.config.config_text import Document, json_kind, members, plain, read_document
-from kubesched.config.decode import TYPE_META, Decoded, decode_members
+from kubesched.config.decode import TYPE_META, Decoded, WrongTypeError, decode_members
 from kubesched.config.defaults import (
     build_args,
     default_configuration,
@@ -48,6 +48,7 @@ from kubesched.util.go_format import quote
 __all__ = [
     "StrictDecodingError",
     "configuration_from_builtins",
+    "load_as_far_as_possible",
     "load_configuration",
     "load_configuration_file",
 ]
@@ -139,10 +140,36 @@ class StrictDecodingError(ConfigError):
         super().__init__(f"strict decoding error: {', '.join(self.problems)}")
 
 
-class _Reader:
-    """Decodes and completes one document; the gates and known arguments are its context."""
+def load_as_far_as_possible(
+    text: str | bytes,
+    *,
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
+    known_args: Mapping[str, type] | None = None,
+) -> tuple[KubeSchedulerConfiguration | None, list[ConfigError]]:
+    """Read a configuration and go on after what is wrong with it: what is left, and all errors.
 
-    def __init__(self, gates: FeatureGates, known_args: Mapping[str, type] | None) -> None:
+    What is left has its defaults and is not checked. It is None if nothing could be made of it.
+    """
+    errors: list[ConfigError] = []
+    try:
+        return _Reader(gates, known_args, errors).read(read_document(text)), errors
+    except ConfigError as exc:
+        return None, [*errors, exc]
+
+
+class _Reader:
+    """Decodes and completes one document; the gates and known arguments are its context.
+
+    Given a list for errors, it goes on after those that leave something to go on with.
+    """
+
+    def __init__(
+        self,
+        gates: FeatureGates,
+        known_args: Mapping[str, type] | None,
+        errors: list[ConfigError] | None = None,
+    ) -> None:
+        self._errors = errors
         self._gates = gates
         self._known_args = {**IN_TREE_ARGS, **(known_args or {})}
         self._problems: list[str] = []  # of strictness
@@ -172,7 +199,12 @@ class _Reader:
         error = StrictDecodingError(self._problems)
         for note in self._notes:
             error.add_note(note)
-        raise error
+        self._report(error)
+
+    def _report(self, error: ConfigError) -> None:
+        if self._errors is None:
+            raise error
+        self._errors.append(error)
 
     def _reject_kind(self, document: Document, api_version: str, kind: str) -> None:
         """Say why a document is not a configuration; arguments are at least decoded."""
@@ -202,12 +234,23 @@ class _Reader:
                     yield PluginConfig(name, args)
                     continue
             except ConfigError as exc:
-                raise _prefixed(exc, where) from exc
+                error = _prefixed(exc, where)
+                error.__cause__ = exc
+                self._report(error)
+                yield self._stand_in(name, args_type)
+                continue
             self._notes.extend(decoded.notes)
             self._problems.append(
                 f"{where}: strict decoding error: decoding args for plugin {name}: "
                 f"strict decoding error: {', '.join(decoded.problems)}"
             )
+            yield self._stand_in(name, args_type)
+
+    def _stand_in(self, name: str, args_type: type) -> PluginConfig:
+        """Arguments in the place of wrong ones, so that others keep theirs."""
+        if any(field.required for field in msgspec.structs.fields(args_type)):
+            return PluginConfig(name)
+        return PluginConfig(name, build_args(args_type, {}, self._gates))
 
     def _decode_args(self, name: str, value: Any) -> Decoded:
         where = f"decoding args for plugin {name}"
@@ -312,7 +355,10 @@ def _not_registered(api_version: str, kind: str) -> ConfigError:
 
 
 def _prefixed(error: ConfigError, where: str) -> ConfigError:
-    prefixed = ConfigError(f"{where}: {error}")
+    text = f"{where}: {error}"
+    prefixed = ConfigError(text)
+    if isinstance(error, WrongTypeError):
+        prefixed = WrongTypeError([(path, f"{where}: {each}") for path, each in error.problems])
     for note in getattr(error, "__notes__", ()):
         prefixed.add_note(note)
     return prefixed

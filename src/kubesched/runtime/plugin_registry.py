@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.framework import Handle, Plugin, extension_points
+from kubesched.framework import Handle, Plugin, extension_points, overrides
 from kubesched.util.errors import ConfigError
 
 __all__ = [
@@ -119,7 +119,9 @@ def check_factory(name: str, factory: object) -> None:
             f"plugin {name}: {_shown(factory)} is not called with (args, handle): {exc}"
         ) from exc
     built = plugin_type_of(factory)
-    if built is not None and not extension_points(built):
+    if built is not None and not (
+        extension_points(built) or overrides(built, "pre_bind_pre_flight")
+    ):
         raise ConfigError(f"{built.__name__} defines no method of an extension point")
     args_type = args_type_of(factory)
     if args_type is not None and not _is_struct(args_type):

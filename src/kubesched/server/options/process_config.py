@@ -23,6 +23,7 @@ from kubesched.config import (
 )
 from kubesched.config.plugin_lists import Implemented
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.config.problems import find_problems, with_places
 from kubesched.config.versions import EffectiveVersion, effective_version
 from kubesched.server.options.cluster_access import ClusterAccess, find_cluster
 from kubesched.server.options.command_line import Options
@@ -75,20 +76,23 @@ def process_config(
     Raises:
         ConfigError: the first step that fails.
     """
-    configuration = load_configuration(
-        _config_text(options.config_file, read_file),
-        flags=options.configuration_flags,
-        gates=gates,
-        known_args=known_args,
-    )
+    text, flags = _config_text(options.config_file, read_file), options.configuration_flags
+    try:
+        configuration = load_configuration(text, flags=flags, gates=gates, known_args=known_args)
+    except ConfigError as exc:
+        raise _with_places(exc, options, text, gates, known_args, implemented) from None
     connection = configuration.client_connection
     cluster = find_cluster(connection, options.master, read_file, environment)
     check_serving(options.secure_serving, options.authorization, read_file)
     _check_rate(connection)
     if configuration.leader_election.leader_elect:
         _check_lock(configuration.leader_election.resource_lock)
+    try:
+        configuration = complete_configuration(configuration, implemented, gates=gates)
+    except ConfigError as exc:
+        raise _with_places(exc, options, text, gates, known_args, implemented) from None
     return ProcessConfig(
-        configuration=complete_configuration(configuration, implemented, gates=gates),
+        configuration=configuration,
         options=options,
         gates=gates,
         cluster=cluster,
@@ -123,6 +127,27 @@ def _check_timings(election: LeaderElectionConfiguration) -> None:
         problem = "retryPeriod must be greater than zero"
     if problem:
         raise ConfigError(f"couldn't create leader elector: {problem}")
+
+
+def _with_places(
+    error: ConfigError,
+    options: Options,
+    text: bytes | None,
+    gates: FeatureGates,
+    known_args: Mapping[str, type] | None,
+    implemented: Implemented,
+) -> ConfigError:
+    """Add to an error of the reference all that is wrong with the file, and where."""
+    if text is None:
+        return error
+    problems = find_problems(
+        text,
+        flags=options.configuration_flags,
+        gates=gates,
+        known_args=known_args,
+        implemented=implemented,
+    )
+    return with_places(error, options.config_file, problems)
 
 
 def _config_text(path: str, read_file: ReadFile) -> bytes | None:
