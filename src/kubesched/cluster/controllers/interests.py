@@ -103,6 +103,10 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             users = claim.status.reserved_for
             if any(user.uid == pod.metadata.uid for user in users) or _is_controlled(claim, pod):
                 yield claim.metadata.uid
+    elif gone:
+        # One that was made for extended resources, of which the pod may never have heard.
+        for claim in view.controlled(pod.metadata.uid, ResourceClaim):
+            yield claim.metadata.uid
     if pod.spec.volumes:
         for name in claims_of(pod):
             used = view.find(PersistentVolumeClaim, pod.metadata.namespace, name)

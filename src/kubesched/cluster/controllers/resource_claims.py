@@ -93,9 +93,8 @@ def plan_claim(
         if not kept:
             status |= {"allocation": None, "devices": None}
         actions.append(Patch(owner, {"status": status}, "status"))
-    if _PROTECTION in owner.metadata.finalizers and (
-        is_free or (owner.status.allocation is None and not kept)
-    ):
+    # Not from a claim without devices that stays: a scheduler protects it before it allocates.
+    if _PROTECTION in owner.metadata.finalizers and is_free:
         left = [each for each in owner.metadata.finalizers if each != _PROTECTION]
         actions.append(Patch(owner, {"metadata": {"finalizers": left or None}}))
     if _is_of_ended_pod(view, owner) and owner.metadata.deletion_timestamp is None:

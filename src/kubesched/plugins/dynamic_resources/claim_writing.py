@@ -268,6 +268,22 @@ class ClaimWriter:
             if exc.reason != "NotFound":
                 raise
 
+    async def is_bound(self, pod: Pod) -> bool:
+        """Whether the pod runs after all: the answer to its binding may have been lost.
+
+        Then it keeps what was written for it. Asks until the server has an answer.
+        """
+        metadata, pause_ns = pod.metadata, SECOND
+        while True:
+            try:
+                current = await self._handle.api.get(Pod, metadata.name, metadata.namespace)
+                return current.metadata.uid == metadata.uid and bool(current.spec.node_name)
+            except ApiError as exc:
+                if exc.reason == "NotFound":
+                    return False
+            await self._handle.clock.sleep(pause_ns)
+            pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
+
     async def release(self, claim: ResourceClaim, pod: Pod) -> None:
         """Take the reservation for the pod back; the devices stay with the claim."""
         metadata = claim.metadata

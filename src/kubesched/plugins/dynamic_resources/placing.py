@@ -97,11 +97,17 @@ class Placing:
                 self._devices.claims.restore(claim.metadata.name, claim.metadata.namespace)
             if is_special:
                 if not is_in_memory(claim):
-                    self._spawn(claim, self._delete(claim))
+                    self._spawn(claim, self._delete(claim, pod))
             elif claim.status.allocation is not None and is_reserved_for(claim, pod):
-                self._spawn(claim, self._writer.release(claim, pod))
+                self._spawn(claim, self._release(claim, pod))
 
-    async def _delete(self, claim: ResourceClaim) -> None:
+    async def _release(self, claim: ResourceClaim, pod: Pod) -> None:
+        if not await self._writer.is_bound(pod):
+            await self._writer.release(claim, pod)
+
+    async def _delete(self, claim: ResourceClaim, pod: Pod) -> None:
+        if await self._writer.is_bound(pod):
+            return
         try:
             await self._writer.delete_special(claim)
         except ApiError as exc:
