@@ -62,6 +62,8 @@ def test_the_sample_places_what_fits_and_says_why_the_rest_is_pending() -> None:
     messages = {each["name"]: each["message"] for each in summary["pending"]}
     assert 'persistentvolumeclaim "ledger" not found' in messages["ledger-000"]
     assert not any(name.startswith("database-") for name in reasons), "it has its volumes"
+    # Three GPUs by claim and one as an extended resource are had; eight of one node are not.
+    assert [name for name in reasons if name.startswith("gpu-")] == ["gpu-004"]
     assert sum(node["pods"] for node in summary["nodes"]) == summary["bound"]
     assert all(node["cpuMilli"] <= node["allocatableCpuMilli"] for node in summary["nodes"])
     assert "pods placed" in done.stderr
