@@ -36,15 +36,28 @@ class Attachments:
         self, old: VolumeAttachment | None, new: VolumeAttachment | None
     ) -> None:
         if old is not None:
-            self._by_node.get(old.spec.node_name, {}).pop(old.metadata.name, None)
-            if not self._by_node.get(old.spec.node_name):
-                self._by_node.pop(old.spec.node_name, None)
+            self._forget(old)
             self._on_change(old.spec.node_name)
         if new is not None:
             self._by_node.setdefault(new.spec.node_name, {})[new.metadata.name] = new
             if volume_name := new.spec.source.persistent_volume_name:
                 self._nodes_of.setdefault(volume_name, set()).add(new.spec.node_name)
             self._on_change(new.spec.node_name)
+
+    def _forget(self, old: VolumeAttachment) -> None:
+        node, volume_name = old.spec.node_name, old.spec.source.persistent_volume_name
+        left = self._by_node.get(node, {})
+        left.pop(old.metadata.name, None)
+        if not left:
+            self._by_node.pop(node, None)
+        nodes = self._nodes_of.get(volume_name or "")
+        if nodes is None or any(
+            each.spec.source.persistent_volume_name == volume_name for each in left.values()
+        ):
+            return
+        nodes.discard(node)
+        if not nodes:
+            del self._nodes_of[volume_name or ""]
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         changed = old if new is None else new

@@ -138,7 +138,7 @@ class CsiVolumes:
         self._on_change(key)
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        if old is not None and new is not None and _identity(old) == _identity(new):
+        if old is not None and new is not None and _volume_meaning(old) == _volume_meaning(new):
             return
         changed = old if new is None else new
         assert changed is not None
@@ -184,7 +184,3 @@ def _volume_meaning(volume: PersistentVolume) -> _Meaning | None:
     except MigrationError:
         return None
     return _Meaning(plugin.driver, handle, is_migrated=True)
-
-
-def _identity(volume: PersistentVolume) -> _Meaning | None:
-    return _volume_meaning(volume)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import CSINode
 from kubesched.framework import Handle, Lister, NodeInfo, NodeView
+from kubesched.plugins.helpers.node_names import NodeNames
 from kubesched.plugins.helpers.row_facts import RowFacts
 from kubesched.plugins.helpers.volume_claims import VolumeError, claim_names
 from kubesched.plugins.node_volume_limits.attachments import Attachments
@@ -44,7 +45,7 @@ class VolumeUsage:
         self._nodes: Lister[CSINode] = handle.lister(CSINode)
         self._facts: RowFacts[NodeUsage] = RowFacts(self._noted)
         self._limited: set[str] = set()  # nodes with any limit
-        self._registered: set[str] = set()  # nodes that drivers are registered at
+        self._registered = NodeNames()  # nodes that drivers are registered at
         self._nodes_of_claim: dict[str, set[str]] = {}  # claim -> nodes with pods that use it
         self._changed_nodes: set[str] = set()
         self._all_changed = True
@@ -66,9 +67,7 @@ class VolumeUsage:
 
     def registered(self, nodes: NodeView) -> NDArray[np.bool_]:
         """Nodes that CSI drivers are registered at."""
-        is_registered = np.zeros(nodes.table.capacity, dtype=bool)
-        is_registered[nodes.table.rows_of(self._registered)] = True
-        return nodes.at(is_registered)
+        return self._registered.mask(nodes)
 
     def has_errors(self, nodes: NodeView) -> bool:
         """Whether there are nodes of which it cannot be told what is attached to them."""
@@ -179,12 +178,13 @@ class VolumeUsage:
         assert changed is not None
         name = changed.metadata.name
         self._changed_nodes.add(name)
-        self._registered.discard(name)
         self._limited.discard(name)
-        if new is not None:
-            self._registered.add(name)
-            if limits_of(new):
-                self._limited.add(name)
+        if new is None:
+            self._registered.discard(name)
+            return
+        self._registered.add(name)
+        if limits_of(new):
+            self._limited.add(name)
 
 
 def limits_of(node: CSINode) -> dict[str, int]:

@@ -114,12 +114,13 @@ class FreeVolumes:
         if self._nodes is None or not self._is_current(self._nodes):
             self._counts.clear()
             return
+        labels = len(self._labels)
         for request, counts in self._counts.items():
             for volume, step in ((before, -1), (after, 1)):
                 if volume is not None and request.admits(volume):
                     rows = self._rows(volume)
                     counts[slice(None) if rows is None else rows] += step
-        if len(self._labels) != len(self._version) - 3:
+        if len(self._labels) != labels:  # more label columns are in use
             self._version = self._version_of(self._nodes)
 
     def _rows(self, volume: PersistentVolume) -> Rows | None:

@@ -18,6 +18,7 @@ from kubesched.plugins.helpers.csi_migration import (
     is_migrated_on,
     with_csi_topology,
 )
+from kubesched.plugins.helpers.node_names import NodeNames
 from kubesched.plugins.helpers.volume_claims import VolumeError
 
 __all__ = ["Migration", "replaced_plugin", "translate"]
@@ -28,7 +29,7 @@ class Migration:
 
     def __init__(self, nodes: Lister[CSINode]) -> None:
         self._nodes = nodes
-        self._migrated: dict[str, set[str]] = {}  # plugin -> names of nodes
+        self._migrated: dict[str, NodeNames] = {}  # plugin -> nodes
         nodes.follow(self._changed)
 
     def translated(self, volume: PersistentVolume, node_name: str) -> PersistentVolume:
@@ -44,15 +45,15 @@ class Migration:
 
     def migrated(self, plugin: InTreePlugin, nodes: NodeView) -> NDArray[np.bool_]:
         """Nodes that have handed the plugin's volumes to the driver."""
-        is_migrated = np.zeros(nodes.table.capacity, dtype=bool)
-        is_migrated[nodes.table.rows_of(self._migrated.get(plugin.name, ()))] = True
-        return nodes.at(is_migrated)
+        known = self._migrated.get(plugin.name)
+        return np.zeros(len(nodes), dtype=bool) if known is None else known.mask(nodes)
 
     def _changed(self, old: CSINode | None, new: CSINode | None) -> None:
-        for plugin in _plugins(old):
+        before, after = _plugins(old), _plugins(new)
+        for plugin in before - after:
             self._migrated[plugin].discard(_name(old))
-        for plugin in _plugins(new):
-            self._migrated.setdefault(plugin, set()).add(_name(new))
+        for plugin in after - before:
+            self._migrated.setdefault(plugin, NodeNames()).add(_name(new))
 
 
 def replaced_plugin(volume: PersistentVolume) -> InTreePlugin | None:
@@ -71,9 +72,9 @@ def translate(plugin: InTreePlugin, volume: PersistentVolume) -> PersistentVolum
         raise VolumeError(f"could not translate pv: {exc}") from exc
 
 
-def _plugins(node: CSINode | None) -> list[str]:
+def _plugins(node: CSINode | None) -> set[str]:
     annotated = "" if node is None else node.metadata.annotations.get(MIGRATED_PLUGINS, "")
-    return annotated.split(",") if annotated else []
+    return set(annotated.split(",")) if annotated else set()
 
 
 def _name(node: CSINode | None) -> str:

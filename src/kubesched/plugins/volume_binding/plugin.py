@@ -1,6 +1,7 @@
 """VolumeBinding: a pod goes where its volumes are, can be bound, or can be made.
 
 The rules are in docs/reference/07 §5.
+
 What is found for a node is worked out when the pod is placed there, not remembered for every
 node that was looked at: nothing changes within an attempt, so it is the same.
 """

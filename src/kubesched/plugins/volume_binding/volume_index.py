@@ -1,6 +1,7 @@
 """Free volumes by class, mode and size, and by the nodes that can reach them.
 
 The rules are in docs/reference/07 §5.4.
+
 A volume with node affinity is filed under the labels that a node must have to reach it, so only
 volumes that are within reach of a node are looked at, from the smallest that is large enough.
 """
