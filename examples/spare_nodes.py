@@ -14,11 +14,12 @@ from kubesched.framework import (
     Status,
 )
 
+SPARE = "example.com/spare"
 HELD = Status.unresolvable("node(s) were held as spare")
 
 
 class SpareNodesArgs(msgspec.Struct, rename="camel"):
-    label_key: str = "example.com/spare"
+    label_key: str = SPARE
 
 
 class SpareNodes(Plugin):

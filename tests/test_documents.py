@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,21 @@ def test_a_configuration_that_is_shown_works(text: str) -> None:
 
 def test_the_worked_examples_are_there() -> None:
     assert sum(name.startswith("docs/configuration.md") for name in CONFIGURATIONS) == 3
+
+
+def test_the_test_that_the_plugin_guide_shows_passes_on_the_example() -> None:
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs/plugins.md").read_text(), re.S | re.M
+    )
+    (shown,) = [block for block in blocks if "def test_contract" in block]
+    example = (ROOT / "examples" / "spare_nodes.py").read_text()
+    module = types.ModuleType("guide")
+    sys.modules["guide"] = module  # msgspec looks annotations up there
+    try:
+        exec(compile(example + shown, "guide", "exec"), module.__dict__)
+        tests = [value for name, value in vars(module).items() if name.startswith("test_")]
+        assert len(tests) == 2
+        for test in tests:
+            test()
+    finally:
+        del sys.modules["guide"]

@@ -6,16 +6,22 @@ import asyncio
 import json
 import ssl
 import threading
+import tomllib
 import urllib.request
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from kubesched.api import ApiError, Pod
+from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, Status
 from kubesched.testing import Cluster, cluster_in_thread, make_node, make_pod
-from kubesched.testing.fixtures import kubesched_cluster
+from kubesched.testing.fixtures import cluster_fixture, kubesched_cluster
 
-__all__ = ["kubesched_cluster"]  # pytest finds it here
+__all__ = ["kubesched_cluster"]  # pytest finds it here, installed or not
+
+shared = cluster_fixture(scope="module", nodes=2)
 
 
 def pod(name: str) -> Pod:
@@ -86,3 +92,59 @@ def test_a_thread_and_its_files_go_with_the_block() -> None:
         assert path.exists()
     assert not path.exists()
     assert not [each for each in threading.enumerate() if each.name == "Cluster"]
+
+
+class OnlyB(Plugin):
+    name = "OnlyB"
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if node.name == "b" else Status.unresolvable("not b")
+
+
+def test_what_builders_make_can_be_created_as_it_is() -> None:
+    async def main() -> Pod:
+        async with Cluster(nodes=1, serve=False) as cluster:
+            created = await cluster.api.create(make_pod("p"))
+            assert created.metadata.uid
+            return await cluster.wait_for(Pod, "p", lambda pod: pod.status.phase == "Running")
+
+    assert asyncio.run(main()).spec.containers[0].image
+
+
+@pytest.mark.parametrize("plugins", [[OnlyB], {"OnlyB": lambda args, handle: OnlyB(args, handle)}])
+def test_plugins_that_are_given_run(plugins: Any) -> None:
+    async def main() -> str:
+        nodes = [make_node("a"), make_node("b"), make_node("c")]
+        async with Cluster(nodes, serve=False, plugins=plugins) as cluster:
+            await cluster.api.create(make_pod("p"))
+            pod = await cluster.wait_for(Pod, "p", lambda pod: bool(pod.spec.node_name))
+            return pod.spec.node_name
+
+    assert asyncio.run(main()) == "b"
+
+
+def names(cluster: Cluster) -> list[str]:
+    context = ssl._create_unverified_context()
+    request = urllib.request.Request(
+        f"{cluster.url}/api/v1/nodes", headers={"Authorization": f"Bearer {cluster.token}"}
+    )
+    with urllib.request.urlopen(request, context=context) as answer:
+        return [each["metadata"]["name"] for each in json.load(answer)["items"]]
+
+
+@pytest.mark.kubesched(nodes=[make_node("mine")])
+def test_a_mark_says_what_the_fixture_is_made_with(kubesched_cluster: Cluster) -> None:
+    assert names(kubesched_cluster) == ["mine"]
+
+
+def test_a_fixture_of_ones_own_has_a_scope(shared: Cluster) -> None:
+    assert names(shared) == ["node-0", "node-1"]
+
+
+def test_pytest_finds_the_fixtures_where_kubesched_is_installed() -> None:
+    root = Path(__file__).resolve().parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    # Under the module's name, so that naming it in pytest_plugins too does no harm.
+    assert project["entry-points"]["pytest11"] == {
+        "kubesched.testing.fixtures": "kubesched.testing.fixtures"
+    }

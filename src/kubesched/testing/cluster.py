@@ -11,18 +11,21 @@ import asyncio
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from kubesched.api import ApiError, Node
+from kubesched.api import ApiError, Container, Node, Pod
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import Plugin
+from kubesched.runtime.plugin_registry import Registry
+from kubesched.scheduler.options import SchedulerOptions
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing.builders import make_node
 from kubesched.util.clock import RealClock
@@ -34,13 +37,15 @@ __all__ = ["Cluster", "cluster_in_thread"]
 T = TypeVar("T", bound=msgspec.Struct)
 
 _GONE = 410
+_IMAGE = "example.com/app"
 
 
 class Cluster:
     """A running cluster, while its block runs.
 
     `nodes` are made by `make_node` if they are a number. With `serve=False` there is no server,
-    only `api`. `plugins` can be enabled by the configuration.
+    only `api`. `plugins` are classes, or factories by name; they run, unless a configuration is
+    given that enables others.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class Cluster:
         *,
         serve: bool = True,
         configuration: KubeSchedulerConfiguration | None = None,
-        plugins: Iterable[type[Plugin]] = (),
+        plugins: Iterable[type[Plugin]] | Registry = (),
         seed: int = 0,
     ) -> None:
         if isinstance(nodes, int):
@@ -59,11 +64,19 @@ class Cluster:
         self._embedded = EmbeddedCluster(
             self._clock, derive(seed, "store"), listen=Listen() if serve else None
         )
-        self._scheduler_options: dict[str, Any] = {
+        self._api = _BuildersApi(self._embedded.store, self._clock)
+        registry: Registry = (
+            plugins if isinstance(plugins, Mapping) else {each.name: each for each in plugins}
+        )
+        self._scheduler_options: SchedulerOptions = {
             "configuration": configuration,
-            "out_of_tree_registry": {plugin.name: plugin for plugin in plugins},
+            "out_of_tree_registry": registry,
             "seed": seed,
         }
+        if configuration is None and registry:
+            enabled = [{"name": name} for name in registry]
+            profile = {"plugins": {"multiPoint": {"enabled": enabled}}}
+            self._scheduler_options["profiles"] = [profile]
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -71,8 +84,8 @@ class Cluster:
 
     @property
     def api(self) -> LocalApi:
-        """The cluster without a network in between."""
-        return self._embedded.api
+        """The cluster without a network in between; takes what the builders make as it is."""
+        return self._api
 
     @property
     def url(self) -> str:
@@ -151,7 +164,7 @@ class Cluster:
 
     async def _live(self) -> None:
         for node in self._nodes:
-            await self.api.create(msgspec.structs.replace(node, metadata=_unborn(node)))
+            await self.api.create(node)
         scheduler = Scheduler(self.api, self._clock, **self._scheduler_options)
         parts = (*self._embedded.parts, scheduler)
         async with self._embedded, running(*parts):
@@ -175,9 +188,21 @@ class _Outdated(Exception):  # noqa: N818  a turn of a loop, not an error
     """A watch ended before what it was waiting for."""
 
 
-def _unborn(node: Node) -> Any:
-    """Metadata of a node that is still to be created."""
-    return msgspec.structs.replace(node.metadata, uid="", resource_version="")
+class _BuildersApi(LocalApi):
+    """Creates objects that builders made.
+
+    Those have the marks of a server, for tests without one, and no more containers than a rule
+    about pods needs.
+    """
+
+    async def create(self, new: T) -> T:
+        metadata = replace(new.metadata, uid="", resource_version="")  # type: ignore[attr-defined]
+        created = replace(new, metadata=metadata)
+        if isinstance(created, Pod):
+            containers = created.spec.containers or (Container(name="c"),)
+            whole = tuple(replace(each, image=each.image or _IMAGE) for each in containers)
+            created = replace(created, spec=replace(created.spec, containers=whole))
+        return await super().create(created)
 
 
 @contextlib.contextmanager

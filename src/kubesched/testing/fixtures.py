@@ -1,18 +1,59 @@
-"""A pytest fixture: `pytest_plugins = ["kubesched.testing.fixtures"]` makes it available."""
+"""Pytest fixtures: a cluster for tests that talk to one over HTTP.
+
+They are there wherever kubesched is installed. `kubesched_cluster` is a cluster of three nodes for
+one test, or as a mark says; `cluster_fixture` makes another fixture:
+
+    @pytest.mark.kubesched(nodes=50, plugins=[SpareNodes])
+    def test_it(kubesched_cluster): ...
+
+    shared = cluster_fixture(nodes=10, scope="module")
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from kubesched.testing.cluster import Cluster, cluster_in_thread
+if TYPE_CHECKING:
+    from kubesched.testing.cluster import Cluster
 
-__all__ = ["kubesched_cluster"]
+__all__ = ["cluster_fixture", "kubesched_cluster"]
+
+_MARK = "kubesched"
+Scope = Literal["session", "package", "module", "class", "function"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line(
+        "markers", f"{_MARK}(nodes=3, plugins=(), ...): what kubesched_cluster is made with"
+    )
+
+
+def cluster_fixture(
+    *, scope: Scope = "function", name: str | None = None, **options: Any
+) -> Callable[..., Iterator[Cluster]]:
+    """A fixture that is a cluster in a thread; options are those of `kubesched.testing.Cluster`."""
+
+    @pytest.fixture(scope=scope, name=name)
+    def cluster() -> Iterator[Cluster]:
+        yield from _cluster(options)
+
+    return cluster
 
 
 @pytest.fixture
-def kubesched_cluster() -> Iterator[Cluster]:
-    """A cluster of three nodes in a thread, for clients over HTTP."""
-    with cluster_in_thread() as cluster:
+def kubesched_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster in a thread, for clients over HTTP; a mark may say what it is made with."""
+    mark = request.node.get_closest_marker(_MARK)
+    yield from _cluster({} if mark is None else mark.kwargs)
+
+
+def _cluster(options: dict[str, Any]) -> Iterator[Cluster]:
+    # Imported here: every run of pytest imports this module, and few need a cluster.
+    from kubesched.testing.cluster import cluster_in_thread
+
+    with cluster_in_thread(**options) as cluster:
         yield cluster

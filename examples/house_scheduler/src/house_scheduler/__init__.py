@@ -1,0 +1,1 @@
+"""The scheduler of a company: two rules of its own beside those of Kubernetes."""
