@@ -12,6 +12,7 @@ from kubesched.api.kinds import kind_of
 from kubesched.apiserver import LocalApi, Store
 from kubesched.config.load import load_configuration
 from kubesched.scheduler.scheduler import Scheduler
+from kubesched.server.options.command_line import parse_command_line
 from kubesched.util.clock import ManualClock
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +24,7 @@ def documents() -> list[dict[str, Any]]:
         document
         for path in sorted(DEPLOY.glob("*.yaml"))
         for document in yaml.safe_load_all(path.read_text())
+        if path.name != "static-pod.yaml"
     ]
 
 
@@ -47,11 +49,11 @@ def allowed() -> set[tuple[str, str, str]]:
 
 
 def test_the_configuration_is_one() -> None:
-    text = one("ConfigMap")["data"]["config.yaml"]
-    configuration = load_configuration(text.encode())
+    configuration = load_configuration((DEPLOY / "config.yaml").read_bytes())
     assert [profile.scheduler_name for profile in configuration.profiles] == ["kubesched"]
     names = one("Role", "kubesched-leader-election")["rules"][1]["resourceNames"]
     assert configuration.leader_election.resource_name in names
+    assert "kube-scheduler" in names, "it may replace kube-scheduler"
     assert configuration.leader_election.resource_namespace == "kube-system"
 
 
@@ -112,3 +114,25 @@ def test_kustomization_names_files_that_exist() -> None:
     kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
     for resource in kustomization["resources"]:
         assert (DEPLOY / resource).is_file()
+
+
+def test_a_changed_configuration_rolls_the_pods() -> None:
+    """The generated name carries a checksum, and kustomize writes it where pods refer to it."""
+    kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    (generator,) = kustomization["configMapGenerator"]
+    volumes = one("Deployment")["spec"]["template"]["spec"]["volumes"]
+    (mounted,) = [each["configMap"]["name"] for each in volumes if "configMap" in each]
+    assert generator == {"name": mounted, "files": ["config.yaml"]}
+    options = kustomization.get("generatorOptions", {})
+    assert not options.get("disableNameSuffixHash")
+    assert not [each for each in documents() if each["kind"] == "ConfigMap"], "it would not roll"
+
+
+def test_the_static_pod_mounts_what_its_flags_name() -> None:
+    pod = yaml.safe_load((DEPLOY / "static-pod.yaml").read_text())["spec"]
+    (container,) = pod["containers"]
+    named = {arg.partition("=")[2] for arg in container["args"] if "=/etc" in arg}
+    assert named == {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {volume["hostPath"]["path"] for volume in pod["volumes"]} == named
+    options = [arg for arg in container["args"] if arg.startswith("--")]
+    assert not parse_command_line(options).arguments
