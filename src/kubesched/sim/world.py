@@ -132,9 +132,10 @@ class World:
             ),
             NodeAgent(self.api, self.clock, heartbeats=False),
             Controllers(self.api, self.clock),
-            GarbageCollector(self.store, self.clock),
             self.scheduler,
         ]
+        if scenario.objects or any(each.kind != "Pod" for each in scenario.workloads):
+            parts.append(GarbageCollector(self.store, self.clock))  # something may be owned
         async with running(*parts), asyncio.TaskGroup() as tasks:
             helpers = [
                 tasks.create_task(self._follow(Node, self._see_node), name="sim.nodes"),

@@ -57,6 +57,9 @@ def check_managed_fields(resource: Resource, document: Json) -> None:
         raise unreadable(resource, place) from exc
 
 
+_SCALARS = (str, int, float)
+
+
 class _ManagedFields(ApiStruct):
     """`ObjectMeta` has no such field, because nobody else reads it."""
 
@@ -84,7 +87,9 @@ def cleaned(value: Any, known: Any) -> Any:
     if isinstance(value, dict):
         before = known if isinstance(known, dict) else {}
         return {
-            key: cleaned(item, before.get(key)) for key, item in value.items() if item is not None
+            key: item if isinstance(item, _SCALARS) else cleaned(item, before.get(key))
+            for key, item in value.items()
+            if item is not None
         }
     if isinstance(value, list):
         items = known if isinstance(known, list) else ()
