@@ -30,6 +30,13 @@ def test_a_run_repeats_to_the_last_digit() -> None:
             assert getattr(first, name) == getattr(again, name), name
 
 
+def test_runs_do_not_depend_on_those_before_them() -> None:
+    alone = run(scenario(), seed=5).digest
+    for seed in (3, 1, 4):
+        run(scenario(duration="20m"), seed)
+    assert run(scenario(), seed=5).digest == alone
+
+
 def test_seed_and_configuration_make_another_run() -> None:
     packed = scenario(configurations=[{"name": "a"}, {"name": "b", "config": PACKED}])
     digests = {run(packed, seed, place).digest for seed in (1, 2) for place in (0, 1)}
@@ -204,6 +211,64 @@ def test_an_openb_trace_is_replayed(tmp_path: Path) -> None:
     assert result.counts["created"] == 2
     assert result.counts["finished"] == 1
     assert list(result.pending.values()) == [1]  # no node has GPUs
+
+
+def test_an_openb_cluster(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\n"
+    )
+    gpus = [{"name": "w", "replicas": 3, "resources": {"alibabacloud.com/gpu-milli": 900}}]
+    result = run(scenario(tmp_path, cluster={"files": ["nodes.csv"]}, workloads=gpus))
+    assert result.counts["bound"] == 2
+    assert result.pending == {"Insufficient alibabacloud.com/gpu-milli": 1}
+
+
+DUMP = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n1, uid: a}
+  status: {allocatable: {cpu: 4, pods: 9}}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: kept
+    uid: b
+    labels: {app: x}
+    ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: c, controller: true}]
+  spec: {nodeName: n1, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: orphan
+    uid: d
+    ownerReferences: [{apiVersion: example.com/v1, kind: Train, name: t, uid: e, controller: true}]
+  spec: {nodeName: n1, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}
+  status: {phase: Running}
+- apiVersion: apps/v1
+  kind: ReplicaSet
+  metadata: {name: r, uid: c}
+  spec:
+    replicas: 1
+    selector: {matchLabels: {app: x}}
+    template:
+      metadata: {labels: {app: x}}
+      spec: {containers: [{name: c, image: i}]}
+"""
+
+
+def test_a_cluster_from_a_dump_goes_on_as_it_was(tmp_path: Path) -> None:
+    """Owners keep what they own, and what others own is not collected."""
+    (tmp_path / "dump.yaml").write_text(DUMP)
+    planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
+    result, world = simulate(planned, planned.configurations[0], 1)
+    pods = world.store.list(world.store.catalog.by_type(Pod)).records
+    assert sorted(each.typed.metadata.name for each in pods) == ["kept", "orphan"]
+    assert result.averages["cpu allocated"] == 0.5
+    assert "deleted" not in result.counts
 
 
 def test_the_reason_of_most_nodes_is_the_reason() -> None:

@@ -7,7 +7,7 @@ else. `scenario_file.py` reads them from YAML; docs/simulate.md documents every 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -105,7 +105,6 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
     start_delay_ns: int = SECOND // 10
     stop_delay_ns: int = SECOND
-    rules: Any = None
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):

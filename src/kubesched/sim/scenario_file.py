@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api import ApiError, Pod
+from kubesched.api import ApiError, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.apiserver import Store
@@ -31,8 +31,8 @@ from kubesched.sim.scenario import (
     Workload,
 )
 from kubesched.sim.templates import node_template, pod_template
-from kubesched.sim.traces import read_trace
-from kubesched.sim.values import Distribution, ScenarioError, constant, parse_rate_ns
+from kubesched.sim.traces import openb_nodes, read_trace
+from kubesched.sim.values import ScenarioError, constant, parse_rate_ns
 from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.virtual_loop import DEFAULT_START_NS
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
@@ -181,14 +181,18 @@ def _cluster(
             name = members.take("capture", str)
             objects += read_capture(files.path(name, members.at("capture"))).objects
         for number, name in enumerate(members.texts("files")):
-            objects += load_files([files.path(name, f"{members.at('files')}[{number}]")]).objects
+            path = files.path(name, f"{members.at('files')}[{number}]")
+            if path.name.removesuffix(".gz").endswith(".csv"):
+                objects += (msgspec.convert(each, Node) for each in openb_nodes(path))
+            else:
+                objects += load_files([path]).objects
     except ScenarioError:
         raise
     except KubeschedError as error:
         raise ScenarioError(members.path, str(error)) from error
     groups = tuple(_group(each) for each in members.each("nodes"))
     members.done()
-    if not groups and not any(type(each).__name__ == "Node" for each in objects):
+    if not groups and not any(isinstance(each, Node) for each in objects):
         raise ScenarioError(members.path, "has no nodes: needs nodes, files or capture")
     return groups, tuple(objects)
 
@@ -389,7 +393,3 @@ def _check_names(scenario: Scenario) -> None:
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise ScenarioError(f"{path}[{number}].name", f"{name!r} is there twice")
-
-
-def distribution_or(value: Distribution | None, otherwise: int) -> Distribution:
-    return value or constant(otherwise)

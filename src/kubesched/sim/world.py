@@ -7,8 +7,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
-
 from kubesched.api import ApiError, Job, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.apiserver import Faults, LocalApi, Store
@@ -18,6 +16,7 @@ from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.sim.autoscaling import GroupAutoscaler
+from kubesched.sim.copying import create_as_they_were
 from kubesched.sim.feeding import Feeder
 from kubesched.sim.happenings import NodeKeeper
 from kubesched.sim.observer import Observer
@@ -31,8 +30,6 @@ from kubesched.util.errors import KubeschedError
 from kubesched.util.randomness import derive
 
 __all__ = ["World", "simulate"]
-
-_UNOWNED = ("uid", "resource_version", "creation_timestamp", "deletion_timestamp")
 
 
 def simulate(
@@ -115,8 +112,7 @@ class World:
         """Set the cluster up and let time pass."""
         scenario = self.scenario
         keeper = NodeKeeper(self.api, self.clock, scenario, self.seed)
-        for each in scenario.objects:
-            await self._create(each)
+        await create_as_they_were(self.api, scenario.objects)
         await keeper.create_groups()
         feeder = Feeder(self.api, self.clock, scenario, self.seed)
         scalers = [
@@ -149,25 +145,6 @@ class World:
             await self._sample_until(until_ns)
             for helper in helpers:
                 helper.cancel()
-
-    async def _create(self, each: ApiObject) -> None:
-        """Create an object as it was, with its status: pods stay where they were."""
-        metadata = each.metadata  # type: ignore[attr-defined]
-        changes: dict[str, Any] = {
-            name: type(metadata)().__getattribute__(name) for name in _UNOWNED
-        }
-        fresh: Any = msgspec.structs.replace(
-            each, metadata=msgspec.structs.replace(metadata, **changes)
-        )
-        try:
-            created: Any = await self.api.create(fresh)
-            status = getattr(each, "status", None)
-            if status is not None and created.status != status:
-                updated = msgspec.structs.replace(created, status=status)
-                await self.api.update(updated, subresource="status")
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     # -- watching ----------------------------------------------------------------------
 

@@ -1,0 +1,71 @@
+"""Objects of another cluster, made again: with their status, and owned as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from kubesched.api import ApiAccess, ApiError, ObjectMeta
+from kubesched.api.base import ApiObject
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["create_as_they_were"]
+
+
+async def create_as_they_were(api: ApiAccess, objects: Iterable[ApiObject]) -> None:
+    """Create objects, owners first; pods stay on their nodes.
+
+    A server gives out uids of its own, so references to owners are rewritten. Owners that are not
+    among the objects are forgotten: nobody would look after what they own, or collect it.
+
+    Raises:
+        KubeschedError: the server refuses one.
+    """
+    waiting: list[Any] = list(objects)
+    known = {each.metadata.uid for each in waiting if each.metadata.uid}
+    new_uids: dict[str, str] = {}
+    while waiting:
+        ready = [each for each in waiting if _owners(each) & known <= new_uids.keys()]
+        # Owners in a circle have no first one; they are made as they come.
+        for each in ready or waiting:
+            created = await _create(api, each, new_uids)
+            if each.metadata.uid:
+                new_uids[each.metadata.uid] = created
+        made = {id(each) for each in ready or waiting}
+        waiting = [each for each in waiting if id(each) not in made]
+
+
+def _owners(each: Any) -> set[str]:
+    return {owner.uid for owner in each.metadata.owner_references}
+
+
+async def _create(api: ApiAccess, each: Any, new_uids: dict[str, str]) -> str:
+    """Create one object, and say its uid."""
+    before = each.metadata
+    owners = tuple(
+        msgspec.structs.replace(owner, uid=new_uids[owner.uid])
+        for owner in before.owner_references
+        if owner.uid in new_uids
+    )
+    metadata = ObjectMeta(
+        name=before.name,
+        namespace=before.namespace,
+        labels=before.labels,
+        annotations=before.annotations,
+        owner_references=owners,
+    )
+    try:
+        created: Any = await api.create(msgspec.structs.replace(each, metadata=metadata))
+        status = getattr(each, "status", None)
+        if status is not None and created.status != status:
+            changed = msgspec.structs.replace(created, status=status)
+            await api.update(changed, subresource="status")
+    except ApiError as error:
+        if error.reason == "AlreadyExists":
+            return ""
+        kind = type(each).__name__
+        raise KubeschedError(f"{kind} {before.name} of the cluster is refused: {error}") from error
+    uid: str = created.metadata.uid
+    return uid
