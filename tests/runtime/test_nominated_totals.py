@@ -26,8 +26,7 @@ class History:
         self.cache = Cache()
         handle = FakeHandle((), snapshot=self.cache.snapshot)
         self.objects, self.nominator = handle.objects, handle.nominator
-        self.services = handle.services()
-        self.nominated = NominatedPods(self.services)
+        self.nominated = NominatedPods(lambda: self.nominator, lambda: handle.dry_run.version)
         self.present: set[str] = set()
         self.waiting: dict[str, Pod] = {}
 

@@ -59,10 +59,9 @@ class ExtensionPoint(enum.StrEnum):
     BIND = "bind"
     POST_BIND = "postBind"
 
-    @property
-    def label(self) -> str:
-        """The name in metrics and errors, such as `PreFilter`."""
-        return self.value[0].upper() + self.value[1:]
+    def __init__(self, value: str) -> None:
+        # The name in metrics and errors, such as `PreFilter`.
+        self.label = value[0].upper() + value[1:]
 
 
 class OnlyNodes(msgspec.Struct, frozen=True):

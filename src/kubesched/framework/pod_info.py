@@ -194,6 +194,12 @@ class QueuedPodInfo:
         return self.pod_info.pod
 
     @property
+    def key(self) -> str:
+        """How the queue names the pod: by namespace and name, whatever its uid."""
+        metadata = self.pod_info.pod.metadata
+        return f"{metadata.namespace}/{metadata.name}"
+
+    @property
     def is_gated(self) -> bool:
         return bool(self.gating_plugin)
 

@@ -17,7 +17,7 @@ What invalidates an entry:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -74,7 +74,15 @@ class AnswerCache:
     the verdict of the first plugin that rejects it, so none may be called out of turn.
     """
 
-    def __init__(self, plugins: ProfilePlugins, services: Services, metrics: PointMetrics) -> None:
+    def __init__(
+        self,
+        plugins: ProfilePlugins,
+        services: Services,
+        metrics: PointMetrics,
+        version: Callable[[], ClusterVersion],
+    ) -> None:
+        """`version` is that of the cluster at any time."""
+        self._version = version
         self._metrics = metrics
         self._services = services
         self._objects = services.object_versions
@@ -195,7 +203,7 @@ class AnswerCache:
         Returns the rows that are missing in the index until they are scored; None if there is
         no index.
         """
-        now, table = self._services.cluster_version(), nodes.table
+        now, table = self._version(), nodes.table
         filters = self._valid_filters(entry, state, now)
         before = entry.filtered_at
         only_pods = before is not None and before.nodes == now.nodes

@@ -16,7 +16,7 @@ from kubesched.framework import (
     Status,
     Wait,
 )
-from kubesched.runtime.plugin_answers import (
+from kubesched.runtime.plugin_calls import (
     THROWN,
     as_permit_answer,
     as_status,
@@ -113,7 +113,7 @@ class BindingPoints:
 
     async def wait_on_permit(self, pod: Pod) -> Status:
         """Wait until a pod that Permit held is allowed, refused or timed out."""
-        entry = self._services.waiting_pods.get(pod.metadata.uid)
+        entry = self._services.waiting_pods.get(pod.metadata.uid) if self._permit else None
         if entry is None:
             return SUCCESS
         clock, metrics = self._services.clock, self._services.metrics
@@ -129,7 +129,7 @@ class BindingPoints:
         return Status.failure(f"waiting on permit for pod: {status.message}").blame(status.plugin)
 
     def will_wait_on_permit(self, pod: Pod) -> bool:
-        return self._services.waiting_pods.get(pod.metadata.uid) is not None
+        return bool(self._permit) and self._services.waiting_pods.get(pod.metadata.uid) is not None
 
     def run_pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """SUCCESS if some plugin has PreBind work for this pod, SKIP if none has."""

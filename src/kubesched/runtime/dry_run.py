@@ -53,9 +53,11 @@ class ProfileDryRun:
         plugins: ProfilePlugins,
         services: Services,
         metrics: PointMetrics,
+        version: Callable[[], ClusterVersion],
         uncached_filters: Iterable[Plugin],
     ) -> None:
         self._services = services
+        self._version = version
         self._metrics = metrics
         self._profile_name = plugins.profile_name
         self._filters = plugins.filters
@@ -65,7 +67,7 @@ class ProfileDryRun:
             if overrides(plugin, "add_pod") or overrides(plugin, "remove_pod")
         )
         self._uncached = frozenset(plugin.name for plugin in uncached_filters)
-        self._nominated = NominatedPods(services)
+        self._nominated = NominatedPods(services.nominator, version)
         # The one-node form would have to be called, and it is given real pods only.
         self._scalar = frozenset(
             plugin.name for plugin in self._filters if not overrides(plugin, "filter_nodes")
@@ -78,7 +80,7 @@ class ProfileDryRun:
 
     @property
     def version(self) -> ClusterVersion:
-        return self._services.cluster_version()
+        return self._version()
 
     def fits_now(self, pod_info: PodInfo, since: ClusterVersion) -> bool:
         return self._services.fits_now(self._profile_name, pod_info, since)

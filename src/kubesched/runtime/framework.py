@@ -7,36 +7,49 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
+from kubesched.api.access import ApiAccess
 from kubesched.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.framework import (
     SKIP,
     SUCCESS,
+    ClaimCache,
+    ClusterVersion,
     Code,
     CycleState,
     Diagnosis,
+    EventRecorder,
+    Extender,
     ExtensionPoint,
+    Informer,
+    Lister,
     NodeView,
+    Nominator,
     OnlyNodes,
     Plugin,
     PodInfo,
     PostFilterResult,
     QueuedPodInfo,
+    SharedState,
+    Snapshot,
     Status,
 )
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.answer_cache import AnswerCache
 from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.dry_run import ProfileDryRun
-from kubesched.runtime.plugin_answers import as_status
 from kubesched.runtime.plugin_calls import (
     PRE_FILTER,
     PRE_SCORE,
+    as_status,
     call,
     call_filter,
     call_for_status,
@@ -47,10 +60,11 @@ from kubesched.runtime.plugin_calls import (
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PointMetrics
 from kubesched.runtime.post_filtering import run_post_filter
-from kubesched.runtime.profile_handle import ProfileHandle
 from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.services import Services
 from kubesched.runtime.ties import FirstByName, Ties
+from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
+from kubesched.util.clock import Clock
 from kubesched.util.errors import place_of
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
@@ -59,9 +73,14 @@ __all__ = ["Framework"]
 
 log = get_logger(__name__)
 
+T = TypeVar("T", bound=msgspec.Struct)
 
-class Framework(ProfileHandle):
-    """The plugins of one profile. It is also the Handle that those plugins hold."""
+
+class Framework:
+    """The plugins of one profile.
+
+    It is also the `Handle` of the plugin contract: what those plugins may call.
+    """
 
     def __init__(
         self,
@@ -69,7 +88,9 @@ class Framework(ProfileHandle):
         registry: Registry,
         services: Services,
     ) -> None:
-        super().__init__(profile.scheduler_name, services)
+        self.profile_name = profile.scheduler_name
+        self._services = services
+        self._recorder = services.recorder_of(self.profile_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         # None: by chance.
         self.own_ties: Ties | None = FirstByName() if profile.tie_break == BY_NAME else None
@@ -85,10 +106,97 @@ class Framework(ProfileHandle):
         self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
         self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
         self.score_plugins = at(ExtensionPoint.SCORE)
-        self.answer_cache = AnswerCache(plugins, services, metrics)
+        self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
         self._dry_run = ProfileDryRun(
-            plugins, services, metrics, self.answer_cache.uncached_filters
+            plugins, services, metrics, self.version, self.answer_cache.uncached_filters
+        )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._services.snapshot
+
+    @property
+    def nominator(self) -> Nominator:
+        return self._services.nominator()
+
+    @property
+    def api(self) -> ApiAccess:
+        return self._services.api
+
+    @property
+    def recorder(self) -> EventRecorder:
+        return self._recorder
+
+    @property
+    def clock(self) -> Clock:
+        return self._services.clock
+
+    @property
+    def random(self) -> Random:
+        return self._services.random
+
+    def lister(self, kind: type[T]) -> Lister[T]:
+        found: Lister[T] = self._services.lister(kind)
+        return found
+
+    @property
+    def claims(self) -> ClaimCache:
+        return self._services.claims
+
+    @property
+    def shared(self) -> SharedState:
+        return self._services.shared
+
+    def informer(self, kind: type[T]) -> Informer[T]:
+        found: Informer[T] = self._services.informer(kind)
+        return found
+
+    @property
+    def extenders(self) -> Sequence[Extender]:
+        return self._services.extenders
+
+    @property
+    def kubeconfig(self) -> Any:
+        return self._services.kubeconfig
+
+    @property
+    def component_config_version(self) -> str:
+        return self._services.component_config_version
+
+    def feature_enabled(self, gate: str) -> bool:
+        return self._services.feature_enabled(gate)
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        return self._services.metrics
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._services.spawn(work, name)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        self._services.activate(pods)
+
+    def waiting_pod(self, uid: str) -> WaitingPodEntry | None:
+        return self._services.waiting_pods.get(uid)
+
+    def waiting_pods(self) -> Iterable[WaitingPodEntry]:
+        return self._services.waiting_pods
+
+    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
+        return self._services.pods_in_pre_bind.get(uid)
+
+    def version(self) -> ClusterVersion:
+        """Of the cluster as the snapshot shows it."""
+        services = self._services
+        table = services.snapshot.nodes.table
+        return ClusterVersion(
+            table.changes.position,
+            table.node_version,
+            table.membership_version,
+            table.pod_changes.position,
+            services.nominator().position,
+            services.object_versions.total,
         )
 
     @property

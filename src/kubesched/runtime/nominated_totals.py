@@ -7,7 +7,7 @@ what changed since the last attempt is looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import numpy as np
@@ -15,8 +15,7 @@ import numpy as np
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_priority
 from kubesched.engine import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
-from kubesched.framework import ClusterVersion, NominatedTotals, PodInfo
-from kubesched.runtime.services import Services
+from kubesched.framework import ClusterVersion, NominatedTotals, Nominator, PodInfo
 
 __all__ = ["NominatedPods"]
 
@@ -28,8 +27,11 @@ _FREE: Final = np.iinfo(np.int64).min  # the priority of an entry that holds no 
 class NominatedPods:
     """The nominated pods as columns, an entry each."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(
+        self, nominator: Callable[[], Nominator], version: Callable[[], ClusterVersion]
+    ) -> None:
+        self._find_nominator = nominator
+        self._version_of_cluster = version
         self._version: ClusterVersion | None = None
         self._totals: dict[int, NominatedTotals] = {}  # by the least priority that counts
         self._forget(_BUILT_IN)
@@ -81,8 +83,8 @@ class NominatedPods:
         self._amounts = np.zeros((resources, _FIRST_ROOM), dtype=np.int64)
 
     def _catch_up(self, table: NodeTable) -> None:
-        nominator = self._services.nominator()
-        before, now = self._version, self._services.cluster_version()
+        nominator = self._find_nominator()
+        before, now = self._version, self._version_of_cluster()
         self._version = now
         changed: Collection[str] | None = None
         if before is not None and len(table.requested) == len(self._amounts):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,12 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
+    PostFilterResult,
     Rejections,
     Status,
+    Wait,
 )
 from kubesched.framework.wrong_answer import wrong_answer
-from kubesched.runtime.plugin_answers import THROWN, failure_of
 from kubesched.runtime.point_metrics import PluginTimer
 from kubesched.util.errors import PluginError
 
@@ -31,6 +33,10 @@ __all__ = [
     "PRE_FILTER",
     "PRE_SCORE",
     "REMOVE_POD",
+    "THROWN",
+    "as_permit_answer",
+    "as_post_filter_result",
+    "as_status",
     "call",
     "call_filter",
     "call_for_status",
@@ -40,7 +46,9 @@ __all__ = [
     "check_range",
     "checked_score",
     "fail",
+    "failure_of",
     "first_rejection",
+    "is_being_cancelled",
 ]
 
 PRE_FILTER = 'running PreFilter plugin "{}"'
@@ -60,6 +68,9 @@ _POINTS = {
     _SCORE: "Score",
     _NORMALIZE: "ScoreExtensionNormalize",
 }
+
+# What a call may raise that is the plugin's failure. Not KeyboardInterrupt: that is the user.
+THROWN: Final = (Exception, asyncio.CancelledError, SystemExit)
 
 
 def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
@@ -191,3 +202,42 @@ def _out_of_range(plugin: Plugin, score: int) -> PluginError:
         f'plugin "{plugin.name}" returns an invalid score {score}, '
         f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
     )
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody wants the current task to end: a CancelledError is not the plugin's then."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def failure_of(thrown: BaseException) -> Status:
+    """What a plugin threw, as an outcome."""
+    if isinstance(thrown, Exception):
+        return Status.failure(thrown)
+    # What ends a task or a process must not, when it is passed on as somebody's error.
+    error = PluginError(f"the plugin raised {type(thrown).__name__}({thrown})")
+    error.__cause__ = thrown
+    return Status.failure(error)
+
+
+def as_status(answer: Any) -> Status:
+    """The answer of a plugin that must be a status; anything else is a failure."""
+    return (
+        answer if isinstance(answer, Status) else Status.failure(wrong_answer(answer, "a Status"))
+    )
+
+
+def as_permit_answer(answer: Any) -> Status | Wait:
+    """The answer of Permit."""
+    if isinstance(answer, Wait) and isinstance(answer.timeout_ns, int):
+        return answer
+    if isinstance(answer, Status):
+        return answer
+    return Status.failure(wrong_answer(answer, "a Status or a Wait"))
+
+
+def as_post_filter_result(answer: Any) -> PostFilterResult:
+    """The answer of PostFilter."""
+    if isinstance(answer, PostFilterResult) and isinstance(answer.status, Status):
+        return answer
+    return PostFilterResult(Status.failure(wrong_answer(answer, "a PostFilterResult")))

@@ -16,7 +16,7 @@ from kubesched.framework import (
     Status,
     VictimReview,
 )
-from kubesched.runtime.plugin_answers import (
+from kubesched.runtime.plugin_calls import (
     THROWN,
     as_post_filter_result,
     failure_of,

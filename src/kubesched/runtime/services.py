@@ -87,18 +87,6 @@ class Services:
             raise RuntimeError("nothing is watched here")
         return self._informer(kind)
 
-    def cluster_version(self) -> ClusterVersion:
-        """Of the cluster as the snapshot shows it."""
-        table = self.snapshot.nodes.table
-        return ClusterVersion(
-            table.changes.position,
-            table.node_version,
-            table.membership_version,
-            table.pod_changes.position,
-            self.nominator().position,
-            self.object_versions.total,
-        )
-
     @property
     def claims(self) -> ClaimCache:
         """The claims that all profiles share; they are watched from when this is first read."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator
+from operator import attrgetter
 
 from kubesched.api import Pod
-from kubesched.backend.queue.pod_key import queued_key
 from kubesched.backend.queue.queue_profile import QueueSortKey
 from kubesched.framework import QueuedPodInfo
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
@@ -31,7 +31,7 @@ class ActiveQueue(KeyedHeap[str, QueuedPodInfo]):
         metrics: SchedulerMetrics,
         numbers: Iterator[int] | None = None,
     ) -> None:
-        super().__init__(key=queued_key, sort_key=sort_key, numbers=numbers)
+        super().__init__(key=attrgetter("key"), sort_key=sort_key, numbers=numbers)
         self._pending = metrics.pending_pods.labels("active")
 
     def add(self, value: QueuedPodInfo) -> bool:
@@ -87,7 +87,7 @@ class ActiveLines:
 
     def add(self, value: QueuedPodInfo) -> bool:
         """Insert, or replace the pod with this key; True if the key is new."""
-        key = queued_key(value)
+        key = value.key
         line = self._line(self._needs(value.pod))
         before = self._line_of.get(key)
         if before is not None and before is not line:
@@ -98,8 +98,8 @@ class ActiveLines:
 
     def update(self, value: QueuedPodInfo) -> None:
         """Replace the pod with this key. Raises KeyError if there is none."""
-        if queued_key(value) not in self._line_of:
-            raise KeyError(queued_key(value))
+        if value.key not in self._line_of:
+            raise KeyError(value.key)
         self.add(value)
 
     def delete(self, key: str) -> QueuedPodInfo | None:
@@ -117,7 +117,7 @@ class ActiveLines:
             return None
         _, line = min(ready, key=lambda each: each[0])
         popped = line.pop()
-        del self._line_of[queued_key(popped)]
+        del self._line_of[popped.key]
         return popped
 
     def check_invariants(self) -> None:

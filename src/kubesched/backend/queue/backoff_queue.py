@@ -8,9 +8,9 @@ module only orders pods: it never reads a clock and does not decide who is backi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from kubesched.backend.queue.backoff import Backoff
-from kubesched.backend.queue.pod_key import queued_key
 from kubesched.backend.queue.queue_profile import QueueSortKey
 from kubesched.backend.queue.view import Place
 from kubesched.framework import QueuedPodInfo
@@ -35,11 +35,11 @@ class BackoffQueue:
         self._backoff = backoff
         self._pending = metrics.pending_pods.labels("backoff")
         self.rejected: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
-            key=queued_key,
+            key=attrgetter("key"),
             sort_key=lambda queued: (backoff.expiration_ns(queued), sort_key(queued)),
         )
         self.errored: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
-            key=queued_key, sort_key=backoff.expiration_ns
+            key=attrgetter("key"), sort_key=backoff.expiration_ns
         )
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class BackoffQueue:
 
     def add(self, queued: QueuedPodInfo) -> bool:
         """Insert the pod where its rejectors say; True if it was in neither heap."""
-        key = queued_key(queued)
+        key = queued.key
         has_rejectors = bool(queued.unschedulable_plugins or queued.pending_plugins)
         here, there = (
             (self.rejected, self.errored) if has_rejectors else (self.errored, self.rejected)
@@ -76,7 +76,7 @@ class BackoffQueue:
 
     def update(self, queued: QueuedPodInfo) -> None:
         """Order a pod anew after it changed; it stays in its heap."""
-        heap = self.rejected if queued_key(queued) in self.rejected else self.errored
+        heap = self.rejected if queued.key in self.rejected else self.errored
         heap.update(queued)
 
     def delete(self, key: str) -> QueuedPodInfo | None:

@@ -78,7 +78,7 @@ class Containers:
             container.check_invariants()
         seen: set[str] = set()
         for queued in self:
-            key = pod_key(queued.pod)
+            key = queued.key
             if problem := self._problem_of(queued, key, seen):
                 lines = (f"{key} {problem}", *map(str, self.journal.story(key)))
                 raise AssertionError("\n  ".join(lines))
@@ -86,7 +86,7 @@ class Containers:
         self.journal.check_invariants(seen)
 
     def _waiting_place(self, queued: QueuedPodInfo) -> tuple[QueuedPodInfo, Place, int]:
-        key = pod_key(queued.pod)
+        key = queued.key
         if key in self.active:
             place = Place.ACTIVE
         elif key in self.backoff:

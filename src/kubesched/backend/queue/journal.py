@@ -52,6 +52,9 @@ class Journal:
         """Note something about a pod that is not waiting."""
         self._transitions.append(Transition(self._now_ns, key, place, cause))
 
+    def is_waiting(self, key: str) -> bool:
+        return key in self._since
+
     def since_ns(self, key: str) -> int:
         return self._since[key]
 

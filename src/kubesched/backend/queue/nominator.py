@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from kubesched.api import ObjectMeta, Pod
-from kubesched.backend.queue.pod_key import key_of
 from kubesched.framework import Nominating, NominatingMode, PodInfo
 
 __all__ = ["Nominator", "PodLister"]
@@ -139,7 +138,7 @@ class Nominator:
             self._dropped += _CHANGES_KEPT
 
     def _resolve(self, reference: _Reference) -> PodInfo:
-        waiting = self._find(key_of(reference.name, reference.namespace))
+        waiting = self._find(f"{reference.namespace}/{reference.name}")
         if waiting is not None:
             return waiting
         return PodInfo(

@@ -25,7 +25,6 @@ from kubesched.backend.queue.active_queue import Needs
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.containers import Containers
 from kubesched.backend.queue.nominator import Nominator, PodLister
-from kubesched.backend.queue.pod_key import key_of
 from kubesched.backend.queue.pre_enqueue import Gatekeeper
 from kubesched.backend.queue.queue_profile import QueueProfile
 from kubesched.backend.queue.queueing_hints import HintTable, Strategy
@@ -164,7 +163,7 @@ class SchedulingQueue:
         """
         while (queued := self._pop_first(busy)) is not None:
             queued.attempts += 1
-            key = pod_key(queued.pod)
+            key = queued.key
             if queued.pod.metadata.uid in self._in_flight:
                 log.error(
                     "the same pod is tracked in multiple places in the scheduler", pod=queued.pod
@@ -183,7 +182,7 @@ class SchedulingQueue:
         """Let go of a popped pod: it was placed, or there is no need to. Idempotent."""
         pod = self._in_flight.done(uid)
         if pod is not None:
-            self._journal.note(pod_key(pod.popped), "done", "done")
+            self._journal.note(pod.queued.key, "done", "done")
 
     def add_unschedulable_if_not_present(self, queued: QueuedPodInfo, now_ns: int) -> QueueName:
         """Put back a popped pod whose attempt failed, and say where it went. It is then done.
@@ -258,7 +257,7 @@ class SchedulingQueue:
             for queued in candidates:
                 strategy = decide(queued)
                 if strategy is not Strategy.SKIP:
-                    self._unschedulable.delete(pod_key(queued.pod))
+                    self._unschedulable.delete(queued.key)
                     went_to = self._requeue(queued, strategy, event.label, now_ns)
                     moved += went_to is not QueueName.UNSCHEDULABLE
         self._in_flight.record(event, old, new)
@@ -330,7 +329,7 @@ class SchedulingQueue:
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """Return the waiting pod with this name."""
-        return self._containers.find(key_of(name, namespace))
+        return self._containers.find(f"{namespace}/{name}")
 
     def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None:
         """Say where a pod is and what it waits for; None if the queue does not know it.
@@ -363,7 +362,7 @@ class SchedulingQueue:
         self, queued: QueuedPodInfo, label: str, now_ns: int, *, is_checked: bool = False
     ) -> bool:
         """Make a pod ready, unless PreEnqueue refuses it. One from backoff was checked there."""
-        key = pod_key(queued.pod)
+        key = queued.key
         if not is_checked and not self._gatekeeper.check(queued):
             if key not in self._active and key not in self._backing_off:
                 self._park_gated(queued, key, label, now_ns)
@@ -371,15 +370,16 @@ class SchedulingQueue:
         if queued.initial_attempt_timestamp_ns is None:
             queued.initial_attempt_timestamp_ns = now_ns
         self._active.add(queued)
-        self._unschedulable.delete(key)
-        self._backing_off.delete(key)
+        if self._journal.is_waiting(key):  # a new pod waits nowhere else
+            self._unschedulable.delete(key)
+            self._backing_off.delete(key)
         self._entered(queued, key, "active", Place.ACTIVE, label, now_ns)
         if label in (POD_ADDED, POD_UPDATED):
             self.nominator.add_nominated_pod(queued.pod_info, None)
         return True
 
     def _move_to_backoff(self, queued: QueuedPodInfo, label: str, now_ns: int) -> bool:
-        key = pod_key(queued.pod)
+        key = queued.key
         if not self._gatekeeper.check(queued):
             self._park_gated(queued, key, label, now_ns)
             return False
@@ -411,7 +411,7 @@ class SchedulingQueue:
         self, queued: QueuedPodInfo, strategy: Strategy, label: str, now_ns: int
     ) -> QueueName:
         if strategy is Strategy.SKIP:
-            self._park(queued, pod_key(queued.pod), label, now_ns)
+            self._park(queued, queued.key, label, now_ns)
             return QueueName.UNSCHEDULABLE
         must_wait = strategy is Strategy.AFTER_BACKOFF
         if must_wait and self._backoff.is_backing_off(queued, now_ns):
@@ -453,7 +453,7 @@ class SchedulingQueue:
         return queued
 
     def _refuse_if_present(self, queued: QueuedPodInfo) -> None:
-        key = pod_key(queued.pod)
+        key = queued.key
         if key in self._unschedulable:
             where = "unschedulable queue"
         elif key in self._active:

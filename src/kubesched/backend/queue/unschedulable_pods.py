@@ -7,9 +7,9 @@ concern: a rejected pod by each plugin that rejected it, a gated pod by the plug
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
-from kubesched.backend.queue.pod_key import queued_key
 from kubesched.backend.queue.queueing_hints import Interest
 from kubesched.framework import QueuedPodInfo
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
@@ -37,7 +37,9 @@ class UnschedulablePods:
         self._by_gate: dict[str, _Bucket] = {}
         # No plugin can tell when these should be tried again: any event will do.
         self._unexplained: _Bucket = {}
-        self._by_age: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(key=queued_key, sort_key=_last_look)
+        self._by_age: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
+            key=attrgetter("key"), sort_key=_last_look
+        )
 
     def __len__(self) -> int:
         return len(self._filings)
@@ -54,7 +56,7 @@ class UnschedulablePods:
 
     def put(self, queued: QueuedPodInfo) -> bool:
         """File the pod, or file it anew after it changed; True if the key is new."""
-        key = queued_key(queued)
+        key = queued.key
         before = self._filings.get(key)
         if before is not None:
             _take_out(key, before)
@@ -99,7 +101,7 @@ class UnschedulablePods:
         """Take out the pods that were put or flushed before this time, the oldest first."""
         taken = []
         while (oldest := self._by_age.peek()) is not None and _last_look(oldest) < time_ns:
-            self.delete(queued_key(oldest))
+            self.delete(oldest.key)
             taken.append(oldest)
         return taken
 
@@ -109,7 +111,7 @@ class UnschedulablePods:
         assert filed == sum(len(filing.buckets) for filing in self._filings.values())
         for key, filing in self._filings.items():
             queued = filing.queued
-            assert key == queued_key(queued), f"{queued_key(queued)} is filed under {key!r}"
+            assert key == queued.key, f"{queued.key} is filed under {key!r}"
             assert filing.gate == queued.gating_plugin, f"{key} is filed under an old gate"
             # By identity: buckets that are equal need not be the same.
             assert {id(bucket) for bucket in filing.buckets} == {

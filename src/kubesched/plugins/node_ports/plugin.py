@@ -50,7 +50,7 @@ class NodePorts(Plugin):
     )
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        wanted = tuple(host_ports(pod_info.pod))
+        wanted = pod_info.host_ports
         if not wanted:
             return SKIP
         state.write(STATE_KEY, wanted)
