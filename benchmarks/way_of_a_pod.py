@@ -81,7 +81,8 @@ async def _place(cluster: Cluster, name: str) -> None:
     pod = make_pod(name, requests={"cpu": "100m"}, images=["nginx:1"])
     fresh = replace(pod.metadata, resource_version="", uid="")
     await cluster.api.create(replace(pod, metadata=fresh))
-    while not (await cluster.api.get(Pod, name, "default")).spec.node_name:
+    # Not a watch, which would be on the way itself.
+    while not (await cluster.api.get(Pod, name, "default")).spec.node_name:  # noqa: ASYNC110
         await asyncio.sleep(0.002)
 
 
