@@ -159,6 +159,7 @@ NOT_BUILT: Final = frozenset(
     {
         "ClientsAllowCBOR",
         "ClientsPreferCBOR",
+        "DRANodeAllocatableResources",
         "DRAWorkloadResourceClaims",
         "GangScheduling",
         "GenericWorkload",

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kubesched.api import ResourceClaim, ResourceSlice
+from kubesched.api import DeviceTaintRule, ResourceClaim, ResourceSlice
 from kubesched.api.base import ApiObject
+from kubesched.api.codec import from_builtins
 from kubesched.testing import make_node
 from tests.plugins.dynamic_resources.device_objects import (
     DRIVER,
@@ -459,3 +460,35 @@ def test_what_is_given_back_is_found_again() -> None:
     assert devices.allocate(claim("d", exactly())) == NO_FIT
     devices.handle.objects.remove(ResourceClaim, "other", "default")
     assert devices.allocate(claim("e", exactly())) == [["r0:p/a"]]
+
+
+LISTED = device("a", attributes={"ports": {"ints": [1, 2]}})
+
+
+def test_attributes_that_are_lists_have_a_gate() -> None:
+    asked = claim("c", exactly(1, f'device.attributes["{DRIVER}"].ports.exists(p, p == 2)'))
+    gate = {"DRAListTypeAttributes": True}
+    assert Devices(CLASS, slice_of(LISTED), gates=gate).allocate(asked) == [["r0:p/a"]]
+    message = Devices(CLASS, slice_of(LISTED)).allocate(claim("c", exactly()))
+    assert message == (
+        "class k: selector #0: CEL runtime error: attribute ports: unsupported attribute value"
+    )
+
+
+def test_rules_taint_devices_behind_their_gate() -> None:
+    rule = from_builtins(
+        {
+            "metadata": {"name": "rule"},
+            "spec": {
+                "deviceSelector": {"driver": DRIVER, "device": "a"},
+                "taint": {"key": "x", "effect": "NoSchedule"},
+            },
+        },
+        DeviceTaintRule,
+    )
+    gate = {"DRADeviceTaintRules": True}
+    assert Devices(CLASS, slice_of("a", "b"), rule).allocate(claim("c", exactly())) == [["r0:p/a"]]
+    devices = Devices(CLASS, slice_of("a", "b"), rule, gates=gate)
+    assert devices.allocate(claim("c", exactly())) == [["r0:p/b"]]
+    devices.handle.objects.remove(DeviceTaintRule, "rule")
+    assert devices.allocate(claim("d", exactly())) == [["r0:p/a"]]

@@ -147,12 +147,9 @@ class _Searching:
         self.inventory = inventory
         self._features = features
         self._late_after = late_after
-        self._selectors = Selectors()
+        self._selectors = Selectors(list_attributes=features.list_attributes)
 
     def run(self, claims: Sequence[NamedClaim], devices: NodeDevices, dead: DeadViews) -> Answer:
-        if devices.problem is not None:
-            error = AllocationError(f"gather pool information: {devices.problem}")
-            return Answer(Verdict.ERROR, error=error)
         search = Search(
             claims,
             devices.views,

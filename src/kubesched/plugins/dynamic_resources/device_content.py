@@ -37,8 +37,9 @@ class DeviceContent:
         "consumed_counters",
         "device",
         "driver",
+        "is_broken",
         "number",
-        "problem",
+        "prepared",
         "selected",
     )
 
@@ -50,7 +51,7 @@ class DeviceContent:
         self.blocking_taints: tuple[DeviceTaint, ...] = tuple(
             taint for taint in device.taints if taint.effect in _BLOCKING_EFFECTS
         )
-        self.problem = ""  # why the device cannot be considered at all
+        self.is_broken = False  # has amounts that are none; no server stores such a device
         self.capacity: Mapping[str, CapacityRule] = {}
         # Of (counter set, counter), how much the device takes.
         self.consumed_counters: Mapping[tuple[str, str], Quantity] = {}
@@ -59,8 +60,9 @@ class DeviceContent:
                 name: CapacityRule.read(capacity) for name, capacity in device.capacity.items()
             }
             self.consumed_counters = _consumed_counters(device)
-        except QuantityError as exc:
-            self.problem = str(exc)
+        except QuantityError:
+            self.is_broken = True
+        self.prepared: object = None  # for selectors, by whoever evaluates them
         # What selectors said, by expression: whether they match, or the error they end in.
         self.selected: dict[str, bool | str] = {}
 

@@ -9,7 +9,6 @@ from kubesched.api import DeviceClass, Node
 from kubesched.plugins.dynamic_resources.inventory import DeviceInventory
 from kubesched.plugins.dynamic_resources.selectors import SelectorError, Selectors
 from kubesched.plugins.dynamic_resources.slices import SliceRecord
-from kubesched.util.errors import SelectorError as NodeSelectorError
 from kubesched.util.logging import get_logger
 
 __all__ = ["DeviceCounts"]
@@ -32,9 +31,9 @@ class _OfClass:
 class DeviceCounts:
     """Counts once per class and node, until something of that node's devices changes."""
 
-    def __init__(self, inventory: DeviceInventory) -> None:
+    def __init__(self, inventory: DeviceInventory, *, list_attributes: bool) -> None:
         self._inventory = inventory
-        self._selectors = Selectors()
+        self._selectors = Selectors(list_attributes=list_attributes)
         self._kept: dict[str, _OfClass] = {}
         self._shared_version = -1
         inventory.listeners.append(self._forget)
@@ -53,7 +52,7 @@ class DeviceCounts:
         if known is None or (known[0] is not node and self._inventory.reads_labels):
             try:
                 counted = self._count(device_class, node)
-            except (SelectorError, NodeSelectorError) as exc:
+            except SelectorError as exc:
                 log.error("Devices cannot be counted", exc=exc, node=node.metadata.name)
                 counted = (0, 0)
             known = kept.by_node[node.metadata.name] = (node, counted)

@@ -48,7 +48,10 @@ class DeviceState:
         self.claims.follow(self._note_special)
         self.claims.follow(self._note_appeared)
         follow_slices(handle, features, self.inventory.slice_changed)
-        handle.shared.get(DEVICE_COUNTS, lambda: DeviceCounts(self.inventory))
+        handle.shared.get(
+            DEVICE_COUNTS,
+            lambda: DeviceCounts(self.inventory, list_attributes=features.list_attributes),
+        )
 
     @classmethod
     def of(cls, handle: Handle, features: DeviceFeatures) -> DeviceState:

@@ -21,7 +21,7 @@ from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices, Pool
 from kubesched.plugins.dynamic_resources.device_content import DeviceContents
 from kubesched.plugins.dynamic_resources.features import DeviceFeatures
 from kubesched.plugins.dynamic_resources.pools import Pool, PoolState, PoolView
-from kubesched.plugins.dynamic_resources.slices import GatherError, SliceRecord
+from kubesched.plugins.dynamic_resources.slices import SliceRecord
 
 __all__ = ["DeviceGroup", "DeviceInventory", "NodeDevices"]
 
@@ -47,7 +47,6 @@ class NodeDevices(NamedTuple):
     node: Node
     views: tuple[PoolView, ...]  # in the order in which they are searched
     group: DeviceGroup
-    problem: GatherError | None
 
 
 class DeviceInventory:
@@ -191,12 +190,8 @@ class DeviceInventory:
             self._release(known.group)
 
     def _look_at(self, node: Node) -> NodeDevices:
-        try:
-            views = self._views_of(node)
-            problem = None
-        except GatherError as exc:
-            views, problem = (), exc
-        return NodeDevices(node, views, self._group_of(views, problem), problem)
+        views = self._views_of(node)
+        return NodeDevices(node, views, self._group_of(views))
 
     def _views_of(self, node: Node) -> tuple[PoolView, ...]:
         local = self._pools_of_node.get(node.metadata.name, ())
@@ -214,7 +209,7 @@ class DeviceInventory:
         views.sort(key=_order)
         return tuple(views)
 
-    def _group_of(self, views: tuple[PoolView, ...], problem: GatherError | None) -> DeviceGroup:
+    def _group_of(self, views: tuple[PoolView, ...]) -> DeviceGroup:
         parts: list[object] = []
         shared = []
         for view in views:
@@ -224,7 +219,7 @@ class DeviceInventory:
             else:
                 parts.append(view.number)
                 shared.append(view)
-        key = (tuple(parts), None if problem is None else str(problem))
+        key = tuple(parts)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = DeviceGroup(next(self._group_numbers), key, tuple(shared))

@@ -137,7 +137,7 @@ class Pool:
         return self._view(relevant, {}) if relevant else None
 
     def view_of(self, node: Node) -> PoolView | None:
-        """The pool as this node sees it; None: not at all. Raises GatherError."""
+        """The pool as this node sees it; None: not at all."""
         relevant = [each for each in self.slices if each.is_relevant(node)]
         if not relevant:
             return None

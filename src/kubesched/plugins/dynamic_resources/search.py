@@ -476,11 +476,8 @@ class Search:
         content = candidate.content
         if content.has_conditions and not self._features.binding_conditions:
             return False
-        if content.problem:
-            raise AllocationError(
-                f"device {'/'.join(candidate.view.pool.pool_id)}/{candidate.device.name}: "
-                f"{content.problem}"
-            )
+        if content.is_broken:
+            return False
         assert request.device_class is not None, "checked before the search"
         for whose, expressions in (
             (f"class {request.device_class.metadata.name}", request.class_selectors),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from kubesched.cel import CelCompileError, CelRuntimeError, DeviceSelector
+from kubesched.cel import CelCompileError, CelRuntimeError, DeviceInput, DeviceSelector
 from kubesched.plugins.dynamic_resources.device_content import DeviceContent
+from kubesched.util.errors import QuantityError
 
 __all__ = ["SelectorError", "Selectors"]
 
@@ -21,7 +22,9 @@ class SelectorError(Exception):
 class Selectors:
     """Compiled selectors; what they say of a device is kept with its content."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, list_attributes: bool = False) -> None:
+        """`list_attributes` is the gate DRAListTypeAttributes."""
+        self._list_attributes = list_attributes
         self._compiled: OrderedDict[str, DeviceSelector | str] = OrderedDict()
 
     def matches(self, expression: str, content: DeviceContent) -> bool:
@@ -40,20 +43,28 @@ class Selectors:
         selector = self._compile(expression)
         if isinstance(selector, str):
             return selector
-        device = content.device
-        capacity = {name: each.value for name, each in device.capacity.items()}
         try:
-            return selector.matches(
-                content.driver, device.attributes, capacity, content.allows_sharing
-            )
-        except CelRuntimeError as exc:
+            if not isinstance(content.prepared, DeviceInput):
+                content.prepared = self._prepare(content)
+            return selector.selects(content.prepared)
+        except (CelRuntimeError, QuantityError) as exc:
             return f"CEL runtime error: {exc}"
+
+    def _prepare(self, content: DeviceContent) -> DeviceInput:
+        device = content.device
+        return DeviceInput(
+            content.driver,
+            device.attributes,
+            device.capacity,
+            content.allows_sharing,
+            list_attributes=self._list_attributes,
+        )
 
     def _compile(self, expression: str) -> DeviceSelector | str:
         compiled = self._compiled.get(expression)
         if compiled is None:
             try:
-                compiled = DeviceSelector.compile(expression)
+                compiled = DeviceSelector.compile(expression, list_attributes=self._list_attributes)
             except CelCompileError as exc:
                 compiled = f"CEL compile error: {exc}"
             self._compiled[expression] = compiled

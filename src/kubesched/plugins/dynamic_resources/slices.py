@@ -9,13 +9,9 @@ from kubesched.api.node_selector import NodeMatcher
 from kubesched.api.quantity import Quantity, quantity_from_json
 from kubesched.plugins.dynamic_resources.allocated import PoolId
 from kubesched.plugins.dynamic_resources.device_content import DeviceContents, DeviceList
-from kubesched.util.errors import QuantityError, SelectorError
+from kubesched.util.errors import QuantityError
 
-__all__ = ["GatherError", "SliceRecord"]
-
-
-class GatherError(Exception):
-    """The devices of a node cannot be worked out."""
+__all__ = ["SliceRecord"]
 
 
 class SliceRecord:
@@ -83,34 +79,21 @@ class SliceRecord:
         return not self.has_counters and not self.node_name and not self.selection.all_nodes
 
     def is_relevant(self, node: Node) -> bool:
-        """Whether the slice is for this node; raises GatherError."""
+        """Whether the slice is for this node."""
         if self.has_counters:
             return True
         if not self.selection.is_empty:
-            try:
-                return self.selection.matches(node)
-            except SelectorError as exc:
-                raise GatherError(
-                    f"failed to perform node selection for slice {self.name}: {exc}"
-                ) from exc
-        if self.is_per_device:
-            return any(self.devices_for(node))
-        return False
+            return self.selection.matches(node)
+        return self.is_per_device and any(self.devices_for(node))
 
     def devices_for(self, node: Node) -> tuple[bool, ...]:
         """For each device of a slice that leaves it to them, whether it is for this node."""
-        matched = []
-        for name, content in self.devices.entries:
-            device = content.device
-            selection = _Selection(device.node_name, device.all_nodes, device.node_selector)
-            try:
-                matched.append(selection.matches(node))
-            except SelectorError as exc:
-                raise GatherError(
-                    f"failed to perform node selection for device {name} in slice "
-                    f"{self.name}: {exc}"
-                ) from exc
-        return tuple(matched)
+        return tuple(
+            _Selection(
+                content.device.node_name, content.device.all_nodes, content.device.node_selector
+            ).matches(node)
+            for _, content in self.devices.entries
+        )
 
 
 class _Selection:
@@ -136,4 +119,5 @@ class _Selection:
             return True
         if self.node_selector is None:
             return False
-        return NodeMatcher.parse_strictly(self.node_selector).matches_node(node)
+        # A term that cannot be read matches no node; no server stores one.
+        return NodeMatcher.parse(self.node_selector).matches_node(node)
