@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.plugins.dynamic_resources.allocated import PoolUsage
+from kubesched.plugins.dynamic_resources.candidates import DeadViews
 from kubesched.plugins.dynamic_resources.device_rows import DeviceRows
 from kubesched.plugins.dynamic_resources.features import DeviceFeatures
 from kubesched.plugins.dynamic_resources.inventory import DeviceInventory, NodeDevices
@@ -23,7 +24,6 @@ from kubesched.plugins.dynamic_resources.pools import PoolState, PoolView
 from kubesched.plugins.dynamic_resources.requests import ClaimRequests
 from kubesched.plugins.dynamic_resources.search import (
     AllocationError,
-    DeadViews,
     NamedClaim,
     Search,
     SearchTimeoutError,

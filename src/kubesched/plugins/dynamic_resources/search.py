@@ -15,23 +15,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from kubesched.api.quantity import ZERO, Quantity
+from kubesched.api.quantity import Quantity
 from kubesched.plugins.dynamic_resources.allocated import PoolUsage
-from kubesched.plugins.dynamic_resources.capacity import consumption, has_room
+from kubesched.plugins.dynamic_resources.attempt_usage import AttemptUsage
+from kubesched.plugins.dynamic_resources.candidates import Candidate, DeadViews
+from kubesched.plugins.dynamic_resources.capacity import consumption
 from kubesched.plugins.dynamic_resources.constraints import (
     Constraint,
     DistinctAttribute,
     make_constraint,
 )
 from kubesched.plugins.dynamic_resources.features import DeviceFeatures
-from kubesched.plugins.dynamic_resources.pools import CounterKey, PoolState, PoolView, ViewedDevice
+from kubesched.plugins.dynamic_resources.pools import PoolState, PoolView
 from kubesched.plugins.dynamic_resources.requests import ALL, MAX_RESULTS, ClaimRequests, Request
 from kubesched.plugins.dynamic_resources.selectors import SelectorError, Selectors
 from kubesched.plugins.dynamic_resources.taints import are_tolerated
 
 __all__ = [
     "AllocationError",
-    "DeadViews",
     "NamedClaim",
     "Pick",
     "Search",
@@ -41,8 +42,6 @@ __all__ = [
 
 _STEPS_BETWEEN_LOOKS = 256  # at the clock
 _MOST_STEPS = 20_000_000  # also where the clock stands still, as in a simulation
-_DEAD_VIEWS_KEPT = 100_000
-_NONE_TAKEN: Mapping[str, Quantity] = {}
 
 
 class AllocationError(Exception):
@@ -81,54 +80,6 @@ class Solution(NamedTuple):
     chosen: Mapping[tuple[int, int], int]  # claim and request -> alternative
 
 
-class DeadViews:
-    """Pools that have nothing left for a request, as long as their usage stays as it is.
-
-    Kept from one search to the next for the same claims: usage only grows within a search.
-    """
-
-    __slots__ = ("_by_request",)
-
-    def __init__(self) -> None:
-        self._by_request: dict[tuple[int, int, int, int], int] = {}  # -> version of the usage
-
-    def has(self, key: tuple[int, int, int, int], version: int) -> bool:
-        return self._by_request.get(key) == version
-
-    def add(self, key: tuple[int, int, int, int], version: int) -> None:
-        if len(self._by_request) >= _DEAD_VIEWS_KEPT:
-            self._by_request.clear()
-        self._by_request[key] = version
-
-
-class _Candidate:
-    """A device of a usable pool, with what this attempt did to it."""
-
-    __slots__ = ("content", "device", "is_used", "place", "taken_by", "usage", "view", "view_place")
-
-    def __init__(
-        self, view_place: int, view: PoolView, place: int, usage: PoolUsage | None
-    ) -> None:
-        self.view_place, self.view, self.place = view_place, view, place
-        self.device: ViewedDevice = view.devices[place]
-        self.content = self.device.content
-        self.usage = usage
-        self.is_used = usage is not None and usage.is_dedicated(self.device.name)
-        self.taken_by: list[int] = []  # claims of this attempt
-
-    def likeness(self) -> object:
-        """Equal for devices that differ by nothing but their name, at this point of the search."""
-        usage = self.usage
-        return (
-            self.view_place,
-            self.content.number,
-            self.is_used,
-            tuple(self.taken_by),
-            # What shares took of it when it could still be shared tells it from all others.
-            self.place if usage is not None and usage.has_capacity_entry(self.device.name) else -1,
-        )
-
-
 Place = tuple[int, int]  # pool, device
 _BEGIN: Place = (0, 0)
 
@@ -158,15 +109,12 @@ class Search:
         self._usage_of = usage_of
         # Of each pool that is looked at its usage, and its devices with what was done to them.
         self._usage: dict[int, PoolUsage | None] = {}
-        self._candidates: dict[int, list[_Candidate]] = {}
-        self._all_devices: dict[tuple[int, int, int], list[_Candidate]] = {}
+        self._candidates: dict[int, list[Candidate]] = {}
+        self._all_devices: dict[tuple[int, int, int], list[Candidate]] = {}
         self._constraints: list[list[Constraint]] = []
-        self._results: list[list[tuple[_Candidate, Pick]]] = [[] for _ in claims]
+        self._results: list[list[tuple[Candidate, Pick]]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], int] = {}
-        # What this attempt takes: of a pool's counters, and of a device's capacity.
-        self._counters: dict[int, dict[CounterKey, Quantity]] = {}
-        self._available: dict[int, Mapping[CounterKey, Quantity]] = {}
-        self._capacity: dict[tuple[int, int], dict[str, Quantity]] = {}
+        self._taken = AttemptUsage()
         self._selectable: dict[tuple[int, int, int, int], bool] = {}
         self._may_skip_equals = True
         self._touched: dict[int, int] = {}  # pool -> how much of it this attempt took
@@ -191,13 +139,13 @@ class Search:
         self._check_node_selectors()
         return Solution(picks, dict(self._chosen))
 
-    def _of_view(self, view_place: int) -> list[_Candidate]:
+    def _of_view(self, view_place: int) -> list[Candidate]:
         found = self._candidates.get(view_place)
         if found is None:
             view = self._views[view_place]
             usage = self._usage_in(view_place)
             found = self._candidates[view_place] = [
-                _Candidate(view_place, view, place, usage) for place in range(len(view.devices))
+                Candidate(view_place, view, place, usage) for place in range(len(view.devices))
             ]
         return found
 
@@ -206,7 +154,7 @@ class Search:
             self._usage[view_place] = self._usage_of(self._views[view_place])
         return self._usage[view_place]
 
-    def _all_candidates(self) -> Iterator[_Candidate]:
+    def _all_candidates(self) -> Iterator[Candidate]:
         for view_place in range(len(self._views)):
             yield from self._of_view(view_place)
 
@@ -436,14 +384,14 @@ class Search:
         return view_place in self._touched and self._touched[view_place] > 0
 
     def _try(
-        self, claim: int, number: int, alternative: int, request: Request, candidate: _Candidate
+        self, claim: int, number: int, alternative: int, request: Request, candidate: Candidate
     ) -> tuple[Callable[[], None] | None, bool]:
         """Take a device if that can be: how to undo it, and whether it is out for good.
 
         Out for good is what others have, or what is not of the right kind: not what only a
         constraint is in the way of.
         """
-        if claim in candidate.taken_by if request.admin_access else _is_in_use(candidate):
+        if claim in candidate.taken_by if request.admin_access else candidate.is_in_use:
             return None, not candidate.taken_by
         if not self._is_selectable(claim, number, alternative, request, candidate):
             return None, True
@@ -463,7 +411,7 @@ class Search:
             raise _TooManyResultsError
 
     def _is_selectable(
-        self, claim: int, number: int, alternative: int, request: Request, candidate: _Candidate
+        self, claim: int, number: int, alternative: int, request: Request, candidate: Candidate
     ) -> bool:
         """Whether class and request ask for such a device; raises AllocationError."""
         key = (claim, number, alternative, candidate.content.number)
@@ -472,7 +420,7 @@ class Search:
             selectable = self._selectable[key] = self._is_selected(claim, request, candidate)
         return selectable and candidate.device.is_for_node
 
-    def _is_selected(self, claim: int, request: Request, candidate: _Candidate) -> bool:
+    def _is_selected(self, claim: int, request: Request, candidate: Candidate) -> bool:
         content = candidate.content
         if content.has_conditions and not self._features.binding_conditions:
             return False
@@ -491,51 +439,43 @@ class Search:
                     raise AllocationError(f"{whose}: selector #{place}: {exc}") from exc
         return True
 
-    def _is_shareable(self, candidate: _Candidate) -> bool:
+    def _is_shareable(self, candidate: Candidate) -> bool:
         return self._features.consumable_capacity and candidate.content.allows_sharing
 
-    def _has_room(self, request: Request, candidate: _Candidate) -> bool:
-        """Whether the device has the capacity that is asked for left."""
-        if not self._features.consumable_capacity:
-            return True
-        rules = candidate.content.capacity
-        if not rules:
-            return not request.capacity
-        usage = candidate.usage
-        committed = _NONE_TAKEN if usage is None else usage.consumed_capacity(candidate.device.name)
-        taken = self._capacity.get((candidate.view_place, candidate.place), _NONE_TAKEN)
-        return has_room(rules, request.capacity, committed, taken)
+    def _has_room(self, request: Request, candidate: Candidate) -> bool:
+        return not self._features.consumable_capacity or self._taken.has_room(
+            candidate, request.capacity
+        )
 
     def _take(
-        self, claim: int, request: Request, candidate: _Candidate, *, must: bool
+        self, claim: int, request: Request, candidate: Candidate, *, must: bool
     ) -> Callable[[], None] | None:
         """Give the device to the request; returns how to undo that, or None if it cannot be."""
         is_share = self._is_shareable(candidate)
         if request.admin_access:
             if not is_share and claim in candidate.taken_by:
                 return None
-        elif _is_in_use(candidate):
+        elif candidate.is_in_use:
             return None
         content = candidate.content
         consumes = bool(content.device.consumes_counters)
         if consumes and not self._features.partitionable_devices:
             return None
-        place = (candidate.view_place, candidate.place)
-        counts = consumes and not (is_share and self._has_capacity_entry(candidate))
-        if counts and not self._take_counters(candidate):
+        counts = consumes and not (is_share and self._taken.has_any_entry(candidate))
+        if counts and not self._taken.take_counters(candidate):
             return None
         if not self._may_take(claim, request, candidate, must=must, counts=counts):
             return None
         if not is_share:
             candidate.taken_by.append(claim)
         consumed: Mapping[str, Quantity] = {}
-        had_entry = place in self._capacity
+        had_entry = self._taken.has_entry(candidate)
         if not self._has_room(request, candidate):
             self._undo(claim, request, candidate, counts=counts, is_share=is_share)
             return None
         if is_share:
             consumed = consumption(content.capacity, request.capacity)
-            self._add_capacity(place, consumed)
+            self._taken.take_capacity(candidate, consumed)
         pick = Pick(candidate.view_place, candidate.place, request, is_share, consumed)
         self._results[claim].append((candidate, pick))
         view_place = candidate.view_place
@@ -545,13 +485,13 @@ class Search:
             self._results[claim].pop()
             self._touched[view_place] -= 1
             if is_share:
-                self._subtract_capacity(place, consumed, keep_entry=had_entry)
+                self._taken.give_back_capacity(candidate, consumed, keep_entry=had_entry)
             self._undo(claim, request, candidate, counts=counts, is_share=is_share)
 
         return undo
 
     def _may_take(
-        self, claim: int, request: Request, candidate: _Candidate, *, must: bool, counts: bool
+        self, claim: int, request: Request, candidate: Candidate, *, must: bool, counts: bool
     ) -> bool:
         """Whether neither taints nor constraints are in the way; if they are, all is as before."""
         content = candidate.content
@@ -561,7 +501,7 @@ class Search:
             and not are_tolerated(content.blocking_taints, request.tolerations)
         ):
             if counts:
-                self._give_back_counters(candidate)
+                self._taken.give_back_counters(candidate)
             return False
         for place, constraint in enumerate(self._constraints[claim]):
             if constraint.add(request.request, request.subrequest, content):
@@ -570,7 +510,7 @@ class Search:
                 added.remove(request.request, request.subrequest, content)
             self._constraint_refusals += 1
             if counts:
-                self._give_back_counters(candidate)
+                self._taken.give_back_counters(candidate)
             if must:
                 device = "/".join((*candidate.view.pool.pool_id, candidate.device.name))
                 raise AllocationError(
@@ -581,61 +521,14 @@ class Search:
         return True
 
     def _undo(
-        self, claim: int, request: Request, candidate: _Candidate, *, counts: bool, is_share: bool
+        self, claim: int, request: Request, candidate: Candidate, *, counts: bool, is_share: bool
     ) -> None:
         if not is_share:
             candidate.taken_by.pop()
         for constraint in reversed(self._constraints[claim]):
             constraint.remove(request.request, request.subrequest, candidate.content)
         if counts:
-            self._give_back_counters(candidate)
-
-    def _has_capacity_entry(self, candidate: _Candidate) -> bool:
-        if (candidate.view_place, candidate.place) in self._capacity:
-            return True
-        usage = candidate.usage
-        return usage is not None and usage.has_capacity_entry(candidate.device.name)
-
-    def _take_counters(self, candidate: _Candidate) -> bool:
-        """Take what the device consumes of its pool's counters, if they all still suffice."""
-        place = candidate.view_place
-        available = self._available.get(place)
-        if available is None:
-            view = candidate.view
-            available = view.pool.available_counters(view, candidate.usage)
-            self._available[place] = available
-        taken = self._counters.setdefault(place, {})
-        for key, amount in candidate.content.consumed_counters.items():
-            taken[key] = taken.get(key, ZERO) + amount
-        if all(amount >= taken.get(key, ZERO) for key, amount in available.items()):
-            return True
-        self._give_back_counters(candidate)
-        return False
-
-    def _give_back_counters(self, candidate: _Candidate) -> None:
-        taken = self._counters[candidate.view_place]
-        for key, amount in candidate.content.consumed_counters.items():
-            taken[key] -= amount
-
-    def _add_capacity(self, place: tuple[int, int], consumed: Mapping[str, Quantity]) -> None:
-        taken = self._capacity.setdefault(place, {})
-        for name, amount in consumed.items():
-            taken[name] = taken.get(name, ZERO) + amount
-
-    def _subtract_capacity(
-        self, place: tuple[int, int], consumed: Mapping[str, Quantity], *, keep_entry: bool
-    ) -> None:
-        """An entry is kept as long as another share of the device is there."""
-        if not keep_entry:
-            del self._capacity[place]
-            return
-        taken = self._capacity[place]
-        for name, amount in consumed.items():
-            taken[name] -= amount
-
-
-def _is_in_use(candidate: _Candidate) -> bool:
-    return candidate.is_used or bool(candidate.taken_by)
+            self._taken.give_back_counters(candidate)
 
 
 @contextmanager
