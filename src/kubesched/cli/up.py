@@ -24,6 +24,8 @@ from kubesched.cli.workload_progress import OWNERS, Owner, WorkloadProgress
 from kubesched.client.informer import Informer
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests
+from kubesched.cluster.nodes.behavior_rules import load_behavior_rules
+from kubesched.cluster.nodes.pod_behavior import behavior_of
 from kubesched.config.defaults import default_configuration
 from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -94,6 +96,14 @@ _SAMPLES = ("nodes.yaml", "workload.yaml")
     help="Keep the cluster in this file (SQLite), and go on where it was. What -f names and the "
     "file already has stays as it is.",
 )
+@click.option(
+    "--behavior",
+    "behavior_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="YAML with rules for how pods behave: how long they take to start, when they fail, and so "
+    "on; see docs/cluster.md. Annotations of a pod come first.",
+)
 @click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
 @click.option(
     "--verify-engine",
@@ -130,6 +140,7 @@ def up(
     listen: Listen | None,
     kubeconfig: Path | None,
     data: Path | None,
+    behavior_file: Path | None,
     seed: int,
     verify_engine: bool,
     exit_when_done: bool,
@@ -153,7 +164,10 @@ def up(
     stays = listen is not None and not exit_when_done
     clock = RealClock()
     given = load_manifests(files) if files else None
-    cluster = EmbeddedCluster(clock, derive(seed, "store"), listen=listen, data=data)
+    behavior = behavior_of if behavior_file is None else load_behavior_rules(behavior_file, seed)
+    cluster = EmbeddedCluster(
+        clock, derive(seed, "store"), listen=listen, data=data, behavior=behavior
+    )
     # A cluster that goes on has a workload of its own.
     manifests = given if given is not None else _sample() if cluster.is_new else []
     scheduler = Scheduler(

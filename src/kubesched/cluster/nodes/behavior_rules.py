@@ -1,0 +1,157 @@
+"""How pods behave, by rules in a file: who, and what.
+
+    rules:
+    - match: {namespace: shop, labels: {app: web}}
+      behavior: {startDelay: {uniform: [1s, 5s]}, readyDelay: 2s}
+    - match: {selector: "tier in (batch)"}
+      probability: 0.1
+      behavior: {failAfter: {exponential: 5m}, exitCode: 3}
+
+The first rule that matches a pod, and whose chance comes up, says what the pod itself leaves
+open. What a behaviour may say is what the annotations of `pod_behavior.py` may, in camel case. A
+time may be drawn: `{uniform: [LEAST, MOST]}`, `{normal: [MEAN, DEVIATION]}`,
+`{exponential: MEAN}`, or `{oneOf: [A, B, C]}`. What is drawn for a pod depends on the seed and on
+the pod's namespace and name alone.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubesched.api import Pod
+from kubesched.api.labels import Selector
+from kubesched.cluster.nodes.pod_behavior import NEVER, Behavior, behavior_of, duration_ns
+from kubesched.util.clock import SECOND
+from kubesched.util.errors import KubeschedError
+from kubesched.util.randomness import derive
+
+__all__ = ["load_behavior_rules", "parse_behavior_rules"]
+
+Json = dict[str, Any]
+
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_TIMES = ("startDelay", "runDuration", "failAfter", "readyDelay", "stopDelay")
+_DRAWN = {"uniform": 2, "normal": 2, "exponential": 1}
+
+
+class _Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    selector: str = ""
+
+
+class _Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    behavior: Json
+    match: _Match = _Match()
+    probability: float = 1.0
+
+
+class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rules: list[_Rule]
+
+
+def load_behavior_rules(path: Path, seed: int) -> Callable[[Pod], Behavior]:
+    """Read a file of rules. Raises KubeschedError."""
+    try:
+        text = path.read_text()
+    except OSError as exc:
+        raise KubeschedError(f"{path}: {exc.strerror}") from exc
+    return parse_behavior_rules(text, seed, str(path))
+
+
+def parse_behavior_rules(text: str, seed: int, name: str = "rules") -> Callable[[Pod], Behavior]:
+    """What pods do by these rules. Raises KubeschedError, which names the place."""
+    try:
+        read = msgspec.convert(yaml.safe_load(text) or {}, _Rules)
+    except (yaml.YAMLError, msgspec.ValidationError) as exc:
+        raise KubeschedError(f"{name}: {exc}") from exc
+    rules = [_Compiled(rule, f"{name}: rules[{number}]") for number, rule in enumerate(read.rules)]
+
+    def said(pod: Pod) -> Mapping[str, str]:
+        dice = derive(seed, "behavior", pod.metadata.namespace, pod.metadata.name)
+        for rule in rules:
+            if rule.applies(pod, dice):
+                return rule.draw(dice)
+        return {}
+
+    return lambda pod: behavior_of(pod, said)
+
+
+class _Compiled:
+    def __init__(self, rule: _Rule, where: str) -> None:
+        self._namespace, self._probability = rule.match.namespace, rule.probability
+        self._labels = rule.match.labels
+        try:
+            self._selector = Selector.parse(rule.match.selector)
+        except KubeschedError as exc:
+            raise KubeschedError(f"{where}.match.selector: {exc}") from exc
+        if not 0 <= rule.probability <= 1:
+            raise KubeschedError(f"{where}.probability: {rule.probability} is not between 0 and 1")
+        self._behavior = rule.behavior
+        for key, value in rule.behavior.items():
+            _check(key, value, f"{where}.behavior.{key}")
+
+    def applies(self, pod: Pod, dice: random.Random) -> bool:
+        if self._namespace and self._namespace != pod.metadata.namespace:
+            return False
+        labels = pod.metadata.labels
+        if not self._labels.items() <= labels.items() or not self._selector.matches(labels):
+            return False
+        return dice.random() < self._probability
+
+    def draw(self, dice: random.Random) -> Mapping[str, str]:
+        return {
+            _WORDS.sub("-", key).lower(): _drawn(value, dice)
+            for key, value in self._behavior.items()
+        }
+
+
+def _check(key: str, value: Any, where: str) -> None:
+    if key == "exitCode":
+        if not isinstance(value, int) or not 0 <= value <= 255:
+            raise KubeschedError(f"{where}: {value!r} is no exit code")
+        return
+    if key == "imagePull":
+        if value != "fail":
+            raise KubeschedError(f"{where}: {value!r} is not 'fail'")
+        return
+    if key not in _TIMES:
+        known = ", ".join((*_TIMES, "exitCode", "imagePull"))
+        raise KubeschedError(f"{where}: no such behaviour; there are {known}")
+    if isinstance(value, dict) and len(value) == 1:
+        ((form, given),) = value.items()
+        times = given if isinstance(given, list) else [given]
+        fits = form == "oneOf" or _DRAWN.get(form) == len(times)
+        if fits and times and all(_time_ns(each) is not None for each in times):
+            return
+    elif _time_ns(value) is not None or (key == "readyDelay" and value == NEVER):
+        return
+    raise KubeschedError(f"{where}: {value!r} is no time, nor a way to draw one")
+
+
+def _time_ns(value: Any) -> int | None:
+    return duration_ns(str(value))
+
+
+def _drawn(value: Any, dice: random.Random) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    ((form, given),) = value.items()
+    if form == "oneOf":
+        return str(dice.choice(given))
+    listed = given if isinstance(given, list) else [given]
+    times = [(_time_ns(each) or 0) / SECOND for each in listed]
+    if form == "uniform":
+        seconds = dice.uniform(*times)
+    elif form == "normal":
+        seconds = dice.gauss(*times)
+    else:
+        seconds = dice.expovariate(1 / times[0]) if times[0] else 0.0
+    return f"{max(0.0, seconds):.6f}"

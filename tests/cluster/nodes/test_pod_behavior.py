@@ -1,0 +1,229 @@
+"""Pods that misbehave on request: by annotation, by rule, by literal command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubesched.api import Container, ContainerPort, ObjectMeta, Pod, PodSpec
+from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
+from kubesched.cluster.nodes.container_commands import Outcome, literal_outcome
+from kubesched.cluster.nodes.pod_behavior import PREFIX, behavior_of
+from kubesched.util.clock import MINUTE, SECOND
+from kubesched.util.errors import KubeschedError
+from tests.cluster.nodes.test_kubelet import World, scenario
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"),
+    [
+        (["sh", "-c", "exit 3"], Outcome(0, 3)),
+        (["/bin/sh", "-c", "sleep 5 && exit 0"], Outcome(5 * SECOND, 0)),
+        (
+            ["/bin/bash", "-c", "sleep 1; sleep 2m; exit 7; sleep 9"],
+            Outcome(SECOND + 2 * MINUTE, 7),
+        ),
+        (["/bin/true"], Outcome(0)),
+        (["false"], Outcome(0, 1)),
+        (["sleep", "0.5"], Outcome(SECOND // 2)),
+        (["sh", "-c", "sleep infinity"], Outcome(None)),
+        (["sh", "-c", "exit $RANDOM"], None),
+        (["nginx"], None),
+        (["sh", "-c", "while true; do date; done"], None),
+        ([], None),
+    ],
+)
+def test_literal_commands_are_read(command: list[str], outcome: Outcome | None) -> None:
+    assert literal_outcome(command) == outcome
+
+
+async def make(world: World, policy: str = "Always", **annotations: str) -> None:
+    notes = {PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
+    metadata = ObjectMeta(name="p", namespace="default", annotations=notes)
+    containers = (Container(name="c", image="app"),)
+    spec = PodSpec(containers=containers, restart_policy=policy)
+    await world.api.create(Pod(metadata=metadata, spec=spec))
+    await world.api.bind("default", "p", "", "n")
+
+
+def ready(pod: Pod) -> str:
+    return next(each.status for each in pod.status.conditions if each.type == "Ready")
+
+
+def test_a_failing_container_is_restarted_after_longer_and_longer_pauses() -> None:
+    async def story(world: World) -> None:
+        await make(world, fail_after="1s", exit_code="9")
+        counts = []
+        for _ in range(120):
+            await world.after(1)
+            counts.append((await world.get()).status.container_statuses[0].restart_count)
+        # At once, then after 10, 20 and 40 s, each a second of running later.
+        moments = [counts.index(number) for number in range(1, 5)]
+        assert moments == [1, 12, 33, 74]
+        status = (await world.get()).status.container_statuses[0]
+        assert status.state.waiting is not None
+        assert status.state.waiting.reason == "CrashLoopBackOff"
+        assert status.last_state.terminated is not None
+        assert status.last_state.terminated.exit_code == 9
+        assert (await world.get()).status.phase == "Running"
+        assert ready(await world.get()) == "False"
+
+    scenario(story)
+
+
+@pytest.mark.parametrize(("policy", "phase"), [("Never", "Failed"), ("OnFailure", "Running")])
+def test_restart_policies_decide_what_a_failure_means(policy: str, phase: str) -> None:
+    async def story(world: World) -> None:
+        await make(world, policy, fail_after="2s")
+        await world.after(5)
+        assert (await world.get()).status.phase == phase
+
+    scenario(story)
+
+
+def test_starting_being_ready_and_stopping_take_as_long_as_they_are_told() -> None:
+    async def story(world: World) -> None:
+        await make(world, start_delay="5s", ready_delay="3s", stop_delay="7s")
+        await world.after(4.9)
+        assert (await world.get()).status.phase == "Pending"
+        await world.after(0.2)
+        assert (await world.get()).status.phase == "Running"
+        assert ready(await world.get()) == "False"
+        await world.after(3)
+        assert ready(await world.get()) == "True"
+        await world.api.delete(Pod, "p", "default")
+        await world.after(6.5)
+        assert await world.names() == ["p"]
+        await world.after(1)
+        assert await world.names() == []
+
+    scenario(story)
+
+
+@pytest.mark.parametrize(
+    "image", ["invalid.registry.k8s.io/alpine:1", "webserver:404", "foo:non-existent"]
+)
+def test_an_image_that_cannot_be_pulled_keeps_the_pod_pending(image: str) -> None:
+    async def story(world: World) -> None:
+        await world.pod(containers=(Container(name="c", image=image),))
+        await world.after(5)
+        pod = await world.get()
+        waiting = pod.status.container_statuses[0].state.waiting
+        assert waiting is not None
+        assert (pod.status.phase, waiting.reason) == ("Pending", "ErrImagePull")
+        assert pod.status.observed_generation == pod.metadata.generation
+
+    scenario(story)
+
+
+def test_a_pod_whose_host_port_is_taken_is_refused() -> None:
+    async def story(world: World) -> None:
+        ports = (ContainerPort(container_port=80, host_port=80),)
+        containers = (Container(name="c", image="app", ports=ports),)
+        await world.pod("first", containers=containers)
+        await world.after(1)
+        await world.pod("second", containers=containers)
+        await world.pod("elsewhere", node="m", containers=containers)
+        await world.after(1)
+        second = (await world.get("second")).status
+        assert (second.phase, second.reason) == ("Failed", "NodePorts")
+        assert (await world.get("elsewhere")).status.phase == "Running"
+        await world.api.delete(Pod, "first", "default")
+        await world.after(3)
+        await world.pod("third", containers=containers)
+        await world.after(1)
+        assert (await world.get("third")).status.phase == "Running"
+
+    scenario(story)
+
+
+def test_readiness_gates_are_somebody_elses_to_open() -> None:
+    async def story(world: World) -> None:
+        from kubesched.api import PodReadinessGate
+
+        await world.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
+        await world.after(1)
+        assert ready(await world.get()) == "False"
+        for status in ("True", "False"):
+            patch = {"status": {"conditions": [{"type": "example.com/ok", "status": status}]}}
+            await world.api.patch(Pod, "p", "default", patch, subresource="status")
+            await world.after(1)
+            assert ready(await world.get()) == status
+
+    scenario(story)
+
+
+def test_a_pod_that_is_active_for_too_long_fails() -> None:
+    async def story(world: World) -> None:
+        await world.pod()
+        await world.after(5)
+        patch = {"spec": {"activeDeadlineSeconds": 10}}
+        await world.api.patch(Pod, "p", "default", patch)
+        await world.after(4)
+        pod = await world.get()
+        assert pod.status.phase == "Running"
+        assert pod.status.observed_generation == pod.metadata.generation == 2
+        await world.after(2)
+        status = (await world.get()).status
+        assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
+
+    scenario(story)
+
+
+RULES = """
+rules:
+- match: {namespace: shop, labels: {app: web}}
+  behavior: {startDelay: {uniform: [1s, 5s]}, readyDelay: never}
+- match: {selector: "tier in (batch)"}
+  probability: 0.5
+  behavior: {failAfter: {exponential: 5m}, exitCode: 3}
+"""
+
+
+def pod(name: str, namespace: str = "default", annotations: Any = None, **labels: str) -> Pod:
+    metadata = ObjectMeta(
+        name=name, namespace=namespace, labels=labels, annotations=annotations or {}
+    )
+    return Pod(metadata=metadata, spec=PodSpec(containers=(Container(name="c", image="app"),)))
+
+
+def test_rules_say_what_pods_leave_open_and_draw_the_same_for_the_same_seed() -> None:
+    behavior = parse_behavior_rules(RULES, seed=1)
+    delays = [behavior(pod(f"p{number}", "shop", app="web")) for number in range(50)]
+    seconds = [(each.start_delay_ns or 0) / SECOND for each in delays]
+    assert len(set(seconds)) == 50
+    assert all(1 <= each <= 5 for each in seconds)
+    assert {each.ready_delay_ns for each in delays} == {None}
+    again = parse_behavior_rules(RULES, seed=1)
+    assert [again(pod(f"p{number}", "shop", app="web")) for number in range(50)] == delays
+    other = parse_behavior_rules(RULES, seed=2)
+    assert other(pod("p0", "shop", app="web")) != delays[0]
+    batch = [behavior(pod(f"b{number}", tier="batch")) for number in range(100)]
+    failing = [each for each in batch if each.outcomes[0].duration_ns is not None]
+    assert 30 <= len(failing) <= 70
+    assert {each.outcomes[0].exit_code for each in failing} == {3}
+    said = pod("q", "shop", {PREFIX + "ready-delay": "1s"}, app="web")
+    assert behavior(said).ready_delay_ns == SECOND
+    assert behavior(pod("plain")) == behavior_of(pod("plain"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "rules: [{behavior: {startDelay: soon}}]",
+            "rules[0].behavior.startDelay: 'soon' is no time",
+        ),
+        ("rules: [{behavior: {fly: 1s}}]", "rules[0].behavior.fly: no such behaviour"),
+        ("rules: [{behavior: {}, probability: 2}]", "rules[0].probability: 2.0 is not between"),
+        ("rules: [{behavior: {startDelay: {uniform: [1s]}}}]", "nor a way to draw one"),
+        ("rules: [{match: {selector: 'a in'}, behavior: {}}]", "rules[0].match.selector"),
+        ("rule: []", "unknown field"),
+    ],
+)
+def test_a_rule_that_cannot_be_read_is_named(text: str, message: str) -> None:
+    with pytest.raises(KubeschedError) as caught:
+        parse_behavior_rules(text, seed=0, name="f.yaml")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("f.yaml: ")
