@@ -58,11 +58,13 @@ class EmbeddedCluster:
         listen: Listen | None = None,
         limits: Limits | None = None,
         data: Path | None = None,
+        furnished: bool = True,
         heartbeats: bool = True,
         behavior: Callable[[Pod], Behavior] = behavior_of,
     ) -> None:
         """With `data` the cluster is kept in that file, and goes on where it was.
 
+        A `furnished` cluster begins with storage classes and the Service `kubernetes`.
         Without `heartbeats` nothing is written while all is well, and controllers write no events:
         for simulations of long times. `behavior` says what pods do.
 
@@ -77,7 +79,7 @@ class EmbeddedCluster:
         else:
             self.store = open_store(self._data, rng, clock.now_ns())
         self.api = LocalApi(self.store, clock)
-        if self.is_new:
+        if self.is_new and furnished:
             self._begin(clock.now_ns())
         events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
         self.parts: tuple[Component, ...] = (

@@ -48,7 +48,9 @@ class VirtualCluster:
     ) -> None:
         """A later `life` of the same objects draws other names and uids."""
         self._clock = current_clock()
-        self._embedded = EmbeddedCluster(self._clock, derive(seed, "store", life))
+        self._embedded = EmbeddedCluster(
+            self._clock, derive(seed, "store", life), furnished=False, heartbeats=False
+        )
         self.api: LocalApi = self._embedded.api
         self._restore(objects)
         self.scheduler = Scheduler(

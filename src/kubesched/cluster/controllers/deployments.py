@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubesched.api import Deployment, ReplicaSet
+from kubesched.api import Deployment, Pod, ReplicaSet
 from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_reference
@@ -48,7 +48,7 @@ def plan_deployment(
     mark = template_hash(template)
     current = _current(view, sets, template, mark)
     old = sorted((each for each in sets if each is not current), key=lambda each: _revision(each))
-    rollout = _Rollout(owner, document, old, current)
+    rollout = _Rollout(owner, document, old, current, ending=_still_ending(view, old))
     if rollout.is_scaled():
         # Sizes first, in proportion; the next look goes on with the rollout.
         actions += rollout.scaled()
@@ -94,6 +94,14 @@ def _unmarked(template: Mapping[str, Any]) -> Json:
     return {**template, "metadata": {**inner, "labels": labels}}
 
 
+def _still_ending(view: View, old: Sequence[ReplicaSet]) -> bool:
+    return any(
+        pod.status.phase not in ("Succeeded", "Failed")
+        for each in old
+        for pod in view.controlled(each.metadata.uid, Pod)
+    )
+
+
 def _deadline_ns(document: Mapping[str, Any], now_ns: int) -> int | None:
     """When a rollout that makes no progress will have failed."""
     limit = document["spec"].get("progressDeadlineSeconds")
@@ -115,7 +123,10 @@ class _Rollout:
         document: Mapping[str, Any],
         old: Sequence[ReplicaSet],
         current: ReplicaSet | None,
+        *,
+        ending: bool,
     ) -> None:
+        """`ending` says that pods of old sets are still there, if only to end."""
         spec = document["spec"]
         strategy = spec.get("strategy", {})
         rolling = strategy.get("rollingUpdate", {})
@@ -126,7 +137,7 @@ class _Rollout:
         if not self.surge and not self.missing:
             self.missing = 1
         self.owner, self.paused = owner, owner.spec.paused
-        self.old, self.current = old, current
+        self.old, self.current, self.ending = old, current, ending
         self.total = sum(_replicas(each) for each in (*old, *([current] if current else [])))
 
     def _active(self) -> list[ReplicaSet]:
@@ -183,7 +194,7 @@ class _Rollout:
             return self.wanted
         if self.recreates:
             running = any(_replicas(each) or each.status.replicas for each in self.old)
-            return have if running else self.wanted
+            return have if running or self.ending else self.wanted
         room = self.wanted + self.surge - self.total
         return have + max(0, min(room, self.wanted - have))
 

@@ -23,6 +23,8 @@ from kubesched.util.logging import get_logger
 __all__ = ["GarbageCollector", "Verdict", "judge"]
 
 _IGNORED = frozenset({"events"})
+_REMEMBERED = 100_000
+"""Objects that went and are still known to have been there."""
 _RETRY_NS = SECOND
 _UNIMPORTANT = frozenset({404, 409})
 
@@ -94,6 +96,8 @@ class GarbageCollector:
         self._dependents: dict[str, dict[str, None]] = {}
         self._watchers: dict[str, Watcher] = {}
         self._changed_resources: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        """Uids of objects that were here and went, the latest last."""
         self._todo: dict[str, None] = {}
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
@@ -167,6 +171,9 @@ class GarbageCollector:
         if kind == "DELETED":
             self._known.pop(uid, None)
             self._todo.pop(uid, None)
+            self._gone[uid] = None
+            if len(self._gone) > _REMEMBERED:
+                del self._gone[next(iter(self._gone))]
             for owner in () if before is None else before.owners:
                 self._look_at(owner["uid"])
             for dependent in self._dependents.get(uid, ()):
@@ -211,14 +218,15 @@ class GarbageCollector:
                     raise
 
     def _owner(self, known: _Known, owner: Json) -> _Known | None:
-        """The owner that a reference names; one of a kind that nobody serves counts as there."""
+        """The owner that a reference names; None if it is gone.
+
+        One that never was here counts as there: objects from another cluster's dump may name
+        owners that were left behind, and stay.
+        """
         found = self._known.get(owner["uid"])
-        if found is not None:
-            return found
-        resource = self._store.catalog.by_manifest(owner["apiVersion"], owner["kind"])
-        if resource is None or resource.group_resource in _IGNORED:
+        if found is None and owner["uid"] not in self._gone:
             return known
-        return None
+        return found
 
     def _carry_out(self, known: _Known, verdict: Verdict) -> None:
         now_ns = self._clock.now_ns()

@@ -61,6 +61,12 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
     if kind is Job and gone:
         for pod in view.controlled(subject.metadata.uid, Pod):
             yield pod.metadata.uid
+    if kind is Pod and gone and owner is not None:
+        # A Deployment that recreates its pods waits for the last of the old ones.
+        maker = view.get(owner.uid)
+        above = None if maker is None else controller_of(maker)
+        if above is not None:
+            yield above.uid
     if before is not None and (owned := controller_of(before)) is not None and owned != owner:
         yield owned.uid
     if kind is ReplicaSet and owner is None:
