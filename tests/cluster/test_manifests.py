@@ -101,7 +101,7 @@ def test_standard_input_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_objects_exported_from_a_cluster_can_be_read(tmp_path: Path) -> None:
     text = POD.replace(
         "  name: web\n",
-        "  name: web\n  uid: 1-2\n  resourceVersion: '7'\n"
+        "  name: web\n  uid: 1-2\n  resourceVersion: '700'\n"
         "  creationTimestamp: 2024-01-01T00:00:00Z\n  managedFields: [{manager: x}]\n"
         "  annotations: {when: 2024-01-01T00:00:00Z, at: '12:30'}\n",
     )
@@ -109,15 +109,20 @@ def test_objects_exported_from_a_cluster_can_be_read(tmp_path: Path) -> None:
     text += "status: {phase: Running}\n"
     (manifest,) = load_manifests([write(tmp_path, text)])
     assert manifest.document["metadata"]["annotations"]["when"] == "2024-01-01T00:00:00Z"
-    assert "uid" not in manifest.document["metadata"]
+    assert manifest.is_dumped
 
     async def main() -> None:
         api = LocalApi(Store(random.Random(0)), current_clock())
         await apply_manifests(api, [manifest])
         pod = await api.get(Pod, "web", "default")
-        assert (pod.status.phase, pod.status.qos_class) == ("Running", "BestEffort")
-        with pytest.raises(ManifestError, match=r'a\.yaml:1: pods "web" already exists'):
-            await apply_manifests(api, [manifest])
+        assert (pod.status.phase, pod.spec.node_name) == ("Running", "n1")
+        assert (pod.metadata.uid, pod.metadata.creation_timestamp) == (
+            "1-2",
+            "2024-01-01T00:00:00Z",
+        )
+        assert pod.metadata.resource_version != "700"
+        await apply_manifests(api, [manifest])  # what is there stays as it is
+        assert await api.get(Pod, "web", "default") == pod
 
     run(main())
 

@@ -151,6 +151,15 @@ class LocalApi:
         )
         return cast("T", _answer(fault, record.typed))
 
+    def load(self, kind: type[msgspec.Struct], document: Mapping[str, Any]) -> bool:
+        """Take over an object as another server had it; False if one of its name is there.
+
+        Raises:
+            ApiError: 400.
+        """
+        now_ns = self._clock.now_ns()
+        return self.store.load(self._resource(kind), dict(document), now_ns) is not None
+
     def document(
         self, kind: type[msgspec.Struct], name: str, namespace: str | None = None
     ) -> Mapping[str, Any]:

@@ -247,10 +247,14 @@ async def _run(
     beside: Sequence[Component] = (),
 ) -> ClusterSummary:
     api = cluster.api
+    # What was dumped is there before controllers begin: they would make its pods anew.
+    dumped = [each for each in manifests if each.is_dumped]
+    manifests = [each for each in manifests if not each.is_dumped]
     workload = [each for each in manifests if isinstance(each.object, Pod)]
     given = [each.object for each in manifests if isinstance(each.object, Pod)]
     surroundings = [each for each in manifests if not isinstance(each.object, Pod)]
     keep = not cluster.is_new
+    await apply_manifests(api, dumped)
     await apply_manifests(api, surroundings, keep_existing=keep)
     pods = Informer(api, Pod, clock, derive(0, "up"))
     names = frozenset(scheduler.profiles)

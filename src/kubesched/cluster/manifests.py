@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.access import ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.core import Namespace
 from kubesched.api.kinds import KINDS, by_api_version_kind
 from kubesched.api.quantity import quantity_from_json
+from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.rules.api_errors import not_found
 from kubesched.apiserver.rules.request_documents import cleaned
 from kubesched.apiserver.rules.schema import unknown_fields
@@ -56,6 +57,8 @@ class Manifest(msgspec.Struct, frozen=True):
     object: ApiObject
     document: dict[str, Any]
     """The object as it stands there, with fields that no type declares."""
+    is_dumped: bool = False
+    """Whether it was exported from a cluster, and is to be taken over as it was there."""
 
     @property
     def location(self) -> str:
@@ -84,18 +87,25 @@ def load_manifests(paths: Sequence[str | Path]) -> list[Manifest]:
 
 
 async def apply_manifests(
-    api: ApiAccess, manifests: Iterable[Manifest], *, keep_existing: bool = False
+    api: LocalApi, manifests: Iterable[Manifest], *, keep_existing: bool = False
 ) -> None:
     """Create the objects, with the status that they have in their file.
 
-    With `keep_existing` those that are there already stay as they are.
+    With `keep_existing` those that are there already stay as they are. So do they if a dump has
+    them too: its objects keep uids, owners, nodes and status, and bring missing namespaces along.
 
     Raises:
         ManifestError: the server refuses one; those before it have been created.
     """
     for manifest in manifests:
         try:
-            created: Any = await api.create(manifest.object)
+            if manifest.is_dumped:
+                api.load(type(manifest.object), manifest.document)
+                continue
+            namespace = manifest.document["metadata"].get("namespace")
+            created: Any = await api.create_document(
+                type(manifest.object), namespace, manifest.document
+            )
             status = getattr(manifest.object, "status", None)
             if status is not None and "status" in manifest.document and created.status != status:
                 changed = msgspec.structs.replace(created, status=status)
@@ -145,14 +155,25 @@ class _Problems:
 class _Found:
     """An object on its way to becoming a manifest."""
 
-    def __init__(self, file: str, source: YamlDocument, document: Any, parsed: ApiObject) -> None:
+    def __init__(
+        self,
+        file: str,
+        source: YamlDocument,
+        document: Any,
+        parsed: ApiObject,
+        *,
+        is_dumped: bool,
+    ) -> None:
+        self.is_dumped = is_dumped
         self.file = file
         self.source = source
         self.document = document
         self.object = parsed
 
     def manifest(self) -> Manifest:
-        return Manifest(self.file, self.source.line, self.object, self.document)
+        return Manifest(
+            self.file, self.source.line, self.object, self.document, is_dumped=self.is_dumped
+        )
 
 
 def _objects(file: str, source: YamlDocument, problems: _Problems) -> list[_Found]:
@@ -186,12 +207,16 @@ def _object(file: str, source: YamlDocument, problems: _Problems) -> _Found | No
             problems.add(file, source.line, f"{field} is missing")
         return None
     kind = by_api_version_kind(str(value["apiVersion"]), str(value["kind"]))
+    is_dumped = _is_dumped(value)
+    if kind is None and is_dumped:
+        return None  # a dump may hold more than is known here
     if kind is None or kind.kind == "Binding":
         text = _unknown_kind(str(value["apiVersion"]), str(value["kind"]))
         problems.add(file, source.line_of("kind"), text)
         return None
     group, _, version = kind.api_version.rpartition("/")
-    for path in unknown_fields(group, version, kind.kind, value):
+    unknown = () if is_dumped else unknown_fields(group, version, kind.kind, value)
+    for path in unknown:
         problems.add(file, source.line_of(path), f'unknown field "{path}"')
     document = cleaned({k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None)
     if wrong := _wrong_amounts(document, ""):
@@ -200,7 +225,8 @@ def _object(file: str, source: YamlDocument, problems: _Problems) -> _Found | No
         return None
     metadata = document.get("metadata")
     if isinstance(metadata, dict):
-        metadata = {k: v for k, v in metadata.items() if k not in _SERVER_METADATA}
+        if not is_dumped:
+            metadata = {k: v for k, v in metadata.items() if k not in _SERVER_METADATA}
         if kind.namespaced:
             metadata.setdefault("namespace", "default")
         document["metadata"] = metadata
@@ -216,7 +242,13 @@ def _object(file: str, source: YamlDocument, problems: _Problems) -> _Found | No
         path, text = _explained(error, document)
         problems.add(file, source.line_of(path), text)
         return None
-    return _Found(file, source, document, parsed)
+    return _Found(file, source, document, parsed, is_dumped=is_dumped)
+
+
+def _is_dumped(value: dict[str, Any]) -> bool:
+    """Whether a server gave the object its identity."""
+    metadata = value.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("uid"))
 
 
 def _unknown_kind(api_version: str, kind: str) -> str:
@@ -295,6 +327,8 @@ def _try_out(found: Sequence[_Found], problems: _Problems) -> None:
     store = Store()
     namespaces = store.catalog.by_type(Namespace)
     for each in found:
+        if each.is_dumped:
+            continue  # another server has had it: it is taken as it is
         resource = store.catalog.by_type(type(each.object))
         namespace = each.document["metadata"].get("namespace")
         try:

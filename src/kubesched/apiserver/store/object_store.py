@@ -313,6 +313,36 @@ class Store:
             return self._shown(resource, Record(self._stored_as(resource), key, new, self.revision))
         return self._shown(resource, self._commit("ADDED", resource, key, new, None))
 
+    def load(self, resource: Resource, body: Json, now_ns: int) -> Record | None:
+        """Take over an object as another server had it, with its identity and its status.
+
+        Nothing is admitted or checked beyond its types; a namespace that is missing is made.
+        None if an object of that name is there, which stays as it is.
+
+        Raises:
+            ApiError: 400, it is not an object of this kind.
+        """
+        document = checked_document(resource, body)
+        if resource.to_stored is not None:
+            document = resource.to_stored(document)
+        given: Json = document.get("metadata", {})
+        metadata = {key: value for key, value in given.items() if key not in _OF_ANOTHER_SERVER}
+        metadata.setdefault("uid", generated_uid(self._rng))
+        metadata.setdefault("creationTimestamp", stamp(now_ns))
+        namespace = metadata.get("namespace", "")
+        if resource.namespaced and self.find("namespaces", namespace) is None:
+            self.create(
+                self._collections["namespaces"].resource,
+                None,
+                {"metadata": {"name": namespace}},
+                now_ns,
+            )
+        key = _key(namespace, metadata["name"])
+        if key in self.collection(resource).objects:
+            return None
+        new = self._defaulted(resource, {**document, "metadata": metadata}, None)
+        return self._shown(resource, self._commit("ADDED", resource, key, new, None))
+
     def update(
         self,
         resource: Resource,
@@ -623,6 +653,16 @@ class Store:
             collection.check_invariants(self.revision)
 
 
+_OF_ANOTHER_SERVER = frozenset(
+    {
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "managedFields",
+        "resourceVersion",
+        "selfLink",
+    }
+)
+"""Metadata that means nothing outside the server that wrote it."""
 _CLUSTER_RESOURCES = {
     "priorityclasses": "priorityclasses.scheduling.k8s.io",
     "runtimeclasses": "runtimeclasses.node.k8s.io",

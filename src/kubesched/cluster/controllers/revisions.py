@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kubesched.api import Pod
 from kubesched.api.apps import ControllerRevision
 from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_reference
@@ -51,8 +52,8 @@ def revisions(view: View, owner: Any, document: Mapping[str, Any]) -> Revisions:
         if current.revision < newest:
             actions.append(Patch(current, {"revision": newest + 1}))
         return Revisions(mark, current.metadata.name, known, actions)
-    mark = template_hash(template)
-    name = f"{owner.metadata.name}-{mark}"
+    mark = (not known and _mark_of_pods(view, owner)) or template_hash(template)
+    name = mark if mark.startswith(f"{owner.metadata.name}-") else f"{owner.metadata.name}-{mark}"
     if owner.metadata.deletion_timestamp is None:
         labels = {**template.get("metadata", {}).get("labels", {}), HASH_LABEL: mark}
         made = {
@@ -67,6 +68,13 @@ def revisions(view: View, owner: Any, document: Mapping[str, Any]) -> Revisions:
         }
         actions.append(Create(ControllerRevision, made, optional=True))
     return Revisions(mark, name, known, actions)
+
+
+def _mark_of_pods(view: View, owner: Any) -> str:
+    """What an owner from a dump that left its versions behind called the one that its pods have."""
+    pods = view.controlled(owner.metadata.uid, Pod)
+    marks = {pod.metadata.labels.get(HASH_LABEL, "") for pod in pods}
+    return marks.pop() if len(marks) == 1 else ""
 
 
 def surplus_revisions(
