@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from kubesched.api import OwnerReference, Pod
+from kubesched.api import OwnerReference, Pod, ResourceClaim
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.util.clock import SECOND
@@ -39,6 +39,8 @@ class View:
         self._owned: dict[str, dict[str, None]] = {}
         self._orphans: dict[tuple[type, str], dict[str, Any]] = {}
         self._on_node: dict[str, dict[str, Pod]] = {}
+        self._reserved: dict[str, dict[str, None]] = {}
+        """Uids of claims for devices, by the uids of the pods that have reserved them."""
         self._gone: set[str] = set()
         """Uids of objects that we have deleted and that a watch may still show."""
         self.documents: Callable[[type[ApiObject], str, str], Mapping[str, Any] | None] = (
@@ -72,6 +74,10 @@ class View:
         """Objects of a kind in a namespace that nothing controls."""
         return self._orphans.get((kind, namespace), _EMPTY).values()
 
+    def reserved_by(self, uid: str) -> list[str]:
+        """Uids of the claims for devices that a pod has reserved."""
+        return list(self._reserved.get(uid, ()))
+
     def pods_on(self, node: str) -> Collection[Pod]:
         return self._on_node.get(node, _EMPTY).values()
 
@@ -87,6 +93,8 @@ class View:
                 return False
             if known.metadata.owner_references != metadata.owner_references:
                 self._disown(known)
+            if isinstance(known, ResourceClaim):
+                self._unreserve(known)
         self._objects[uid] = subject
         kind = type(subject)
         self._by_kind.setdefault(kind, {})[uid] = subject
@@ -98,6 +106,9 @@ class View:
             del self._orphans[kind, metadata.namespace][uid]
         for owner in metadata.owner_references:
             self._owned.setdefault(owner.uid, {})[uid] = None
+        if isinstance(subject, ResourceClaim):
+            for user in subject.status.reserved_for:
+                self._reserved.setdefault(user.uid, {})[uid] = None
         if kind is Pod and subject.spec.node_name:
             self._on_node.setdefault(subject.spec.node_name, {})[uid] = subject
         return True
@@ -125,8 +136,18 @@ class View:
         self._orphans.get((kind, metadata.namespace), {}).pop(uid, None)
         if kind is Pod and gone.spec.node_name:
             self._on_node.get(gone.spec.node_name, {}).pop(uid, None)
+        if isinstance(gone, ResourceClaim):
+            self._unreserve(gone)
         self.refused.pop(uid, None)
         self._disown(gone)
+
+    def _unreserve(self, claim: ResourceClaim) -> None:
+        for user in claim.status.reserved_for:
+            held = self._reserved.get(user.uid)
+            if held is not None:
+                held.pop(claim.metadata.uid, None)
+                if not held:
+                    del self._reserved[user.uid]
 
     def _disown(self, known: Any) -> None:
         for owner in known.metadata.owner_references:

@@ -104,12 +104,12 @@ def settles(view: View, subject: Any) -> Iterator[str]:
 def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
     if not gone and (pod.spec.resource_claims or pod.spec.volumes or pod.metadata.finalizers):
         yield pod.metadata.uid
-    if pod.spec.resource_claims or pod.status.extended_resource_claim_status is not None:
-        for claim in view.within(ResourceClaim, pod.metadata.namespace):
-            users = claim.status.reserved_for
-            if any(user.uid == pod.metadata.uid for user in users) or _is_controlled(claim, pod):
-                yield claim.metadata.uid
-    elif gone:
+    yield from view.reserved_by(pod.metadata.uid)
+    for name in _device_claims(pod):
+        held = view.find(ResourceClaim, pod.metadata.namespace, name)
+        if held is not None:
+            yield held.metadata.uid
+    if gone:
         # One that was made for extended resources, of which the pod may never have heard.
         for claim in view.controlled(pod.metadata.uid, ResourceClaim):
             yield claim.metadata.uid
@@ -129,9 +129,17 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             yield home.metadata.uid
 
 
-def _is_controlled(claim: ResourceClaim, pod: Pod) -> bool:
-    owner = controller_of(claim)
-    return owner is not None and owner.uid == pod.metadata.uid
+def _device_claims(pod: Pod) -> Iterator[str]:
+    """Names of the claims for devices that a pod uses."""
+    for given in pod.spec.resource_claims:
+        if given.resource_claim_name:
+            yield given.resource_claim_name
+    for made in pod.status.resource_claim_statuses:
+        if made.resource_claim_name:
+            yield made.resource_claim_name
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None:
+        yield extended.resource_claim_name
 
 
 def _concerned_by_storage(view: View, subject: Any) -> Iterator[str]:
