@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from kubesched.api import Taint
+from kubesched.api import Node, Taint
 from kubesched.cli.node_command import nodes_to_add
 from kubesched.testing.cluster import Cluster, cluster_in_thread
 
@@ -38,6 +39,44 @@ def test_nodes_come_and_go(cluster: Cluster) -> None:
     gone = node(cluster, "remove", "none")
     assert gone.returncode == 1
     assert gone.stderr == 'kubesched: nodes "none" not found\n'
+
+
+def test_nodes_stop_and_start_by_name_or_label(cluster: Cluster) -> None:
+    node(cluster, "add", "--count", "2", "--prefix", "dark", "--zones", "x,y")
+    assert node(cluster, "stop", "dark-0").stdout.split() == ["dark-0"]
+    zone = "topology.kubernetes.io/zone"
+    both = node(cluster, "stop", "dark-0", "-l", f"{zone} in (x,y)")
+    assert both.stdout.split() == ["dark-0", "dark-1"]
+    stopped = [
+        document["metadata"]["annotations"].get("kubesched.io/stopped")
+        for name in ("dark-0", "dark-1")
+        if (document := cluster.api.document(Node, name))
+    ]
+    assert stopped == ["true", "true"]
+    assert node(cluster, "start", "-l", f"{zone}=y").stdout.split() == ["dark-1"]
+    annotations = cluster.api.document(Node, "dark-1")["metadata"].get("annotations", {})
+    assert "kubesched.io/stopped" not in annotations
+    nobody = node(cluster, "stop")
+    assert nobody.returncode == 2
+    assert "name some nodes" in nobody.stderr
+    assert node(cluster, "stop", "none").returncode == 1
+
+
+def test_nodes_have_devices(cluster: Cluster) -> None:
+    options = ["--device", "gpu.example.com:2", "--attribute", "model=a100", "--partitions", "2"]
+    added = node(cluster, "add", "--prefix", "gpu", *options)
+    assert added.stdout.split() == ["gpu-0"], added.stderr
+    text = cluster.api.document(Node, "gpu-0")["metadata"]["annotations"]["kubesched.io/devices"]
+    (group,) = json.loads(text)
+    assert group == {
+        "driver": "gpu.example.com",
+        "count": 2,
+        "attributes": {"model": "a100"},
+        "partitions": 2,
+    }
+    refused = node(cluster, "add", "--device", "gpu.example.com")
+    assert refused.returncode == 2
+    assert "is not DRIVER:COUNT" in refused.stderr
 
 
 @pytest.mark.parametrize(

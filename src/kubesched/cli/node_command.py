@@ -27,6 +27,7 @@ from kubesched.util.randomness import derive
 __all__ = ["node", "nodes_to_add"]
 
 _QPS, _BURST = 1000, 1000
+_PLATFORM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 _HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 
@@ -232,7 +233,7 @@ def nodes_to_add(
     while len(made) < count:
         name = f"{prefix}-{number}"
         if name not in taken:
-            marks = {_HOSTNAME: name, **labels}
+            marks = {_HOSTNAME: name, **_PLATFORM, **labels}
             if zones:
                 marks[_ZONE] = zones[number % len(zones)]
             made.append(
