@@ -37,9 +37,10 @@ class BackgroundTasks:
             while self._tasks:
                 await asyncio.wait(self._tasks)
         except BaseException:
-            for task in self._tasks:
-                task.cancel()
+            # Again and again: what is cancelled may start more on its way out.
             while self._tasks:
+                for task in self._tasks:
+                    task.cancel()
                 await asyncio.wait(self._tasks)
             raise
 
