@@ -47,7 +47,7 @@ def test_loop_runs_every_kind() -> None:
     assert [line["kind"] for line in lines] == ["basic", "spread", "affinity", "hetero", "mixed"]
 
 
-@pytest.mark.parametrize("kind", ["volumes", "local-pv"])
+@pytest.mark.parametrize("kind", ["volumes", "local-pv", "dra"])
 def test_engine_places_pods_with_claims(kind: str) -> None:
     (line,) = run(engine.main, "--nodes", "60", "--pods", "30", "--kind", kind)
     assert (line["kind"], line["pods"]) == (kind, 30)
