@@ -206,9 +206,18 @@ def _total(
     framework: Framework, entry: CachedAnswers, state: CycleState, pod: Pod, nodes: NodeView
 ) -> NDArray[np.int64]:
     """The weighted sum of all scores: cached ones, which are up to date, and others."""
-    cache = framework.answer_cache
+    cache, weights = framework.answer_cache, framework.plugins.score_weights
     total = cache.total(entry, state, pod, nodes)
-    framework.add_scores(total, cache.uncached_scores, state, pod, nodes)
+    uneven: list[Plugin] = []
+    for plugin in cache.uncached_scores:
+        if plugin.name in state.skip_score:
+            continue
+        uniform = plugin.uniform_score(state, pod, framework.snapshot.nodes)
+        if uniform is None:
+            uneven.append(plugin)
+        elif uniform:
+            total += uniform * weights[plugin.name]
+    framework.add_scores(total, uneven, state, pod, nodes)
     return total
 
 
