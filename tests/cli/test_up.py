@@ -309,14 +309,24 @@ def test_pending_pods_fail_the_command_if_asked(tmp_path: Path) -> None:
     assert "0 of 1 pods bound, 1 pending" in done.stdout
 
 
+WAITER = """\
+from kubesched.framework import Plugin, Wait
+
+class Waiter(Plugin):
+    name = "Waiter"
+    def permit(self, state, pod, node_name):
+        return Wait(3600 * 10**9)
+"""
+
+
 def test_the_summary_comes_even_if_time_runs_out(tmp_path: Path) -> None:
-    path = write(tmp_path, "all.yaml", NODE, DEPLOYMENT.replace("replicas: 3", "replicas: 3000"))
-    done = kubesched("up", "-f", path, "--timeout", "0", "-o", "json")
+    plugin = tmp_path / "waiter.py"
+    plugin.write_text(WAITER)
+    path = write(tmp_path, "all.yaml", NODE, pod("p", "1"))
+    done = kubesched("up", "-f", path, "--plugin", str(plugin), "--timeout", "1", "-o", "json")
     assert done.returncode == 1
-    assert json.loads(done.stdout)["undecided"]["Deployment default/web"].endswith(
-        "of 3000 pods made"
-    )
-    assert "kubesched: not decided within 0 s: Deployment default/web (" in done.stderr
+    assert json.loads(done.stdout)["undecided"] == {"default/p": "being placed"}
+    assert done.stderr.endswith("kubesched: not decided within 1 s: default/p (being placed)\n")
 
 
 def test_a_misspelt_field_is_refused_as_the_server_refuses_it(tmp_path: Path) -> None:

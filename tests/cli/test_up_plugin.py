@@ -72,7 +72,8 @@ def test_a_configuration_needs_the_plugin_that_it_enables(tmp_path: Path) -> Non
     done = up(tmp_path, "--config=examples/spare_nodes_config.yaml")
     assert done.returncode == 2
     assert done.stderr == (
-        "kubesched: initializing profiles: creating profile for scheduler name "
+        "examples/spare_nodes_config.yaml:9: initializing profiles: creating profile for scheduler "
+        "name "
         'default-scheduler: PreFilterPlugin "SpareNodes" does not exist\n'
     )
 

@@ -21,6 +21,9 @@ from kubesched.framework import (
     NodeInfo,
     Plugin,
     PodInfo,
+    PodPart,
+    PodsOnNode,
+    Reads,
     Status,
 )
 from kubesched.runtime.framework import Framework
@@ -31,6 +34,7 @@ from kubesched.testing import make_node, make_pod
 from kubesched.util.clock import current_clock
 from kubesched.util.components import running
 from kubesched.util.errors import ConfigError
+from kubesched.util.logging import set_verbosity
 from kubesched.util.randomness import derive
 from kubesched.util.virtual_loop import run
 
@@ -313,3 +317,75 @@ def test_an_option_that_does_not_exist_comes_with_a_hint(name: str) -> None:
     with pytest.raises(TypeError, match=f"has no option '{name}'") as caught:
         Scheduler(None, **{name: 1})  # type: ignore[arg-type]
     assert caught.value.__notes__ == [OLD[name]]
+
+
+def test_a_filter_whose_answers_are_not_cached_is_asked_once_about_a_node() -> None:
+    """Also in an attempt that finds no node, where the reasons are worked out."""
+    asked: list[str] = []
+    attempts: list[str] = []
+
+    class Never(Plugin):
+        name = "Never"
+        reads = Reads(
+            pod=PodPart.IDENTITY, pods_on_node=PodsOnNode.DETAIL, other_nodes=True, objects=None
+        )
+
+        def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: object) -> Status:
+            attempts.append(pod_info.pod.metadata.name)
+            return SUCCESS
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            asked.append(node.name)
+            return Status.unresolvable("never")
+
+    async def main() -> str:
+        api, clock = local_api(), current_clock()
+        scheduler = Scheduler(
+            api, clock, profiles=enabling("Never"), out_of_tree_registry={"Never": Never}
+        )
+        for name in "abcd":
+            await create(api, make_node(name))
+        await create(api, make_pod("p", images=["i"]))
+        async with running(scheduler):
+            await asyncio.sleep(1)
+            pod = await api.get(Pod, "p", "default")
+        return pod.status.conditions[0].message
+
+    assert "0/4 nodes are available: 4 never." in run(main)
+    assert attempts
+    assert sorted(asked) == sorted("abcd" * len(attempts))
+
+
+def test_scores_are_logged_by_plugin_and_node(caplog: pytest.LogCaptureFixture) -> None:
+    class Taste(Plugin):
+        name = "Taste"
+
+        def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+            return 70 if node.name == "a" else 20
+
+    async def main() -> None:
+        api, clock = local_api(), current_clock()
+        profile = {
+            "plugins": {
+                "score": {"enabled": [{"name": "Taste", "weight": 2}], "disabled": [{"name": "*"}]}
+            }
+        }
+        scheduler = Scheduler(api, clock, profiles=[profile], out_of_tree_registry={"Taste": Taste})
+        for name in "ab":
+            await create(api, make_node(name))
+        await create(api, make_pod("p", images=["i"]))
+        async with running(scheduler):
+            await asyncio.sleep(1)
+
+    set_verbosity(10)
+    try:
+        with caplog.at_level(logging.DEBUG, logger="kubesched"):
+            run(main)
+    finally:
+        set_verbosity(0)
+    said = [record.getMessage() for record in caplog.records]
+    scored = [line for line in said if "Plugin scored node for pod" in line]
+    assert len(scored) == 2
+    assert any("plugin=Taste node=a score=140" in line for line in scored), scored
+    totals = [line for line in said if "Calculated node's final score for pod" in line]
+    assert any("node=b score=40" in line for line in totals), totals

@@ -28,6 +28,8 @@ from kubesched.cluster.nodes.behavior_rules import load_behavior_rules
 from kubesched.cluster.nodes.pod_behavior import behavior_of
 from kubesched.config.defaults import default_configuration
 from kubesched.config.load import load_configuration
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.config.problems import find_problems
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.runtime.plugin_loading import load_plugin, out_of_tree_plugins
 from kubesched.runtime.plugin_registry import PluginRegistry
@@ -36,7 +38,7 @@ from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, RealClock
 from kubesched.util.collector import settle_collector
 from kubesched.util.components import Component, running
-from kubesched.util.errors import KubeschedError
+from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.randomness import derive
 
 __all__ = ["up"]
@@ -220,7 +222,18 @@ def _configuration(
     """The file's configuration; without a file the default one with the plugins that were named."""
     known_args = registry.known_args()
     if config_file is not None:
-        return load_configuration(config_file.read_bytes(), known_args=known_args)
+        text = config_file.read_bytes()
+        problems = find_problems(
+            text,
+            known_args=known_args,
+            implemented={**IN_TREE_EXTENSION_POINTS, **registry.implemented()},
+        )
+        if problems:
+            error = ConfigError("\n".join(problem.at(str(config_file)) for problem in problems))
+            for note in (note for problem in problems for note in problem.notes):
+                error.add_note(note)
+            raise error
+        return load_configuration(text, known_args=known_args)
     if not plugins:
         return default_configuration()
     enabled = [{"name": load_plugin(plugin).name} for plugin in plugins]

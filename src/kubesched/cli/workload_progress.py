@@ -91,10 +91,10 @@ class WorkloadProgress:
         place = self._queue.describe(pod_key(pod), now_ns)
         if place is not None and place.place is Place.GATED:
             return ""
-        if pod.status.nominated_node_name:
-            return f"waits for room on {pod.status.nominated_node_name}"
         if place is not None and place.place in (Place.ACTIVE, Place.IN_FLIGHT):
             return "being placed"
+        if pod.status.nominated_node_name:
+            return f"waits for room on {pod.status.nominated_node_name}"
         return "" if tried_in_vain(pod) else "not tried yet"
 
 

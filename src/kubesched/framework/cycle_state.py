@@ -36,6 +36,7 @@ class CycleState:
         "_values",
         "asks_every_node",
         "cached_answers",
+        "filter_answers",
         "plugin_timer",
         "pods_to_activate",
         "skip_filter",
@@ -47,6 +48,8 @@ class CycleState:
         self._values: dict[str, Any] = {}
         self.plugin_timer: Any = None  # the runtime's, of attempts whose plugins are timed
         self.cached_answers: object = None  # the runtime's entry for pods like this one
+        # The runtime's: what filters said a moment ago, for a search that begins anew.
+        self.filter_answers: dict[str, Any] = {}
         # A plugin's Filter fails on some node, or may: then the attempt must not leave one out.
         self.asks_every_node = False
         self.skip_filter: set[str] = set()
@@ -82,6 +85,7 @@ class CycleState:
         }
         copy.plugin_timer = self.plugin_timer
         copy.cached_answers = None
+        copy.filter_answers = {}  # they are about another state
         copy.asks_every_node = self.asks_every_node
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score

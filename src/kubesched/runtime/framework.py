@@ -38,6 +38,7 @@ from kubesched.framework import (
     PodInfo,
     PostFilterResult,
     QueuedPodInfo,
+    Rejections,
     SharedState,
     Snapshot,
     Status,
@@ -268,14 +269,22 @@ class Framework:
         nodes: NodeView,
         diagnosis: Diagnosis | None,
     ) -> NodeView:
-        """As `run_filter`, with some of the filters."""
+        """As `run_filter`, with some of the filters.
+
+        Without a diagnosis the answers are kept for a call with one: a search that finds no node
+        from the cache begins anew, and must not ask everybody again.
+        """
         for plugin in plugins:
             if not len(nodes):
                 break
             if plugin.name in state.skip_filter:
                 continue
-            self.point_metrics.filters[plugin.name].value += len(nodes)
-            rejections = call_filter(plugin, state, pod, nodes)
+            rejections = _answered(state, plugin, nodes) if diagnosis is not None else None
+            if rejections is None:
+                self.point_metrics.filters[plugin.name].value += len(nodes)
+                rejections = call_filter(plugin, state, pod, nodes)
+                if diagnosis is None:
+                    state.filter_answers[plugin.name] = (nodes.rows, rejections)
             if rejections.codes is not None and rejections.codes.any():
                 if diagnosis is not None:
                     diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
@@ -340,3 +349,12 @@ def _none_left(narrowing: set[str]) -> Status:
         return Status.unresolvable(f"node(s) didn't satisfy plugin {next(iter(narrowing))}")
     names = format_slice(sorted(narrowing))
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) {names} simultaneously")
+
+
+def _answered(state: CycleState, plugin: Plugin, nodes: NodeView) -> Rejections | None:
+    """What the plugin said of the same nodes in this attempt; None if it was not asked."""
+    answer = state.filter_answers.pop(plugin.name, None)
+    if answer is None:
+        return None
+    rows, rejections = answer
+    return rejections if np.array_equal(rows, nodes.rows) else None
