@@ -6,7 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Pod, PodCondition
-from kubesched.api.apps import DaemonSet, DaemonSetStatus, Deployment, DeploymentSpec
+from kubesched.api.apps import (
+    DaemonSet,
+    DaemonSetStatus,
+    Deployment,
+    DeploymentSpec,
+    StatefulSet,
+    StatefulSetSpec,
+)
 from kubesched.api.batch import Job, JobSpec, JobStatus
 from kubesched.backend.queue.view import Place, PodPlace
 from kubesched.cli.workload_progress import WorkloadProgress, pods_of, wanted_pods
@@ -87,3 +94,15 @@ def test_what_controllers_will_make() -> None:
     progress = WorkloadProgress(Queue(), {"default-scheduler"}, ())
     assert progress.open([], [seen], 0) == {"DaemonSet default/x": "0 of 2 pods made"}
     assert progress.total([], [seen, web]) == 7
+
+
+def test_pods_of_a_stateful_set_come_one_after_another() -> None:
+    meta = make_meta("StatefulSet", "db", namespace="default")
+    db = StatefulSet(metadata=meta, spec=StatefulSetSpec(replicas=3))
+    owner = make_owner("StatefulSet", "db")
+    placed, waiting = make_pod("db-0", owner=owner, node_name="n"), make_pod("db-1", owner=owner)
+    assert wanted_pods(db, ()) == 3
+    assert (wanted_pods(db, [placed]), pods_of(db, [placed])) == (3, 1)
+    assert wanted_pods(db, [placed, waiting]) == 2, "the third waits for the second"
+    parallel = replace(db, spec=replace(db.spec, pod_management_policy="Parallel"))
+    assert wanted_pods(parallel, [placed, waiting]) == 3

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from kubesched.api import Pod
-from kubesched.api.apps import DaemonSet, Deployment, ReplicaSet
+from kubesched.api.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from kubesched.api.batch import Job
 from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue.view import Place, PodPlace
@@ -20,8 +20,8 @@ from kubesched.cli.cluster_summary import tried_in_vain
 __all__ = ["OWNERS", "Owner", "WorkloadProgress", "pods_of", "wanted_pods"]
 
 # Kinds whose controllers make pods.
-Owner = Deployment | ReplicaSet | DaemonSet | Job
-OWNERS: tuple[type[Owner], ...] = (Deployment, ReplicaSet, DaemonSet, Job)
+Owner = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job
+OWNERS: tuple[type[Owner], ...] = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job)
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -103,6 +103,13 @@ def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
     match owner:
         case Deployment(spec=spec) | ReplicaSet(spec=spec):
             return 1 if spec.replicas is None else spec.replicas
+        case StatefulSet(spec=spec):
+            own = _owned(owner, pods)
+            # Each waits for the one before it, unless they may come together.
+            is_stuck = spec.pod_management_policy != "Parallel" and not all(
+                pod.spec.node_name for pod in own
+            )
+            return len(own) if is_stuck else 1 if spec.replicas is None else spec.replicas
         case Job(spec=spec) if not spec.suspend:
             parallelism = 1 if spec.parallelism is None else spec.parallelism
             return parallelism if spec.completions is None else min(parallelism, spec.completions)
@@ -120,5 +127,9 @@ def pods_of(owner: Owner, pods: Collection[Pod]) -> int:
             return status.replicas
         case Job(status=status):
             return status.active + status.succeeded + status.failed
+    return len(_owned(owner, pods))
+
+
+def _owned(owner: Owner, pods: Collection[Pod]) -> list[Pod]:
     uid = owner.metadata.uid
-    return sum(any(each.uid == uid for each in pod.metadata.owner_references) for pod in pods)
+    return [pod for pod in pods if any(each.uid == uid for each in pod.metadata.owner_references)]
