@@ -166,11 +166,13 @@ def test_a_file_has_one_user_at_a_time(tmp_path: Path) -> None:
 def test_something_else_is_no_cluster(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("this is not a database" * 100)
+    other.chmod(0o600)
     with pytest.raises(KubeschedError, match="cannot use"):
         DataFile(other)
     with sqlite3.connect(tmp_path / "future") as raw:
         raw.execute("PRAGMA user_version = 99")
     raw.close()
+    (tmp_path / "future").chmod(0o600)
     with pytest.raises(KubeschedError, match="format 99 is not known"):
         DataFile(tmp_path / "future")
 
