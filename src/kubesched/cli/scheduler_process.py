@@ -52,6 +52,7 @@ from kubesched.util.clock import MICROSECOND, Clock
 from kubesched.util.components import Component, running
 from kubesched.util.log_output import LogFlusher
 from kubesched.util.logging import get_logger
+from kubesched.util.loop_watchdog import LoopWatchdog
 from kubesched.util.randomness import derive
 
 __all__ = ["ProcessInputs", "SchedulerProcess"]
@@ -158,7 +159,7 @@ class SchedulerProcess:
             version=KUBERNETES_VERSION,
             kubesched=f"v{kubesched.__version__}",
         )
-        async with running(*self._log_flushers(), leader_events, *server_parts):
+        async with running(LoopWatchdog(), *self._log_flushers(), leader_events, *server_parts):
             code = await self._lead(scheduler)
         if code == 0:
             log.info("Requested to terminate, exiting")

@@ -39,6 +39,7 @@ from kubesched.util.clock import MILLISECOND, SECOND, Clock, RealClock
 from kubesched.util.collector import settle_collector
 from kubesched.util.components import Component, running
 from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.util.loop_watchdog import LoopWatchdog
 from kubesched.util.randomness import derive
 
 __all__ = ["up"]
@@ -279,7 +280,7 @@ async def _run(
     interrupted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, interrupted.set)
-    async with running(*cluster.parts, pods, scheduler, *beside):
+    async with running(LoopWatchdog(), *cluster.parts, pods, scheduler, *beside):
         await pods.wait_for_sync()
         settle_collector()
         # Before the others: where pods go depends on the order in which they come.

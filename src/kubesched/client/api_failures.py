@@ -13,6 +13,9 @@ from kubesched.util.clock import SECOND
 __all__ = ["refusal", "retry_after_ns", "retry_lost_ns", "unreachable"]
 
 _RETRIES = 10
+# A server in trouble may ask for patience, not for the rest of the day.
+_LONGEST_PAUSE_S = 60
+_MOST_DIGITS = 9
 _TOO_MANY_REQUESTS = 429
 _RETRY_LOST_NS = SECOND
 _SHOWN = 2048
@@ -75,8 +78,14 @@ def retry_after_ns(answer: Answer, attempt: int) -> int | None:
         return None
     if answer.status != _TOO_MANY_REQUESTS and answer.status < 500:
         return None
-    seconds = answer.headers.get("Retry-After", "")
-    return int(seconds) * SECOND if seconds.isascii() and seconds.isdigit() else None
+    seconds = _retry_after(answer)
+    return None if seconds is None else min(seconds, _LONGEST_PAUSE_S) * SECOND
+
+
+def _retry_after(answer: Answer) -> int | None:
+    """What the header says, if that is a number of seconds that anybody could mean."""
+    text = answer.headers.get("Retry-After", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def retry_lost_ns(failure: TransportError, attempt: int, *, is_watch: bool = False) -> int | None:
@@ -97,9 +106,9 @@ def _nameless(answer: Answer) -> Status:
         reason = "InternalError" if answer.status >= 500 else "Unknown"
         message = f'an error on the server ("{text}") has prevented the request from succeeding'
     details = None
-    seconds = answer.headers.get("Retry-After", "")
-    if seconds.isascii() and seconds.isdigit():
-        details = StatusDetails(retry_after_seconds=int(seconds))
+    seconds = _retry_after(answer)
+    if seconds is not None:
+        details = StatusDetails(retry_after_seconds=seconds)
     return Status(
         status="Failure", code=answer.status, reason=reason, message=message, details=details
     )

@@ -28,6 +28,7 @@ from kubesched.apiserver.store.persistence import DataFile, open_store
 from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
+from kubesched.cluster.controllers.event_expiry import EventExpiry
 from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
@@ -93,6 +94,7 @@ class EmbeddedCluster:
                 authority=lambda: self._certificate.decode(),
             ),
             GarbageCollector(self.store, clock),
+            EventExpiry(self.store, clock),
         )
         self._server: ApiServer | None = None
         self._certificate = b""

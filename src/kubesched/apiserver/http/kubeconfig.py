@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,19 @@ def kubeconfig(url: str, *, token: str = "", authority: bytes = b"") -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read: it holds a token."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(text)
+    """Write a file that only its owner may read: it holds a token.
+
+    It is made beside the path and then put in its place, so that a link there is replaced and
+    nothing is written to where it leads. What is no file, such as /dev/stdout, is written to.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

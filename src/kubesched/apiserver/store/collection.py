@@ -7,8 +7,11 @@ clock, no tasks: a reader that has nothing to read leaves a callback.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.rules.api_errors import expired
@@ -16,6 +19,11 @@ from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.store.records import Change, Record
 
 __all__ = ["Collection", "Restored"]
+
+
+# One change of so many is measured: encoding all of them would cost more than the writes.
+_MEASURED_EVERY: Final = 16
+_MOST_BYTES: Final = 256 * 1024 * 1024
 
 
 class Restored(NamedTuple):
@@ -40,6 +48,9 @@ class Collection:
         """The number of the first change that the log still holds."""
         self._forgotten = 0
         """The revision of the last change that it no longer holds."""
+        # Samples of how large changes are: their numbers and bytes, and the sum.
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._bytes = 0
         self._ordered: list[str] | None = []
         self._sleepers: list[Callable[[], None]] = []
 
@@ -72,14 +83,29 @@ class Collection:
         self._log.append(change)
         # Cut in large pieces, so that the cost per change stays constant.
         if len(self._log) >= 2 * self._history:
-            surplus = len(self._log) - self._history
-            self._forgotten = self._log[surplus - 1].revision
-            self._first += surplus
-            del self._log[:surplus]
+            self._cut(len(self._log) - self._history)
+        if change.revision % _MEASURED_EVERY == 0:
+            self._bound_bytes(change)
         if self._sleepers:
             sleepers, self._sleepers = self._sleepers, []
             for wake in sleepers:
                 wake()
+
+    def _cut(self, surplus: int) -> None:
+        """Forget the oldest changes."""
+        self._forgotten = self._log[surplus - 1].revision
+        self._first += surplus
+        del self._log[:surplus]
+        while self._sizes and self._sizes[0][0] < self._first:
+            self._bytes -= self._sizes.popleft()[1]
+
+    def _bound_bytes(self, change: Change) -> None:
+        """Keep the log small in bytes as well, as far as samples tell."""
+        size = len(msgspec.json.encode(change.record.data)) * _MEASURED_EVERY
+        self._sizes.append((self.end - 1, size))
+        self._bytes += size
+        while self._bytes > _MOST_BYTES and len(self._log) > 1:
+            self._cut(-(-len(self._log) // 2))
 
     def restore(self, restored: Restored) -> None:
         """Take back an object. Only before the first change."""
@@ -95,6 +121,8 @@ class Collection:
         """Forget what led to the present state, which is that of a revision."""
         self._first += len(self._log)
         self._log.clear()
+        self._sizes.clear()
+        self._bytes = 0
         self._forgotten = revision
 
     def call_on_change(self, wake: Callable[[], None]) -> None:

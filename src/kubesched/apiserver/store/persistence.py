@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,6 +43,16 @@ _REMOVE = "DELETE FROM objects WHERE resource = ? AND key = ?"
 _COUNT = "INSERT OR REPLACE INTO revision VALUES (1, ?)"
 
 
+def _check_private(path: Path) -> None:
+    """Raises OSError for a file that others may read: it holds a token and a private key."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise OSError(
+            f"others may use it (mode {mode:04o}), and it holds a token and a private key; "
+            f"try chmod 600 {path}"
+        )
+
+
 class DataFile:
     """The file of one cluster. Only one process may have it open."""
 
@@ -54,6 +65,7 @@ class DataFile:
         self._path = path
         try:
             path.touch(mode=0o600)
+            _check_private(path)
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=0)
             self._prepare()
         except (sqlite3.Error, OSError) as exc:
