@@ -150,7 +150,7 @@ class Deployed:
 async def deployed(folder: Path, *flags: str) -> AsyncIterator[Deployed]:
     """Run `kubesched run` with the deployed configuration against the deployed permissions."""
     store, users = Store(random.Random(0)), DeployedUsers()
-    (config,) = [d["data"]["config.yaml"] for d in documents() if d["kind"] == "ConfigMap"]
+    config = (DEPLOY / "config.yaml").read_text()
     async with ApiServer(ApiService(store, RealClock(), users=users)) as server:
         kubeconfig, config_file, port = folder / "kubeconfig", folder / "config", free_port()
         kubeconfig.write_text(KUBECONFIG.format(url=server.url, token=SCHEDULER))

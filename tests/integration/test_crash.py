@@ -23,6 +23,10 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
+def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(each for each in entries if each["name"] == name)
+
+
 class Process:
     """`kubesched up` with a data file, and a client of it."""
 
@@ -45,7 +49,10 @@ class Process:
             assert line, seen.decode()
             seen += line
         document = yaml.safe_load(self._config.read_text())
-        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+        named = {each["name"]: each["context"] for each in document["contexts"]}
+        context = named[document["current-context"]]
+        cluster = _named(document["clusters"], context["cluster"])["cluster"]
+        user = _named(document["users"], context["user"])["user"]
         self.token = user["token"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self.client = aiohttp.ClientSession(

@@ -30,7 +30,7 @@ ABSENT = (
 )
 # One attempt in ten is timed plugin by plugin; a short run may have none.
 BY_CHANCE = {"scheduler_plugin_execution_duration_seconds"}
-ADDED = {"kubesched_events_dropped_total"}
+ADDED = {"kubesched_build_info", "kubesched_events_dropped_total"}
 
 
 class Family(NamedTuple):

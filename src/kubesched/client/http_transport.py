@@ -33,7 +33,7 @@ __all__ = ["Connection", "HttpTransport"]
 _CONNECT_S = 30
 # By then a server has begun to answer, even if what it then streams takes long.
 _HEADERS_S = 90
-_PARALLEL = 250
+_PARALLEL = 64
 _CHUNK = 1 << 20
 _PORTS = {"http": 80, "https": 443}
 
