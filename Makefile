@@ -42,6 +42,7 @@ bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes [WORKLOADS=DIR]
 	@$(BIN)/python -m benchmarks.engine --nodes 1000,5000,50000 --kind all
 	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.preemption
+	@$(BIN)/python -m benchmarks.simulate --scale 0.05
 	@$(BIN)/python -m benchmarks.queue
 	@$(BIN)/python -m benchmarks.cel
 	@$(BIN)/python -m benchmarks.memory
