@@ -8,7 +8,6 @@ the like are gone by then. Of annotations those stay that some rule reads.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,8 +135,3 @@ def _pruned(each: Any) -> Any:
     if len(annotations) == len(metadata.annotations):
         return each
     return replace(each, metadata=replace(metadata, annotations=annotations))
-
-
-def captured(objects: Iterable[ApiObject], taken: str, **more: Any) -> Capture:
-    """A capture of these objects."""
-    return Capture(tuple(objects), taken, **more)

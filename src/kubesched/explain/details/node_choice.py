@@ -6,7 +6,6 @@ from collections import Counter
 
 from kubesched.api import Node, NodeSelectorRequirement, Pod, Taint
 from kubesched.api.host_ports import HostPort, ports_conflict
-from kubesched.api.node_selector import RequiredNodeAffinity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, is_tolerated
 from kubesched.explain.details.context import DetailContext
 from kubesched.framework import NodeInfo
@@ -95,10 +94,6 @@ def shown_requirement(requirement: NodeSelectorRequirement) -> str:
     if requirement.operator in ("Exists", "DoesNotExist"):
         return f"{requirement.key} {requirement.operator}"
     return f"{requirement.key} {requirement.operator} [{values}]"
-
-
-def matches_selection(pod: Pod, node: Node) -> bool:
-    return RequiredNodeAffinity.of(pod).check(node.metadata.labels, node.metadata.name)
 
 
 def describe_ports(context: DetailContext, _reason: str) -> tuple[str, str, str]:
