@@ -36,19 +36,19 @@ from tests.conformance.goldens import read_lines
 from tests.conformance.step_facts import StepFacts
 from tests.conformance.world import World
 
-__all__ = ["run_decisions"]
+__all__ = ["RECORDED_NS", "Scenario", "run_decisions"]
 
 # A pod that has not started counts as starting now, so it must not be earlier than the others.
-_RECORDED_NS = parse_time("2026-11-15T07:00:00Z")
+RECORDED_NS = parse_time("2026-11-15T07:00:00Z")
 
 
 def run_decisions(path: Path) -> Iterator[Step]:
     family = path.name.removesuffix(".jsonl.gz")
     for golden in read_lines(path):
-        yield from run(_Scenario(family, golden).run(), start_ns=_RECORDED_NS)
+        yield from run(Scenario(family, golden).run(), start_ns=RECORDED_NS)
 
 
-class _Scenario:
+class Scenario:
     """One recorded cluster and the pods scheduled in it, one after another."""
 
     def __init__(self, family: str, golden: Mapping[str, Any]) -> None:
@@ -64,6 +64,7 @@ class _Scenario:
         for document, recorded in zip(golden["pending"], golden["expected"], strict=True):
             pod = from_builtins(document, Pod)
             self._world.objects.put(pod)
+            self.before_step(self._world, pod, recorded)
             got = await self._step(pod, recorded)
             expected = expectation(recorded, self._missing)
             if expected.needs:
@@ -72,6 +73,9 @@ class _Scenario:
             label = recorded["pod"]
             steps.append(Step(self._family, golden["name"], label, differences, expected.needs))
         return steps
+
+    def before_step(self, world: World, pod: Pod, recorded: Mapping[str, Any]) -> None:
+        """For those who want to look at the world in which a step is taken."""
 
     async def _step(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Schedule the pod, then let the world go on as it did in the recording."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from kubesched.explain.scoring import ScoreTable
 from kubesched.explain.suggestions import find_suggestions
 from kubesched.explain.summaries import pending_summary, placed_summary
 from kubesched.explain.verdicts import AllVerdicts, find_all_verdicts
-from kubesched.framework import PodInfo
+from kubesched.framework import PodInfo, Status
 
 __all__ = ["explain_pod", "verdict_groups"]
 
@@ -76,7 +76,7 @@ def _explain(
             current_node=current,
             nodes=len(verdicts.nodes),
             feasible=_feasible_count(groups),
-            message=outcome.message or (held.reason if held else ""),
+            message=outcome.message if held is None else held.reason,
             groups=groups,
             suggestions=suggestions or (),
             preemption=preemption,
@@ -106,59 +106,76 @@ def verdict_groups(
 ) -> tuple[NodeGroup, ...]:
     """Nodes with the same verdicts together, those nearest to fit first."""
     names = np.array(verdicts.nodes.names, dtype=object)
-    crowded = _beside_nominated(verdicts, outcome)
+    statuses = _statuses_of_nominated(model, outcome)
     groups = []
-    for positions, statuses in verdicts.groups():
-        members = sorted(names[positions].tolist())
+    for positions, verdict in verdicts.groups():
         rejections: list[Rejection] = []
         context = DetailContext(model.objects, pod_info, verdicts.nodes, positions)
-        for plugin, status in statuses:
+        for plugin, status in verdict:
             rejections += describe(context, plugin, status)
-        if not rejections and crowded:
-            beside = [name for name in members if name in crowded]
-            groups += _crowded_groups(beside, crowded)
-            members = [name for name in members if name not in crowded]
-        if members:
-            groups.append(
-                NodeGroup(
-                    count=len(members),
-                    example=members[0],
-                    rejections=tuple(rejections),
-                    nodes=tuple(members),
-                )
+        members = sorted(names[positions].tolist())
+        known = {(plugin, reason) for plugin, status in verdict for reason in status.all_reasons}
+        first = verdict[0][0] if verdict else ""
+        crowded = {
+            name: status
+            for name in members
+            if (status := statuses.get(name)) is not None
+            and (
+                status.plugin != first
+                or any((first, reason) not in known for reason in status.all_reasons)
             )
+        }
+        groups += _crowded_groups(crowded, rejections)
+        if len(crowded) < len(members):
+            groups.append(_group([n for n in members if n not in crowded], rejections))
     return tuple(groups)
 
 
-def _beside_nominated(verdicts: AllVerdicts, outcome: SearchOutcome) -> dict[str, Rejection]:
-    """Nodes that pass every filter but not if the pods nominated there come."""
-    if outcome.diagnosis is None:
+def _statuses_of_nominated(model: ClusterModel, outcome: SearchOutcome) -> dict[str, Status]:
+    """What the search says of nodes that pods are nominated to.
+
+    It counts those pods as well, so another rule may come first there than for the node alone.
+    """
+    nominated = model.nominator.nominated_nodes()
+    diagnosis = outcome.diagnosis if outcome.result is None else outcome.result.diagnosis
+    if not nominated or diagnosis is None:
         return {}
-    free = verdicts.nodes.subset(verdicts.rejection_counts() == 0)
-    if not len(free):
-        return {}
-    statuses = outcome.diagnosis.node_statuses()
-    return {
-        name: Rejection(
-            plugin=statuses[name].plugin,
-            reason=statuses[name].message,
-            detail="once the pods nominated to this node have come",
-        )
-        for name in free.names
-        if name in statuses
-    }
+    statuses = diagnosis.node_statuses()
+    return {name: statuses[name] for name in nominated if name in statuses}
 
 
-def _crowded_groups(names: Sequence[str], crowded: dict[str, Rejection]) -> list[NodeGroup]:
-    by_rejection: dict[Rejection, list[str]] = {}
-    for name in names:
-        by_rejection.setdefault(crowded[name], []).append(name)
+def _crowded_groups(
+    crowded: Mapping[str, Status], rejections: Sequence[Rejection]
+) -> list[NodeGroup]:
+    """Nodes that a rule rejects once the pods nominated to them have come."""
+    known = {(each.plugin, each.reason) for each in rejections}
+    by_status: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, status in crowded.items():
+        by_status.setdefault((status.plugin, tuple(status.all_reasons)), []).append(name)
     return [
-        NodeGroup(
-            count=len(members), example=members[0], rejections=(rejection,), nodes=tuple(members)
+        _group(
+            members,
+            [
+                *(
+                    Rejection(
+                        plugin=plugin,
+                        reason=reason,
+                        detail="once the pods nominated to this node have come",
+                    )
+                    for reason in reasons
+                    if (plugin, reason) not in known
+                ),
+                *rejections,
+            ],
         )
-        for rejection, members in by_rejection.items()
+        for (plugin, reasons), members in by_status.items()
     ]
+
+
+def _group(members: Sequence[str], rejections: Sequence[Rejection]) -> NodeGroup:
+    return NodeGroup(
+        count=len(members), example=members[0], rejections=tuple(rejections), nodes=tuple(members)
+    )
 
 
 def _feasible_count(groups: Sequence[NodeGroup]) -> int:

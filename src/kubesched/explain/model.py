@@ -203,9 +203,16 @@ class ClusterModel:
                 self.cache.remove_pod(old)
             if new is not None and _occupies_node(new):
                 self.cache.add_pod(new)
-            self.nominator.touch(either.metadata.uid)
+            self._follow_nomination(old, new)
         else:
             self._services.object_versions.changed(type(either))
+
+    def _follow_nomination(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None:
+            self.nominator.touch(old.metadata.uid)
+            self.nominator.delete_nominated_pod(old)
+        if new is not None and not new.spec.node_name:
+            self.nominator.add_nominated_pod(PodInfo(new), None)
 
     def _waiting_pod(self, key: str) -> PodInfo | None:
         namespace, _, name = key.partition("/")

@@ -81,18 +81,22 @@ def find_all_verdicts(framework: Framework, pod_info: PodInfo, nodes: NodeView) 
             found.append(verdicts)
             if verdicts.is_about_pod:
                 rejected_before.append(plugin.name)
-    by_name = {each.plugin: each for each in found}
+    # What PreFilter says comes first, of the pod as a whole and of nodes that it leaves out.
+    before = {each.plugin: each for each in found}
+    filtered: list[PluginVerdicts] = []
     for plugin in framework.filter_plugins:
         if plugin.name in state.skip_filter or plugin.name in rejected_before:
             continue
         verdicts = _filter(plugin, state, pod_info, nodes)
-        if verdicts is not None:
-            narrowed = by_name.get(plugin.name)
-            by_name[plugin.name] = verdicts if narrowed is None else _merged(verdicts, narrowed)
-    # What PreFilter says of the pod as a whole comes first; then filters in their order.
-    filters = [plugin.name for plugin in framework.filter_plugins if plugin.name in by_name]
-    order = [*rejected_before, *filters, *by_name]
-    return AllVerdicts(nodes, state, [by_name[name] for name in dict.fromkeys(order)])
+        if verdicts is None:
+            continue
+        narrowed = before.get(plugin.name)
+        if narrowed is not None:
+            before[plugin.name], verdicts = _divided(verdicts, narrowed)
+        if verdicts.codes.any():
+            filtered.append(verdicts)
+    order = [*rejected_before, *before]
+    return AllVerdicts(nodes, state, [*(before[name] for name in dict.fromkeys(order)), *filtered])
 
 
 def _pre_filter(
@@ -130,12 +134,17 @@ def _filter(
     return PluginVerdicts(plugin.name, rejections.codes.astype(np.intp), rejections.statuses)
 
 
-def _merged(verdicts: PluginVerdicts, narrowed: PluginVerdicts) -> PluginVerdicts:
-    """A node that PreFilter left out and that Filter rejects as well gets Filter's words."""
+def _divided(
+    verdicts: PluginVerdicts, narrowed: PluginVerdicts
+) -> tuple[PluginVerdicts, PluginVerdicts]:
+    """Nodes that PreFilter left out, and nodes that only Filter rejects.
+
+    A node that both reject is among the former, with Filter's words.
+    """
     shift = len(verdicts.statuses)
-    codes = np.where(
-        verdicts.codes != 0,
-        verdicts.codes,
-        np.where(narrowed.codes != 0, narrowed.codes + shift, 0),
-    )
-    return PluginVerdicts(verdicts.plugin, codes, (*verdicts.statuses, *narrowed.statuses))
+    left_out = narrowed.codes != 0
+    worded = np.where(verdicts.codes != 0, verdicts.codes, narrowed.codes + shift)
+    statuses = (*verdicts.statuses, *narrowed.statuses)
+    first = PluginVerdicts(verdicts.plugin, np.where(left_out, worded, 0), statuses)
+    rest = verdicts._replace(codes=np.where(left_out, 0, verdicts.codes))
+    return first, rest
