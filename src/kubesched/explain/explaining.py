@@ -117,12 +117,12 @@ def verdict_groups(
         known = {(plugin, reason) for plugin, status in verdict for reason in status.all_reasons}
         first = verdict[0][0] if verdict else ""
         crowded = {
-            name: status
+            name: found
             for name in members
-            if (status := statuses.get(name)) is not None
+            if (found := statuses.get(name)) is not None
             and (
-                status.plugin != first
-                or any((first, reason) not in known for reason in status.all_reasons)
+                found.plugin != first
+                or any((first, reason) not in known for reason in found.all_reasons)
             )
         }
         groups += _crowded_groups(crowded, rejections)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from kubesched.api import Node, Pod
+from kubesched.explain.copies import Copies, copy_of
 from kubesched.explain.explaining import verdict_groups
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import NodeGroup, Result
@@ -49,31 +47,32 @@ def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> 
 
     Copies are counted in sets of all the pods given.
     """
-    placed: Counter[str] = Counter()
+    copies = Copies(model)
     wanted = _ENDLESS if replicas is None else replicas
-    added: list[Pod] = []
-    fits = 0
     message = ""
     stopped: tuple[NodeGroup, ...] = ()
+    needed: tuple[NodesNeeded, ...] = ()
     try:
-        for number in range(wanted):
-            failed = _place_set(model, pods, number, added, placed)
+        if replicas is None and len(pods) == 1:
+            copies.fill(pods[0])
+        fits = len(copies) // len(pods)
+        while fits < wanted:
+            failed = _place_set(model, pods, fits, copies)
             if failed is not None:
                 pod, message = failed
                 stopped = _stopped_by(model, pod)
                 break
             fits += 1
-        needed: tuple[NodesNeeded, ...] = ()
+        by_node = +copies.by_node
         if replicas is not None and fits < replicas:
-            needed = _nodes_needed(model, pods, replicas - fits, len(added))
+            needed = _nodes_needed(model, pods, replicas - fits, fits)
     finally:
-        for pod in reversed(added):
-            model.objects.remove(Pod, pod.metadata.name, pod.metadata.namespace)
+        copies.take_back()
     return Fit(
         pods=tuple(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods),
         asked=replicas,
         fits=fits,
-        nodes=dict(sorted(placed.items(), key=lambda item: (-item[1], item[0]))),
+        nodes=dict(sorted(by_node.items(), key=lambda item: (-item[1], item[0]))),
         stopped_by=stopped,
         message=message,
         nodes_needed=needed,
@@ -81,39 +80,17 @@ def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> 
 
 
 def _place_set(
-    model: ClusterModel,
-    pods: Sequence[Pod],
-    number: int,
-    added: list[Pod],
-    placed: Counter[str],
+    model: ClusterModel, pods: Sequence[Pod], number: int, copies: Copies
 ) -> tuple[Pod, str] | None:
     """Place one copy of each pod; None if all fit, else the one that does not, and why."""
-    mine: list[Pod] = []
-    for pod in pods:
-        copy = _copy(pod, number)
-        outcome = model.search(copy)
+    for place, pod in enumerate(pods):
+        info = PodInfo(copy_of(pod, number))
+        outcome = model.search(info.pod, info)
         if not outcome.node_name:
-            for each in reversed(mine):
-                model.objects.remove(Pod, each.metadata.name, each.metadata.namespace)
-                placed[each.spec.node_name] -= 1
-            return copy, outcome.message
-        bound = replace(copy, spec=replace(copy.spec, node_name=outcome.node_name))
-        model.objects.put(bound)
-        mine.append(bound)
-        placed[outcome.node_name] += 1
-    added += mine
+            copies.take_back(place)
+            return info.pod, outcome.message
+        copies.place(info, outcome.node_name)
     return None
-
-
-def _copy(pod: Pod, number: int) -> Pod:
-    metadata = pod.metadata
-    name = f"{metadata.name or metadata.generate_name or 'pod'}-fit-{number}"
-    spec = replace(pod.spec, node_name="")
-    return replace(
-        pod,
-        metadata=replace(metadata, name=name, uid=f"fit/{name}/{metadata.namespace}"),
-        spec=spec,
-    )
 
 
 def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[NodeGroup, ...]:
@@ -141,9 +118,8 @@ def _nodes_needed(
 def _count_needed(
     model: ClusterModel, pods: Sequence[Pod], missing: int, number: int, node: Node
 ) -> int:
-    added: list[Pod] = []
+    copies = Copies(model)
     new: list[str] = []
-    placed: Counter[str] = Counter()
     left = missing
     try:
         while left > 0:
@@ -151,15 +127,14 @@ def _count_needed(
             model.objects.put(node_like(node, name))
             new.append(name)
             before = left
-            while left > 0 and _place_set(model, pods, number, added, placed) is None:
+            while left > 0 and _place_set(model, pods, number, copies) is None:
                 number += 1
                 left -= 1
             if left == before:
                 return 0  # one more of these holds none
         return len(new)
     finally:
-        for pod in reversed(added):
-            model.objects.remove(Pod, pod.metadata.name, pod.metadata.namespace)
+        copies.take_back()
         for name in reversed(new):
             model.objects.remove(Node, name)
         model.cache.update_snapshot()

@@ -147,13 +147,13 @@ class ClusterModel:
             error.add_note(f"did you mean {', '.join(sorted(near)[:3])}?")
         raise error
 
-    def search(self, pod: Pod) -> SearchOutcome:
+    def search(self, pod: Pod, info: PodInfo | None = None) -> SearchOutcome:
         """Run the scheduler's search for the pod; nothing is assumed or noted."""
         framework = self.framework_of(pod)
         self.cache.update_snapshot()
         state = CycleState()
         try:
-            result = self._search.schedule_pod(framework, state, PodInfo(pod))
+            result = self._search.schedule_pod(framework, state, info or PodInfo(pod))
         except FitError as error:
             return SearchOutcome(state, None, error.diagnosis, str(error))
         except (NoNodesError, PluginError) as error:
