@@ -78,9 +78,12 @@ SCORE_REQUESTS: Final = PodRequestOptions(pod_level=False, defaults=_DEFAULTS)
 
 
 def pod_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) -> Resources:
-    """What a node is charged for the pod."""
+    """What a node is charged for the pod.
+
+    Pods that ask for the same share the answer, which must not be edited.
+    """
     if _is_one_container(pod, options):
-        return Resources.from_resource_list(pod.spec.containers[0].resources.requests)
+        return _amounts_of_one(tuple(pod.spec.containers[0].resources.requests.items()))[0]
     return Resources.from_quantities(pod_requests(pod, options))
 
 
@@ -96,7 +99,7 @@ def pod_nonzero_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) 
     does not. Of a pod with requests as a whole, only what these leave open is defaulted.
     """
     if _is_one_container(pod, options):
-        return _nonzero(pod.spec.containers[0].resources.requests)
+        return _amounts_of_one(tuple(pod.spec.containers[0].resources.requests.items()))[1]
     defaults = _DEFAULTS
     if options.pod_level and pod_level_requests_set(pod):
         plain = pod_requests(pod, options)

@@ -76,7 +76,8 @@ class Resources(msgspec.Struct, gc=False):
         """Add amounts. Sums wrap at 64 bits, as the reference's, so that columns can hold them."""
         self.milli_cpu = add_int64(self.milli_cpu, other.milli_cpu)
         self.memory = add_int64(self.memory, other.memory)
-        self.ephemeral_storage = add_int64(self.ephemeral_storage, other.ephemeral_storage)
+        if other.ephemeral_storage:
+            self.ephemeral_storage = add_int64(self.ephemeral_storage, other.ephemeral_storage)
         if other.scalar:
             scalar = self.scalar
             for name, amount in other.scalar.items():

@@ -450,10 +450,11 @@ class AnswerCache:
 
     def is_summed(self, state: CycleState, pod: Pod, nodes: NodeView) -> bool:
         """Whether the cached sum alone tells nodes apart: all other scores are uniform."""
-        return all(
-            plugin.name in state.skip_score or plugin.uniform_score(state, pod, nodes) is not None
-            for plugin in self._not_summed
-        )
+        skipped = state.skip_score
+        for plugin in self._not_summed:
+            if plugin.name not in skipped and plugin.uniform_score(state, pod, nodes) is None:
+                return False
+        return True
 
     def total(
         self, entry: CachedAnswers, state: CycleState, pod: Pod, feasible: NodeView

@@ -50,13 +50,15 @@ from kubesched.runtime.dry_run import ProfileDryRun
 from kubesched.runtime.plugin_calls import (
     PRE_FILTER,
     PRE_SCORE,
+    THROWN,
     as_status,
     call,
     call_filter,
-    call_for_status,
     call_normalize,
     call_score,
+    checked_status,
     fail,
+    thrown,
 )
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PointMetrics
@@ -66,7 +68,7 @@ from kubesched.runtime.services import Services
 from kubesched.runtime.ties import FirstByName, Ties
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import Clock
-from kubesched.util.errors import place_of
+from kubesched.util.errors import PluginError, place_of
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
 
@@ -223,8 +225,19 @@ class Framework:
         only_nodes: frozenset[str] | None = None
         narrowing: set[str] = set()
         evaluations = self.point_metrics.pre_filters
+        is_timed = state.plugin_timer is not None
         for plugin in self.pre_filter_plugins:
-            answer = call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+            # As `call`, without its cost: this is done for every pod and plugin.
+            try:
+                answer: Any = (
+                    call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+                    if is_timed
+                    else plugin.pre_filter(state, pod_info, nodes)
+                )
+            except PluginError:
+                raise
+            except THROWN as exc:
+                raise thrown(PRE_FILTER, plugin, exc) from exc
             if answer is SKIP:  # as it mostly is
                 state.skip_filter.add(plugin.name)
                 continue
@@ -298,14 +311,27 @@ class Framework:
         return run_post_filter(self.post_filter_plugins, state, pod_info, diagnosis)
 
     def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
+        evaluations = self.point_metrics.pre_scores
+        is_timed = state.plugin_timer is not None
         for plugin in self.pre_score_plugins:
-            status = call_for_status(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
-            if status.is_skip:
+            try:
+                answer: Any = (
+                    call(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
+                    if is_timed
+                    else plugin.pre_score(state, pod_info, nodes)
+                )
+            except PluginError:
+                raise
+            except THROWN as exc:
+                raise thrown(PRE_SCORE, plugin, exc) from exc
+            if answer is not SKIP and checked_status(PRE_SCORE, plugin, answer).is_skip:
+                answer = SKIP
+            if answer is SKIP:
                 state.skip_score.add(plugin.name)
                 continue
-            self.point_metrics.pre_scores[plugin.name].value += 1
-            if not status.is_success:
-                fail(PRE_SCORE, plugin, status)
+            evaluations[plugin.name].value += 1
+            if answer is not SUCCESS and not answer.is_success:
+                fail(PRE_SCORE, plugin, answer)
 
     def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
         """Score, normalise and weigh. A score out of range is an error of its plugin."""

@@ -14,6 +14,7 @@ from kubesched.framework import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
     REJECTED,
+    SUCCESS,
     Code,
     CycleState,
     NodeInfo,
@@ -45,10 +46,12 @@ __all__ = [
     "call_score_of_node",
     "check_range",
     "checked_score",
+    "checked_status",
     "fail",
     "failure_of",
     "first_rejection",
     "is_being_cancelled",
+    "thrown",
 ]
 
 PRE_FILTER = 'running PreFilter plugin "{}"'
@@ -86,7 +89,12 @@ def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
     except PluginError:
         raise
     except THROWN as exc:
-        raise PluginError(f"{what.format(plugin.name)}: {failure_of(exc).message}") from exc
+        raise thrown(what, plugin, exc) from exc
+
+
+def thrown(what: str, plugin: Plugin, exc: BaseException) -> PluginError:
+    """What a plugin threw, with where."""
+    return PluginError(f"{what.format(plugin.name)}: {failure_of(exc).message}")
 
 
 def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any, args: Any) -> Any:
@@ -103,7 +111,11 @@ def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any, args: Any
 
 def call_for_status(what: str, plugin: Plugin, method: Any, *args: Any) -> Status:
     """Call a plugin that answers with a status."""
-    answer: Any = call(what, plugin, method, *args)
+    return checked_status(what, plugin, call(what, plugin, method, *args))
+
+
+def checked_status(what: str, plugin: Plugin, answer: Any) -> Status:
+    """The answer of a plugin that must be a status; anything else fails the attempt."""
     return answer if isinstance(answer, Status) else _no_answer(what, plugin, answer, "a Status")
 
 
@@ -133,8 +145,22 @@ def first_rejection(
     plugins: Sequence[Plugin], state: CycleState, pod: Pod, node: NodeInfo
 ) -> Status | None:
     """The verdict of the first plugin that rejects the node, with its name; None: it passes."""
+    is_timed = state.plugin_timer is not None
     for plugin in plugins:
-        status = call_for_status(FILTER, plugin, plugin.filter, state, pod, node)
+        # As `call`, without its cost: this is done for every node that changed.
+        try:
+            answer: Any = (
+                call(FILTER, plugin, plugin.filter, state, pod, node)
+                if is_timed
+                else plugin.filter(state, pod, node)
+            )
+        except PluginError:
+            raise
+        except THROWN as exc:
+            raise thrown(FILTER, plugin, exc) from exc
+        if answer is SUCCESS:
+            continue
+        status = checked_status(FILTER, plugin, answer)
         if status.is_success:
             continue
         if not status.is_rejected:
@@ -145,7 +171,16 @@ def first_rejection(
 
 def call_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
     """A whole number, as in the many-node form, whatever kind of number the plugin returns."""
-    score: Any = call(_SCORE, plugin, plugin.score, state, pod, node)
+    try:
+        score: Any = (
+            plugin.score(state, pod, node)
+            if state.plugin_timer is None
+            else call(_SCORE, plugin, plugin.score, state, pod, node)
+        )
+    except PluginError:
+        raise
+    except THROWN as exc:
+        raise thrown(_SCORE, plugin, exc) from exc
     if type(score) is int:
         return score
     try:

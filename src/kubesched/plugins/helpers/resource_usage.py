@@ -6,21 +6,26 @@ in whether cpu and memory count as requested or with defaults for containers tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import DeviceClass, ResourceClaim, ResourceSlice
-from kubesched.api.resource_names import CPU, MEMORY, is_scalar_resource_name
+from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource_name
 from kubesched.config.args import ResourceSpec
 from kubesched.framework import Handle, NodeInfo, NodeView
 from kubesched.plugins.helpers.device_counts import ServedAmounts
 from kubesched.util.errors import KubeschedError
-from kubesched.util.ints import wrap_int64
+from kubesched.util.ints import add_int64
 
 __all__ = ["ResourceColumns", "ResourceUsage", "TrackedResources"]
+
+# Where a node has what counts with defaults for containers that request none.
+_NONZERO = {CPU: "nonzero_cpu", MEMORY: "nonzero_memory"}
+_FIELDS = {CPU: "milli_cpu", MEMORY: "memory", EPHEMERAL_STORAGE: "ephemeral_storage"}
 
 
 class ResourceUsage(NamedTuple):
@@ -57,6 +62,13 @@ class TrackedResources:
         self._weights = tuple(spec.weight for spec in specs)
         self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
         self._with_defaults = with_defaults
+        self._allocatable = tuple(_amount_of("allocatable", name) for name in self.names)
+        self._allocated = tuple(
+            _amount_of("requested", name)
+            if not with_defaults or name not in _NONZERO
+            else attrgetter(_NONZERO[name])
+            for name in self.names
+        )
         self._served = ServedAmounts(handle, self.names)
 
     @property
@@ -73,7 +85,23 @@ class TrackedResources:
             KubeschedError: no resource is configured.
         """
         self._check()
-        return [self._usage(place, amount, node) for place, amount in enumerate(wanted)]
+        usages: list[ResourceUsage] = []
+        for place, amount in enumerate(wanted):
+            weight = self._weights[place]
+            allocatable = 0
+            if amount or not self._is_scalar[place]:
+                allocatable, allocated = (
+                    self._allocatable[place](node),
+                    self._allocated[place](node),
+                )
+                if not allocatable and self._served.may_count:
+                    allocatable, allocated = self._served.of_node(self.names[place], node)
+            if allocatable:
+                requested = add_int64(allocated, amount)
+                usages.append(ResourceUsage(allocatable, allocated, requested, weight))
+            else:
+                usages.append(ResourceUsage(0, 0, 0, weight))
+        return usages
 
     def columns(self, wanted: Sequence[int], nodes: NodeView) -> ResourceColumns | None:
         """The configured resources that count for the pod; None if none does.
@@ -115,26 +143,6 @@ class TrackedResources:
         if not self.names:
             raise KubeschedError("resources not found")
 
-    def _usage(self, place: int, amount: int, node: NodeInfo) -> ResourceUsage:
-        weight = self._weights[place]
-        allocatable = node.allocatable.amount(self.names[place])
-        if not amount and self._is_scalar[place]:
-            return ResourceUsage(0, 0, 0, weight)
-        allocated = self._allocated(place, node)
-        if not allocatable and self._served.may_count:
-            allocatable, allocated = self._served.of_node(self.names[place], node)
-        if not allocatable:
-            return ResourceUsage(0, 0, 0, weight)
-        return ResourceUsage(allocatable, allocated, wrap_int64(allocated + amount), weight)
-
-    def _allocated(self, place: int, node: NodeInfo) -> int:
-        name = self.names[place]
-        if self._with_defaults and name == CPU:
-            return node.nonzero_cpu
-        if self._with_defaults and name == MEMORY:
-            return node.nonzero_memory
-        return node.requested.amount(name)
-
     def _allocated_of(self, names: list[str], nodes: NodeView) -> NDArray[np.int64]:
         if not self._with_defaults:
             return nodes.requested_of(names)
@@ -148,3 +156,11 @@ class TrackedResources:
         if name == MEMORY:
             return nodes.nonzero_requested_memory
         return nodes.requested(name)
+
+
+def _amount_of(total: str, name: str) -> Callable[[NodeInfo], int]:
+    """Reads the amount of a resource from `allocatable` or `requested` of a node."""
+    if name in _FIELDS:
+        return attrgetter(f"{total}.{_FIELDS[name]}")
+    resources = attrgetter(total)
+    return lambda node: resources(node).amount(name)

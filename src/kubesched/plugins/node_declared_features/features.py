@@ -14,35 +14,40 @@ __all__ = ["bit_string", "declared_features", "required_features"]
 
 
 def _restarts_all_containers(spec: PodSpec) -> bool:
-    return any(
-        rule.action == "RestartAllContainers"
-        for container in (*spec.containers, *spec.init_containers)
-        for rule in container.restart_policy_rules
-    )
+    for container in (*spec.containers, *spec.init_containers):
+        for rule in container.restart_policy_rules:
+            if rule.action == "RestartAllContainers":
+                return True
+    return False
 
 
 def _has_host_network_in_user_namespace(spec: PodSpec) -> bool:
     return spec.host_network and spec.host_users is False
 
 
-def _never(spec: PodSpec) -> bool:  # noqa: ARG001
-    return False
-
-
 # In the order of their names, which nodes must keep too.
+_NAMES: Final = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+    "UserNamespacesHostNetworkSupport",
+)
+# Those that a pod which is to be placed can need; the others matter to pods that run.
 _NEEDED_BY: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
-    "ExtendWebSocketsToKubelet": _never,
-    "InPlacePodLevelResourcesVerticalScaling": _never,
-    "InPlacePodVerticalScalingInitContainers": _never,
     "RestartAllContainersOnContainerExits": _restarts_all_containers,
     "UserNamespacesHostNetworkSupport": _has_host_network_in_user_namespace,
 }
-_NAMES: Final = tuple(_NEEDED_BY)
+_BITS: Final = tuple((1 << _NAMES.index(name), needed) for name, needed in _NEEDED_BY.items())
 
 
 def required_features(spec: PodSpec) -> int:
     """The features that a node must have to run the pod."""
-    return sum(1 << bit for bit, needed in enumerate(_NEEDED_BY.values()) if needed(spec))
+    required = 0
+    for bit, needed in _BITS:
+        if needed(spec):
+            required |= bit
+    return required
 
 
 def declared_features(names: Sequence[str]) -> int:

@@ -80,10 +80,13 @@ class NodeResourcesBalancedAllocation(Plugin):
         wanted = self._wanted(state, pod)
         if not any(wanted):
             return 0
-        usages = [each for each in self._tracked.usages(wanted, node) if each.allocatable]
-        after = _balance([_fraction(each.requested, each.allocatable) for each in usages])
-        before = _balance([_fraction(each.allocated, each.allocatable) for each in usages])
-        return 50 + (50 + after - before) // 2
+        before: list[float] = []
+        after: list[float] = []
+        for allocatable, allocated, requested, _ in self._tracked.usages(wanted, node):
+            if allocatable:
+                before.append(_fraction(allocated, allocatable))
+                after.append(_fraction(requested, allocatable))
+        return 50 + (50 + _balance(after) - _balance(before)) // 2
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         wanted = self._wanted(state, pod)
@@ -111,7 +114,8 @@ class NodeResourcesBalancedAllocation(Plugin):
 
 
 def _fraction(part: int, whole: int) -> float:
-    return min(max(part / whole, 0.0), 1.0)
+    share = part / whole
+    return 0.0 if share < 0.0 else 1.0 if share > 1.0 else share
 
 
 def _balance(fractions: Sequence[float]) -> int:

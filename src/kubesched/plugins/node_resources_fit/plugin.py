@@ -130,7 +130,7 @@ class NodeResourcesFit(Plugin):
         names = self._tracked.names
         if names == (CPU, MEMORY):
             return cpu, memory
-        amounts = pod_requested(pod, _SCORED)
+        amounts = pod_requested(pod, _SCORED).clone()
         amounts.milli_cpu, amounts.memory = cpu, memory
         return tuple(amounts.amount(name) for name in names)
 
