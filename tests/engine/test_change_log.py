@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.engine import change_log
-from kubesched.engine.change_log import ChangeLog
+from kubesched.engine import ChangeLog, node_table
 
 KEEP = 4
 ROWS = 6
@@ -19,8 +18,8 @@ ROWS = 6
 )
 def test_a_reader_that_catches_up_sees_every_change(steps: list[int | None], few: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(change_log, "_KEEP", KEEP)
-        patch.setattr(change_log, "_FEW", few)
+        patch.setattr(node_table, "_CHANGES_KEPT", KEEP)
+        patch.setattr(node_table, "_FEW_CHANGES", few)
         log, everything = ChangeLog(ROWS), list[int]()
         held = []
         for step in steps:

@@ -1,11 +1,11 @@
 """The node table: numbers for all nodes at once, and no plugin rules."""
 
-from kubesched.engine.change_log import ChangeLog
 from kubesched.engine.interning import Interner
 from kubesched.engine.node_table import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
+    ChangeLog,
     LabelColumn,
     NodeTable,
 )

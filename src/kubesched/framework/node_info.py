@@ -16,7 +16,7 @@ from kubesched.api.host_ports import HostPort, ports_conflict
 from kubesched.api.resource_amounts import Resources
 from kubesched.framework.pod_info import PodInfo
 from kubesched.util.errors import CacheError
-from kubesched.util.ints import add_int64
+from kubesched.util.ints import MAX_INT64, MIN_INT64, add_int64, wrap_int64
 
 __all__ = ["ImageState", "NodeInfo"]
 
@@ -74,8 +74,9 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
         self.pods.append(pod_info)
         self.requested.add(pod_info.requested)
         cpu, memory = pod_info.nonzero_requested
-        self.nonzero_cpu = add_int64(self.nonzero_cpu, cpu)
-        self.nonzero_memory = add_int64(self.nonzero_memory, memory)
+        cpu, memory = self.nonzero_cpu + cpu, self.nonzero_memory + memory
+        self.nonzero_cpu = cpu if MIN_INT64 <= cpu <= MAX_INT64 else wrap_int64(cpu)
+        self.nonzero_memory = memory if MIN_INT64 <= memory <= MAX_INT64 else wrap_int64(memory)
         if pod_info.has_affinity:
             self.pods_with_affinity = (*self.pods_with_affinity, pod_info)
         if pod_info.required_anti_affinity_terms:

@@ -35,8 +35,13 @@ from kubesched.framework import (
     Plugin,
     overrides,
 )
-from kubesched.runtime.cache_key import key_of_parts
-from kubesched.runtime.cached_answers import CachedAnswers, CachedFilters, CachedScores, Weighted
+from kubesched.runtime.cached_answers import (
+    CachedAnswers,
+    CachedFilters,
+    CachedScores,
+    Weighted,
+    key_of_parts,
+)
 from kubesched.runtime.plugin_calls import (
     call_filter,
     call_normalize,

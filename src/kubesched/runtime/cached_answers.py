@@ -1,28 +1,44 @@
-"""One entry of the answer cache: verdicts and scores for pods with one key.
+"""One entry of the answer cache: verdicts and scores for pods with one key, and that key.
 
-An entry holds what the cached plugins said about every row, up to a version of the cluster. The
-answer cache brings it up to date; nothing here calls a plugin.
+The key spells out what plugins read of a pod: pods that look the same to them share it. An entry
+holds what the cached plugins said about every row, up to a version of the cluster. The answer cache
+brings it up to date; nothing here calls a plugin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import reduce
 from itertools import takewhile
+from operator import attrgetter, or_
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.api import Pod
 from kubesched.engine import TotalIndex
-from kubesched.framework import ClusterVersion, NodeView, Plugin, PodsOnNode, Status
+from kubesched.framework import (
+    ClusterVersion,
+    NodeView,
+    Plugin,
+    PodPart,
+    PodsOnNode,
+    Reads,
+    Status,
+)
+from kubesched.framework.reads import POD_FIELDS
 
-__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted"]
+__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted", "key_of_parts"]
 
 Rows = int | slice | NDArray[np.intp]
 Weighted = Sequence[tuple[Plugin, int]]
 
 _INDEX_BYTES = 120  # per row in the index
 _LARGE_BYTES = 128 << 10
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class CachedFilters:
@@ -234,3 +250,52 @@ def _kinds_read(plugins: Sequence[Plugin]) -> tuple[type[Any], ...] | None:
             return None
         kinds.update(dict.fromkeys(plugin.reads.objects))
     return tuple(kinds)
+
+
+def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
+    """A function that spells out all that is read of a pod.
+
+    The key is None for a pod whose answers must not be cached.
+    """
+    parts = reduce(or_, (each.pod for each in reads), PodPart.NOTHING)
+    fields = [name for part, names in POD_FIELDS.items() if part in parts for name in names]
+    # With one name attrgetter gives no tuple; for the key that makes no difference.
+    plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
+    others = [get for part, get in _COMPUTED.items() if part in parts]
+
+    def key(pod: Pod) -> bytes | None:
+        status = pod.status
+        if status.container_statuses or status.resources is not None:
+            return None  # requested amounts may follow the status, which changes by itself
+        spec = pod.spec
+        if spec.affinity is None and not spec.volumes:  # as it mostly is: the others say nothing
+            return _encode(plain(pod))
+        computed = [get(pod) for get in others]
+        return _encode((plain(pod), computed) if any(computed) else plain(pod))
+
+    return key
+
+
+def _nothing(_pod: Pod) -> None:
+    return None
+
+
+def _image_volumes(pod: Pod) -> Any:
+    return [volume.image for volume in pod.spec.volumes if volume.image is not None]
+
+
+def _node_affinity(pod: Pod) -> Any:
+    affinity = pod.spec.affinity
+    return affinity and affinity.node_affinity
+
+
+def _pod_affinity(pod: Pod) -> Any:
+    affinity = pod.spec.affinity
+    return affinity and (affinity.pod_affinity, affinity.pod_anti_affinity)
+
+
+_COMPUTED: dict[PodPart, Callable[[Pod], Any]] = {
+    PodPart.CONTAINERS: _image_volumes,
+    PodPart.NODE_SELECTION: _node_affinity,
+    PodPart.POD_AFFINITY: _pod_affinity,
+}

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Sequence
 from kubesched.api import Node, Pod
 from kubesched.framework import PodInfo, QueuedPodInfo
 from kubesched.runtime.framework import Framework
-from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import Placement
 from kubesched.scheduler.extender_attempt import ExtenderContext
 from kubesched.scheduler.extender_cycle import ExtenderCycle
 from kubesched.scheduler.extenders.extender import HTTPExtender
+from kubesched.util.components import BackgroundTasks
 from kubesched.util.logging import get_logger
 
 __all__ = ["ExtenderTasks"]

@@ -31,7 +31,6 @@ from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode,
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_registry import Registry, plugin_type_of
 from kubesched.runtime.services import Services
-from kubesched.scheduler.background_tasks import BackgroundTasks
 from kubesched.scheduler.binding_cycle import BindingCycle, Placement
 from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.event_handlers import EventHandlers
@@ -54,7 +53,7 @@ from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.verification import VerifyingSearch
 from kubesched.scheduler.watched_kinds import watched_kind
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
-from kubesched.util.components import StopSwitch, running
+from kubesched.util.components import BackgroundTasks, StopSwitch, running
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
 

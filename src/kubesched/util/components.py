@@ -1,7 +1,9 @@
-"""Parts that run until told to stop, and a block that runs them.
+"""Parts that run until told to stop, a block that runs them, and tasks for work beside them.
 
 A component is built from its collaborators, runs in the one task its owner made for it, and ends
 soon after `stop()`. `StopSwitch` is for components that may be deep in a wait when they are told.
+`BackgroundTasks` are for work that nobody waits for: bindings, attempts that wait for extenders,
+writes of conditions.
 """
 
 from __future__ import annotations
@@ -11,7 +13,11 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol
 
-__all__ = ["Component", "StopSwitch", "running"]
+from kubesched.util.logging import get_logger
+
+__all__ = ["BackgroundTasks", "Component", "StopSwitch", "running"]
+
+log = get_logger(__name__)
 
 
 class Component(Protocol):
@@ -91,3 +97,41 @@ class StopSwitch:
         except TimeoutError:
             if not scope.expired():
                 raise
+
+
+class BackgroundTasks:
+    """Starts tasks, and waits for all of them at the end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run work in a task of its own; a bug in it costs one pod, not the scheduler."""
+        task = asyncio.get_running_loop().create_task(_guarded(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # One that is cancelled before its turn has never begun, and must not be left like that.
+        task.add_done_callback(lambda _: work.close())
+        return task
+
+    @contextlib.asynccontextmanager
+    async def finished(self) -> AsyncIterator[None]:
+        """At the end of the block wait for what was started; if it failed, cancel that first."""
+        try:
+            yield
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        except BaseException:
+            # Again and again: what is cancelled may start more on its way out.
+            while self._tasks:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.wait(self._tasks)
+            raise
+
+
+async def _guarded(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as exc:
+        log.exception("A background task failed", exc)

@@ -441,7 +441,7 @@ class SchedulingQueue:
 
     def _pop_first(self, busy: Collection[str]) -> QueuedPodInfo | None:
         queued = self._active.pop_unless(busy)
-        if queued is not None:
+        if queued is not None or not self._backing_off.rejected:
             return queued
         if busy and self._needs is not None:
             needs = self._needs

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kubesched.engine.change_log import ChangeLog
+from kubesched.engine import ChangeLog
 from kubesched.framework import NodeView
 from kubesched.plugins.dynamic_resources.inventory import DeviceGroup, DeviceInventory, NodeDevices
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesched.scheduler.background_tasks import BackgroundTasks
+from kubesched.util.components import BackgroundTasks
 from kubesched.util.virtual_loop import run
 
 
