@@ -22,6 +22,8 @@ _SEVERAL = (
     "support."
 )
 _RETRY_SECONDS = 10
+"""For a budget that the controller has not yet looked at. One that is used up says nothing about
+when it will not be: a client that is told to come back would wait for it without end."""
 
 
 def admit_eviction(
@@ -96,8 +98,10 @@ def _check(budget: Json) -> None:
     if "disruptionsAllowed" not in status:
         return
     name = metadata["name"]
+    retry_seconds = 0
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
         text = f"The disruption budget {name} is still being processed by the server."
+        retry_seconds = _RETRY_SECONDS
     elif status["disruptionsAllowed"] <= 0:
         text = (
             f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods "
@@ -106,7 +110,7 @@ def _check(budget: Json) -> None:
     else:
         return
     cause = StatusCause(reason="DisruptionBudget", message=text)
-    raise api_errors.too_many_requests(_VIOLATED, _RETRY_SECONDS, causes=(cause,))
+    raise api_errors.too_many_requests(_VIOLATED, retry_seconds, causes=(cause,))
 
 
 def _take(store: Store, budget: Record, pod: str, now_ns: int) -> None:

@@ -63,25 +63,46 @@ def _spec_only(data: Json) -> Json:
     return {"spec": {}, **data}
 
 
+def _counting(*counts: str) -> Callable[[Json], Json]:
+    """For kinds whose status has numbers that are there even when they are zero.
+
+    Clients that check what they read (the official Python client does) refuse a status without.
+    """
+    zeros = dict.fromkeys(counts, 0)
+
+    def shown(data: Json) -> Json:
+        status = data.get("status", {})
+        if zeros.keys() <= status.keys():
+            return data
+        return {"spec": {}, **data, "status": {**zeros, **status}}
+
+    return shown
+
+
 _SHOWN: dict[str, Callable[[Json], Json]] = {
     "Node": node_wire_form,
     "Pod": pod_wire_form,
     "Event": _either_event,
     "Lease": _spec_only,
+    "DaemonSet": _counting(
+        "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"
+    ),
+    "PodDisruptionBudget": _counting(
+        "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"
+    ),
+    "ReplicaSet": _counting("replicas"),
+    "ReplicationController": _counting("replicas"),
+    "StatefulSet": _counting("replicas", "availableReplicas"),
     **dict.fromkeys(
         (
-            "DaemonSet",
+            "CronJob",
             "Deployment",
             "Job",
             "Namespace",
             "PersistentVolume",
             "PersistentVolumeClaim",
-            "PodDisruptionBudget",
-            "ReplicaSet",
-            "ReplicationController",
             "ResourceClaim",
             "Service",
-            "StatefulSet",
         ),
         _spec_and_status,
     ),

@@ -60,8 +60,24 @@ def plan_cron_job(view: View, owner: CronJob, document: Mapping[str, Any], now_n
     held = document.get("status", {}).get("active", [])
     if {each["uid"] for each in wanted} != {each.get("uid") for each in held}:
         status["active"] = wanted or None
+        actions += _farewells(owner, jobs, held)
     actions += status_patch(owner, document, status)
     return Plan(actions, again_ns)
+
+
+def _farewells(owner: CronJob, jobs: list[Job], held: list[Json]) -> list[Action]:
+    """Events about Jobs that were active and are not any more."""
+    actions: list[Action] = []
+    there = {job.metadata.uid: job for job in jobs}
+    for each in held:
+        job = there.get(each.get("uid", ""))
+        if job is None:
+            text = f"Active job went missing: {each.get('name')}"
+            actions.append(RecordEvent(owner, "MissingJob", text))
+        elif (end := _end(job)) is not None:
+            text = f"Saw completed job: {job.metadata.name}, condition: {end}"
+            actions.append(RecordEvent(owner, "SawCompletedJob", text))
+    return actions
 
 
 def _due(

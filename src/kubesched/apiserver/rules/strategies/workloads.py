@@ -9,6 +9,12 @@ from kubesched.apiserver.rules.strategies.cluster import StatusStrategy
 from kubesched.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.apiserver.rules.validation.objects import check_workload_controller
 from kubesched.apiserver.rules.validation.problems import Problem
+from kubesched.apiserver.rules.validation.workloads import (
+    check_cron_job,
+    check_job_change,
+    check_selector_change,
+    check_stateful_set_change,
+)
 
 __all__ = [
     "CONTROLLER_UID",
@@ -49,6 +55,9 @@ class _WorkloadStrategy(StatusStrategy):
     def check_new(self, new: Json, /) -> list[Problem]:
         return check_workload_controller(new)
 
+    def check_change(self, new: Json, old: Json, /) -> list[Problem]:
+        return check_selector_change(new, old)
+
 
 class DeploymentStrategy(_WorkloadStrategy):
     spec_defaults = {
@@ -69,7 +78,11 @@ class StatefulSetStrategy(_WorkloadStrategy):
         "podManagementPolicy": "OrderedReady",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     }
+
+    def check_change(self, new: Json, old: Json, /) -> list[Problem]:
+        return check_stateful_set_change(new, old)
 
 
 class DaemonSetStrategy(_WorkloadStrategy):
@@ -96,6 +109,9 @@ class ReplicationControllerStrategy(_WorkloadStrategy):
 
     def check_new(self, _new: Json, /) -> list[Problem]:
         return []  # its selector is a plain map
+
+    def check_change(self, _new: Json, _old: Json, /) -> list[Problem]:
+        return []
 
 
 class JobStrategy(_WorkloadStrategy):
@@ -128,6 +144,9 @@ class JobStrategy(_WorkloadStrategy):
     def check_new(self, _new: Json, /) -> list[Problem]:
         return []  # its selector is made by the server
 
+    def check_change(self, new: Json, old: Json, /) -> list[Problem]:
+        return check_job_change(new, old)
+
 
 class CronJobStrategy(StatusStrategy):
     counts_generations = True
@@ -150,3 +169,6 @@ class CronJobStrategy(StatusStrategy):
             made = {**job["spec"], "template": {**template, "spec": pod}}
             filled["jobTemplate"] = {**job, "spec": made}
         return {**new, "spec": filled}
+
+    def check_new(self, new: Json, /) -> list[Problem]:
+        return check_cron_job(new)

@@ -1,0 +1,296 @@
+"""A whole cluster on virtual time, asked over its HTTP interface as the official suite asks one.
+
+What the suite's specs do step by step is written down in the tables of the files beside this one. The specs of a
+file share one cluster, each in a namespace of its own and all at the same virtual time, so that
+a table costs little more than its slowest story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from kubesched.apiserver.http import Answer, ApiService, Request, Stream
+from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import SECOND, Clock, current_clock
+from kubesched.util.components import running
+from kubesched.util.virtual_loop import run
+
+Json = Any
+Failed = pytest.fail.Exception
+
+GROUPS = {
+    "apps": (
+        "daemonsets",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "controllerrevisions",
+    ),
+    "batch": ("jobs", "cronjobs"),
+    "policy": ("poddisruptionbudgets",),
+    "coordination.k8s.io": ("leases",),
+    "discovery.k8s.io": ("endpointslices",),
+    "node.k8s.io": ("runtimeclasses",),
+    "scheduling.k8s.io": ("priorityclasses",),
+    "storage.k8s.io": (
+        "csidrivers",
+        "csinodes",
+        "csistoragecapacities",
+        "storageclasses",
+        "volumeattachments",
+        "volumeattributesclasses",
+    ),
+    "certificates.k8s.io": ("certificatesigningrequests",),
+    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
+    "authorization.k8s.io": (
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "subjectaccessreviews",
+    ),
+    "resource.k8s.io": (
+        "deviceclasses",
+        "resourceclaims",
+        "resourceclaimtemplates",
+        "resourceslices",
+    ),
+}
+GLOBAL = {
+    "nodes",
+    "namespaces",
+    "persistentvolumes",
+    "runtimeclasses",
+    "priorityclasses",
+    "csidrivers",
+    "csinodes",
+    "storageclasses",
+    "volumeattachments",
+    "volumeattributesclasses",
+    "certificatesigningrequests",
+    "selfsubjectreviews",
+    "tokenreviews",
+    "selfsubjectaccessreviews",
+    "subjectaccessreviews",
+    "deviceclasses",
+    "resourceslices",
+}
+PATCHES = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+}
+
+
+class Refused(Exception):
+    """The server said no."""
+
+    def __init__(self, code: int, body: Json) -> None:
+        super().__init__(f"{code}: {body.get('message') if isinstance(body, dict) else body}")
+        self.code, self.body = code, body
+
+
+class Watching:
+    """A watch that somebody has begun and reads when they like."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.seen: list[Json] = []
+
+    def read(self) -> list[Json]:
+        """All that was seen since the watch began."""
+        while not self._stream.watcher.idle:
+            batch = [each for each in self._stream.watcher.read() if each.record is not None]
+            if batch:
+                lines = self._stream.encode(batch).splitlines()
+                self.seen += [json.loads(line) for line in lines]
+        return self.seen
+
+
+class Spec:
+    """One story: requests to a cluster, most of them in a namespace of its own."""
+
+    def __init__(self, service: ApiService, clock: Clock, namespace: str) -> None:
+        self._service, self.clock, self.namespace = service, clock, namespace
+
+    def path(self, plural: str, name: str = "", subresource: str = "", *, all: bool = False) -> str:
+        group = next((group for group, kinds in GROUPS.items() if plural in kinds), "")
+        home = f"/apis/{group}/v1" if group else "/api/v1"
+        if plural not in GLOBAL and not all:
+            home += f"/namespaces/{self.namespace}"
+        return "/".join(part for part in (home, plural, name, subresource) if part)
+
+    def send(
+        self, method: str, path: str, body: Json = None, content: str = "application/json"
+    ) -> Json:
+        answer = self.ask(method, path, body, content)
+        assert isinstance(answer, Answer), answer
+        decoded = json.loads(answer.body)
+        if answer.status >= 300:
+            raise Refused(answer.status, decoded)
+        return decoded
+
+    def ask(
+        self, method: str, path: str, body: Json = None, content: str = "application/json"
+    ) -> Answer | Stream:
+        url = urlsplit(path)
+        query = {key: v[0] for key, v in parse_qs(url.query, keep_blank_values=True).items()}
+        headers = {"content-type": content} if body is not None else {}
+        data = b"" if body is None else json.dumps(body).encode()
+        return self._service.answer(Request(method, url.path, query, headers, data))
+
+    def create(self, plural: str, body: Json) -> Json:
+        return self.send("POST", self.path(plural), body)
+
+    def get(self, plural: str, name: str, subresource: str = "") -> Json:
+        return self.send("GET", self.path(plural, name, subresource))
+
+    def list(self, plural: str, labels: str = "", *, all: bool = False) -> list[Json]:
+        path = self.path(plural, all=all) + (f"?labelSelector={labels}" if labels else "")
+        items: list[Json] = self.send("GET", path)["items"]
+        return items
+
+    def update(self, plural: str, body: Json, subresource: str = "") -> Json:
+        return self.send("PUT", self.path(plural, body["metadata"]["name"], subresource), body)
+
+    def change(
+        self, plural: str, name: str, change: Callable[[Json], object], subresource: str = ""
+    ) -> Json:
+        """Get, change, put."""
+        found = self.get(plural, name)
+        change(found)
+        return self.update(plural, found, subresource)
+
+    def patch(
+        self, plural: str, name: str, body: Json, subresource: str = "", kind: str = "strategic"
+    ) -> Json:
+        return self.send("PATCH", self.path(plural, name, subresource), body, PATCHES[kind])
+
+    def delete(self, plural: str, name: str, **options: Any) -> Json:
+        return self.send("DELETE", self.path(plural, name), options or None)
+
+    def delete_all(self, plural: str, labels: str, **options: Any) -> Json:
+        path = f"{self.path(plural)}?labelSelector={labels}"
+        return self.send("DELETE", path, options or None)
+
+    def exists(self, plural: str, name: str) -> bool:
+        try:
+            self.get(plural, name)
+        except Refused as refusal:
+            assert refusal.code == 404
+            return False
+        return True
+
+    def watch(self, plural: str, version: str = "", labels: str = "") -> Watching:
+        path = f"{self.path(plural)}?watch=true&resourceVersion={version}&labelSelector={labels}"
+        answer = self.ask("GET", path)
+        assert isinstance(answer, Stream), answer
+        return Watching(answer)
+
+    def refused(self, plural: str, body: Json, code: int = 422) -> str:
+        """Create something that may not be; what is the matter with it."""
+        try:
+            self.create(plural, body)
+        except Refused as refusal:
+            assert refusal.code == code, refusal
+            return str(refusal)
+        raise AssertionError(f"{body} was taken")
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(round(seconds * SECOND))
+
+    async def until(
+        self, condition: Callable[[], Any], seconds: float = 60, every: float = 0.5
+    ) -> Any:
+        """Look now and then until something holds, as a spec polls."""
+        for _ in range(round(seconds / every)):
+            if held := condition():
+                return held
+            await self.sleep(every)
+        held = condition()
+        assert held, "it never happened"
+        return held
+
+    async def always(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+        for _ in range(round(seconds)):
+            assert condition()
+            await self.sleep(1)
+
+    def pods(self, labels: str = "") -> list[Json]:
+        return self.list("pods", labels)
+
+    def running(self, labels: str = "") -> list[Json]:
+        return [pod for pod in self.pods(labels) if is_ready(pod)]
+
+    def events(self, about: str) -> list[str]:
+        """Reasons of the events about an object."""
+        found = self.list("events")
+        return [each["reason"] for each in found if each["involvedObject"]["name"] == about]
+
+
+def is_ready(pod: Json) -> bool:
+    return "deletionTimestamp" not in pod["metadata"] and condition_of(pod, "Ready") == "True"
+
+
+def condition_of(held: Json, kind: str) -> str | None:
+    for each in held.get("status", {}).get("conditions", ()):
+        if each["type"] == kind:
+            status: str = each["status"]
+            return status
+    return None
+
+
+def pod(name: str, *, labels: Mapping[str, str] | None = None, **spec: Any) -> Json:
+    metadata: Json = {"name": name, **({"labels": labels} if labels else {})}
+    containers = spec.pop("containers", [{"name": "c", "image": "registry.k8s.io/pause:3.10"}])
+    return {"metadata": metadata, "spec": {"containers": containers, **spec}}
+
+
+Story = Callable[[Spec], Awaitable[None]]
+
+
+def play(stories: Mapping[str, Story], nodes: int = 2) -> dict[str, BaseException | None]:
+    """Let stories happen at the same time in one cluster; how each of them ended."""
+    ended: dict[str, BaseException | None] = {}
+
+    async def one(service: ApiService, clock: Clock, name: str, number: int) -> None:
+        spec = Spec(service, clock, f"spec-{number}")
+        spec.create("namespaces", {"metadata": {"name": spec.namespace}})
+        await spec.until(lambda: spec.list("serviceaccounts"), 5)
+        try:
+            await stories[name](spec)
+            ended[name] = None
+        except (AssertionError, Refused, LookupError, TypeError, ValueError, Failed) as error:
+            ended[name] = error
+
+    async def main() -> None:
+        clock = current_clock()
+        cluster = EmbeddedCluster(clock, random.Random(0))
+        service = ApiService(cluster.store, clock)
+        scheduler = Scheduler(cluster.api, clock)
+        setting = Spec(service, clock, "default")
+        for number in range(nodes):
+            setting.create("nodes", _node(f"node-{number}"))
+        async with cluster, running(*cluster.parts, scheduler):
+            await setting.sleep(2)
+            await asyncio.gather(
+                *(one(service, clock, name, number) for number, name in enumerate(stories))
+            )
+
+    run(main)
+    return ended
+
+
+def _node(name: str) -> Json:
+    resources = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
