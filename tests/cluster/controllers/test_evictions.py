@@ -44,7 +44,7 @@ def test_a_budget_is_used_up_at_once_and_refilled_when_the_pod_is_replaced() -> 
         assert caught.value.code == 429
         details = caught.value.status.details
         assert details is not None
-        assert details.retry_after_seconds == 10
+        assert not details.retry_after_seconds, "nobody knows when it will be refilled"
         (cause,) = details.causes
         assert cause.message == "The disruption budget b needs 2 healthy pods and has 3 currently"
         marked = await world.get(Pod, first.metadata.name)

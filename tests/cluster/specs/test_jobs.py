@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.world import Json, Refused, Spec, Story, condition_of, play
+from tests.cluster.specs.world import Json, RefusedError, Spec, Story, condition_of, play
 
 COMMANDS = {
     "sleeps": ["sleep", "1000000"],
@@ -100,7 +100,7 @@ async def _suspended_is_resized(spec: Spec) -> None:
 async def _started_is_resized(spec: Spec) -> None:
     spec.create("jobs", job("s", "sleeps"))
     await spec.until(lambda: phases(spec, "s") == ["Running"] * 2)
-    with pytest.raises(Refused, match="immutable"):
+    with pytest.raises(RefusedError, match="immutable"):
         spec.change("jobs", "s", lambda found: _resources(found, "200m"))
     spec.change("jobs", "s", lambda found: found["spec"].update(suspend=True))
     await spec.until(lambda: not spec.pods("job=s"))
@@ -248,11 +248,11 @@ async def _is_managed(spec: Spec) -> None:
         found["metadata"].setdefault("annotations", {})["updated"] = "true"
 
     spec.change("jobs", "one", resume)
-    assert len(spec.list("jobs", "e2e-job-label=one", all=True)) == 1
+    assert len(spec.list("jobs", "e2e-job-label=one", everywhere=True)) == 1
     await spec.until(lambda: reason(spec, "one", "Complete"))
     spec.delete_all("jobs", "e2e-job-label=one", propagationPolicy="Background")
     await spec.until(lambda: watch.read()[-1]["type"] == "DELETED")
-    assert not spec.list("jobs", "e2e-job-label=one", all=True)
+    assert not spec.list("jobs", "e2e-job-label=one", everywhere=True)
 
 
 async def _counts_ready_pods(spec: Spec) -> None:

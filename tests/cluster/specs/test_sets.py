@@ -123,7 +123,7 @@ def _lists_and_deletes(plural: str) -> Story:
             made["metadata"]["labels"] = {"e2e": "collection"}
             spec.create(plural, made)
         await spec.until(lambda: len(spec.running()) == 3)
-        assert len(spec.list(plural, "e2e=collection", all=True)) == 3
+        assert len(spec.list(plural, "e2e=collection", everywhere=True)) == 3
         spec.delete_all(plural, "e2e=collection")
         await spec.until(lambda: not spec.list(plural, "e2e=collection"))
         await spec.until(lambda: not spec.pods())
@@ -149,7 +149,9 @@ def _has_a_status(plural: str) -> Story:
         body = {"status": {"conditions": [{"type": "StatusPatched", "status": "True"}]}}
         patched = spec.patch(plural, "st", body, "status", kind="merge")
         assert condition_of(patched, "StatusPatched") == "True"
-        kinds = [{c["type"] for c in each["object"]["status"]["conditions"]} for each in watch.read()]
+        kinds = [
+            {c["type"] for c in each["object"]["status"]["conditions"]} for each in watch.read()
+        ]
         assert "StatusUpdate" in kinds[0]
         assert any("StatusPatched" in each for each in kinds)
 
@@ -201,7 +203,7 @@ async def _life_of_a_controller(spec: Spec) -> None:
 
     spec.change("replicationcontrollers", "rc", grow)
     await spec.until(lambda: _ready(spec, "replicationcontrollers", "rc", 3))
-    assert len(spec.list("replicationcontrollers", "test-rc-static=true", all=True)) == 1
+    assert len(spec.list("replicationcontrollers", "test-rc-static=true", everywhere=True)) == 1
     spec.delete_all("replicationcontrollers", "test-rc-static=true")
     assert watch.read()[-1]["type"] == "DELETED"
 
@@ -249,7 +251,9 @@ async def _recreates(spec: Spec) -> None:
         found["spec"]["template"]["spec"]["containers"][0].update(name="httpd", image=OTHER)
 
     spec.change("deployments", "d", roll)
-    await spec.until(lambda: spec.get("deployments", "d")["metadata"]["annotations"][REVISION] == "2")
+    await spec.until(
+        lambda: spec.get("deployments", "d")["metadata"]["annotations"][REVISION] == "2"
+    )
     await spec.until(lambda: _complete(spec, "d", 1))
     order = [
         (each["type"], each["object"]["spec"]["containers"][0]["image"]) for each in watch.read()

@@ -1,8 +1,8 @@
 """A whole cluster on virtual time, asked over its HTTP interface as the official suite asks one.
 
-What the suite's specs do step by step is written down in the tables of the files beside this one. The specs of a
-file share one cluster, each in a namespace of its own and all at the same virtual time, so that
-a table costs little more than its slowest story.
+What the suite's specs do step by step is told in the tables of the files beside this one. The
+stories of a table share one cluster, each in a namespace of its own and all at the same virtual
+time, so that a table costs little.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ PATCHES = {
 }
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The server said no."""
 
     def __init__(self, code: int, body: Json) -> None:
@@ -119,10 +119,12 @@ class Spec:
     def __init__(self, service: ApiService, clock: Clock, namespace: str) -> None:
         self._service, self.clock, self.namespace = service, clock, namespace
 
-    def path(self, plural: str, name: str = "", subresource: str = "", *, all: bool = False) -> str:
+    def path(
+        self, plural: str, name: str = "", subresource: str = "", *, everywhere: bool = False
+    ) -> str:
         group = next((group for group, kinds in GROUPS.items() if plural in kinds), "")
         home = f"/apis/{group}/v1" if group else "/api/v1"
-        if plural not in GLOBAL and not all:
+        if plural not in GLOBAL and not everywhere:
             home += f"/namespaces/{self.namespace}"
         return "/".join(part for part in (home, plural, name, subresource) if part)
 
@@ -133,7 +135,7 @@ class Spec:
         assert isinstance(answer, Answer), answer
         decoded = json.loads(answer.body)
         if answer.status >= 300:
-            raise Refused(answer.status, decoded)
+            raise RefusedError(answer.status, decoded)
         return decoded
 
     def ask(
@@ -151,8 +153,10 @@ class Spec:
     def get(self, plural: str, name: str, subresource: str = "") -> Json:
         return self.send("GET", self.path(plural, name, subresource))
 
-    def list(self, plural: str, labels: str = "", *, all: bool = False) -> list[Json]:
-        path = self.path(plural, all=all) + (f"?labelSelector={labels}" if labels else "")
+    def list(self, plural: str, labels: str = "", *, everywhere: bool = False) -> list[Json]:
+        path = self.path(plural, everywhere=everywhere) + (
+            f"?labelSelector={labels}" if labels else ""
+        )
         items: list[Json] = self.send("GET", path)["items"]
         return items
 
@@ -182,8 +186,9 @@ class Spec:
     def exists(self, plural: str, name: str) -> bool:
         try:
             self.get(plural, name)
-        except Refused as refusal:
-            assert refusal.code == 404
+        except RefusedError as refusal:
+            if refusal.code != 404:
+                raise
             return False
         return True
 
@@ -195,12 +200,10 @@ class Spec:
 
     def refused(self, plural: str, body: Json, code: int = 422) -> str:
         """Create something that may not be; what is the matter with it."""
-        try:
+        with pytest.raises(RefusedError) as refusal:
             self.create(plural, body)
-        except Refused as refusal:
-            assert refusal.code == code, refusal
-            return str(refusal)
-        raise AssertionError(f"{body} was taken")
+        assert refusal.value.code == code, refusal.value
+        return str(refusal.value)
 
     async def sleep(self, seconds: float) -> None:
         await self.clock.sleep(round(seconds * SECOND))
@@ -266,7 +269,7 @@ def play(stories: Mapping[str, Story], nodes: int = 2) -> dict[str, BaseExceptio
         try:
             await stories[name](spec)
             ended[name] = None
-        except (AssertionError, Refused, LookupError, TypeError, ValueError, Failed) as error:
+        except (AssertionError, RefusedError, LookupError, TypeError, ValueError, Failed) as error:
             ended[name] = error
 
     async def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,6 @@ from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, first_untolerated
 from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, is_active, is_available, is_ready
 from kubesched.cluster.controllers.plans import (
-    Action,
     Create,
     Delete,
     Plan,
@@ -43,7 +43,7 @@ def plan_daemon_set(view: View, owner: DaemonSet, document: Mapping[str, Any], n
         return Plan()
     template = document["spec"].get("template", {})
     known = revisions(view, owner, document)
-    mark = known.current_hash
+    mark = known.current_mark
     nodes: dict[str, Node] = {node.metadata.name: node for node in view.all(Node)}
     wanted = {name for name, node in nodes.items() if _takes(owner, node)}
     by_node: dict[str, list[Pod]] = {}
@@ -62,15 +62,20 @@ def plan_daemon_set(view: View, owner: DaemonSet, document: Mapping[str, Any], n
                 by_node.setdefault(_node_of(pod), [])
             continue
         by_node.setdefault(_node_of(pod), []).append(pod)
+    update = _Update(owner, document["spec"].get("updateStrategy", {}), mark, len(wanted), now_ns)
+    settled: dict[str, list[Pod]] = {}
+    for name, pods in by_node.items():
+        kept = update.kept(pods) if name in wanted else []
+        actions += [Delete(pod, reports=True) for pod in pods if pod not in kept]
+        if name in wanted:
+            settled[name] = kept
+    replaced, places = update.steps(settled)
+    actions += [Delete(pod, reports=True) for pod in replaced]
     actions += [
         Create(Pod, _daemon(owner, template, mark, name), reports=True)
-        for name in sorted(wanted - by_node.keys())
+        for name in (*sorted(wanted - by_node.keys()), *places)
     ]
-    for name, pods in by_node.items():
-        keep = 1 if name in wanted else 0
-        actions += [Delete(pod, reports=True) for pod in sorted(pods, key=_age)[keep:]]
-    running = [pods[0] for name, pods in by_node.items() if name in wanted and pods]
-    actions += _updates(document, running, mark, len(wanted))
+    running = [pods[0] for pods in settled.values() if pods]
     actions += status_patch(owner, document, _status(owner, running, wanted, by_node, mark, now_ns))
     in_use = {mark, *(pod.metadata.labels.get(HASH_LABEL, "") for pod in pods_)}
     actions += surplus_revisions(owner, known.known, in_use)
@@ -145,21 +150,74 @@ def _node_of(pod: Pod) -> str:
     return ""
 
 
-def _updates(
-    document: Mapping[str, Any], running: list[Pod], mark: str, wanted: int
-) -> list[Action]:
-    """Outdated pods to delete now: as many as may be unavailable at a time."""
-    strategy = document["spec"].get("updateStrategy", {})
-    if strategy.get("type") == "OnDelete":
-        return []
-    outdated = [pod for pod in running if pod.metadata.labels.get(HASH_LABEL) != mark]
-    allowed = strategy.get("rollingUpdate", {}).get("maxUnavailable", 1)
-    if isinstance(allowed, str):
-        allowed = max(1, wanted * int(allowed.rstrip("%") or 0) // 100)
-    unavailable = wanted - sum(is_ready(pod) for pod in running)
-    broken = [pod for pod in outdated if not is_ready(pod)]
-    healthy = [pod for pod in outdated if is_ready(pod)]
-    return [Delete(pod) for pod in (*broken, *healthy[: max(0, allowed - unavailable)])]
+class _Update:
+    """Which pods give way to newer ones, and where newer ones come before the old go."""
+
+    def __init__(
+        self, owner: DaemonSet, strategy: Mapping[str, Any], mark: str, wanted: int, now_ns: int
+    ) -> None:
+        rolling = strategy.get("rollingUpdate") or {}
+        self._is_rolling = strategy.get("type") != "OnDelete"
+        self._surge = _share(rolling.get("maxSurge", 0), wanted)
+        self._unavailable = _share(rolling.get("maxUnavailable", 1), wanted)
+        if not self._surge and not self._unavailable:
+            self._unavailable = 1
+        self._mark, self._wanted = mark, wanted
+        self._minimum, self._now_ns = owner.spec.min_ready_seconds, now_ns
+
+    def kept(self, pods: list[Pod]) -> list[Pod]:
+        """The pods that a node keeps: the oldest, and with a surge one of each version."""
+        ordered = sorted(pods, key=_age)
+        if not self._surge or not self._is_rolling:
+            return ordered[:1]
+        old, new = self._parted(ordered)
+        return sorted([*old[:1], *new[:1]], key=_age)
+
+    def _parted(self, pods: list[Pod]) -> tuple[list[Pod], list[Pod]]:
+        new = [pod for pod in pods if pod.metadata.labels.get(HASH_LABEL) == self._mark]
+        return [pod for pod in pods if pod not in new], new
+
+    def _is_up(self, pod: Pod) -> bool:
+        return is_available(pod, self._minimum, self._now_ns)
+
+    def steps(self, by_node: Mapping[str, list[Pod]]) -> tuple[list[Pod], list[str]]:
+        """Pods to delete, and nodes that get a second pod."""
+        if not self._is_rolling:
+            return [], []
+        if self._surge:
+            return self._with_surge(by_node)
+        running = [pods[0] for pods in by_node.values() if pods]
+        outdated = [pod for pod in running if pod.metadata.labels.get(HASH_LABEL) != self._mark]
+        missing = self._wanted - sum(self._is_up(pod) for pod in running)
+        broken = [pod for pod in outdated if not self._is_up(pod)]
+        healthy = [pod for pod in outdated if self._is_up(pod)]
+        return [*broken, *healthy[: max(0, self._unavailable - missing)]], []
+
+    def _with_surge(self, by_node: Mapping[str, list[Pod]]) -> tuple[list[Pod], list[str]]:
+        """A pod goes once its successor works; only so many nodes have two at a time."""
+        gone: list[Pod] = []
+        at_once: list[str] = []
+        candidates: list[str] = []
+        under_way = 0
+        for name, pods in sorted(by_node.items()):
+            old, new = self._parted(pods)
+            if not old:
+                continue
+            if not new:
+                (candidates if self._is_up(old[0]) else at_once).append(name)
+            elif self._is_up(new[0]):
+                gone.append(old[0])
+            else:
+                under_way += 1
+        return gone, [*at_once, *candidates[: max(0, self._surge - under_way)]]
+
+
+def _share(value: int | str, whole: int) -> int:
+    """A number, or a percentage, rounded up."""
+    if isinstance(value, str):
+        number = value.removesuffix("%")
+        return math.ceil(whole * int(number) / 100) if number.isdecimal() else 0
+    return value
 
 
 def _status(

@@ -21,6 +21,7 @@ from kubesched.api import (
     Service,
     StatefulSet,
 )
+from kubesched.api.apps import ControllerRevision
 from kubesched.api.base import ApiObject
 from kubesched.api.core import ConfigMap, ServiceAccount
 from kubesched.api.storage import StorageClass
@@ -56,7 +57,8 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
     elif kind in PLANNED and not gone:
         yield subject.metadata.uid
     owner = controller_of(subject)
-    if owner is not None:
+    if owner is not None and kind is not ControllerRevision:
+        # A version that somebody changes changes nothing until its owner has something to do.
         yield owner.uid
     if kind is Job and gone:
         for pod in view.controlled(subject.metadata.uid, Pod):

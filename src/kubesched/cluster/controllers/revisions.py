@@ -8,17 +8,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubesched.api import Pod
+from kubesched.api import Pod, StatefulSet
 from kubesched.api.apps import ControllerRevision
 from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_reference
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch
 
-__all__ = ["HASH_LABEL", "Revisions", "revisions", "surplus_revisions", "template_hash"]
+__all__ = [
+    "HASH_LABEL",
+    "Revisions",
+    "mark_of",
+    "revisions",
+    "surplus_revisions",
+    "template_hash",
+]
 
 Json = dict[str, Any]
 
 HASH_LABEL = "controller-revision-hash"
+"""On pods: from which version they are made."""
+_STATEFUL_HASH_LABEL = "controller.kubernetes.io/hash"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH = 10
 
@@ -30,44 +39,79 @@ def template_hash(template: Any) -> str:
 
 
 class Revisions(NamedTuple):
-    current_hash: str
-    """Of what the owner says now."""
+    current_mark: str
+    """What pods bear that are made from what the owner says now."""
     current_name: str
     known: list[ControllerRevision]
     """All of the owner's, oldest first."""
     actions: list[Action]
 
 
+def mark_of(owner: Any, revision: ControllerRevision) -> str:
+    """What pods of a version bear: a StatefulSet's its name, a DaemonSet's only its hash."""
+    if isinstance(owner, StatefulSet):
+        return revision.metadata.name
+    return revision.metadata.labels.get(HASH_LABEL, revision.metadata.name)
+
+
 def revisions(view: View, owner: Any, document: Mapping[str, Any]) -> Revisions:
     """The owner's versions, with the writes that make the present one the newest."""
     template = document["spec"].get("template", {})
-    data = {"spec": {"template": {**template, "$patch": "replace"}}}
+    # Clients in Go compare this byte for byte with what they would write: keys are sorted.
+    data = _sorted({"spec": {"template": {**template, "$patch": "replace"}}})
     mine, actions = claimed(view, owner, ControllerRevision, selector_of(owner))
     known = sorted(mine, key=lambda each: (each.revision, each.metadata.name))
     newest = known[-1].revision if known else 0
     same = [each for each in known if each.data == data]
     if same:
         current = same[-1]
-        mark = current.metadata.labels.get(HASH_LABEL, current.metadata.name)
+        mark = mark_of(owner, current)
         if current.revision < newest:
             actions.append(Patch(current, {"revision": newest + 1}))
+        actions += _relabelled(view, owner, {mark_of(owner, each) for each in same[:-1]}, mark)
         return Revisions(mark, current.metadata.name, known, actions)
-    mark = (not known and _mark_of_pods(view, owner)) or template_hash(template)
-    name = mark if mark.startswith(f"{owner.metadata.name}-") else f"{owner.metadata.name}-{mark}"
+    hashed = template_hash(template)
+    name = f"{owner.metadata.name}-{hashed}"
+    mark = name if isinstance(owner, StatefulSet) else hashed
+    if not known and (borne := _mark_of_pods(view, owner)):
+        mark = borne
+        name = borne if isinstance(owner, StatefulSet) else f"{owner.metadata.name}-{borne}"
+        hashed = name.removeprefix(f"{owner.metadata.name}-")
     if owner.metadata.deletion_timestamp is None:
-        labels = {**template.get("metadata", {}).get("labels", {}), HASH_LABEL: mark}
-        made = {
-            "metadata": {
-                "name": name,
-                "namespace": owner.metadata.namespace,
-                "labels": labels,
-                "ownerReferences": [controller_reference(owner)],
-            },
-            "data": data,
-            "revision": newest + 1,
-        }
+        made = _revision(owner, template, name, hashed) | {"data": data, "revision": newest + 1}
         actions.append(Create(ControllerRevision, made, optional=True))
     return Revisions(mark, name, known, actions)
+
+
+def _revision(owner: Any, template: Mapping[str, Any], name: str, hashed: str) -> Json:
+    label = _STATEFUL_HASH_LABEL if isinstance(owner, StatefulSet) else HASH_LABEL
+    metadata: Json = {
+        "name": name,
+        "namespace": owner.metadata.namespace,
+        "labels": {**template.get("metadata", {}).get("labels", {}), label: hashed},
+        "ownerReferences": [controller_reference(owner)],
+    }
+    if owner.metadata.annotations:
+        metadata["annotations"] = dict(owner.metadata.annotations)
+    return {"metadata": metadata}
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(each) for each in value]
+    return value
+
+
+def _relabelled(view: View, owner: Any, others: Collection[str], mark: str) -> list[Action]:
+    """Pods of a version that somebody recorded twice need not be made again."""
+    outdated = set(others) - {mark}
+    return [
+        Patch(pod, {"metadata": {"labels": {HASH_LABEL: mark}}})
+        for pod in (view.controlled(owner.metadata.uid, Pod) if outdated else ())
+        if pod.metadata.labels.get(HASH_LABEL) in outdated
+    ]
 
 
 def _mark_of_pods(view: View, owner: Any) -> str:
@@ -80,8 +124,8 @@ def _mark_of_pods(view: View, owner: Any) -> str:
 def surplus_revisions(
     owner: Any, known: list[ControllerRevision], in_use: Collection[str]
 ) -> list[Action]:
-    """Deletions of versions beyond the limit, of those that no pod has. `in_use` are hashes."""
+    """Deletions of versions beyond the limit, of those that no pod has. `in_use` are marks."""
     limit = owner.spec.revision_history_limit
-    spare = [each for each in known if each.metadata.labels.get(HASH_LABEL) not in in_use]
+    spare = [each for each in known if mark_of(owner, each) not in in_use]
     kept = 10 if limit is None else limit
     return [Delete(each) for each in spare[: max(0, len(spare) - kept)]]

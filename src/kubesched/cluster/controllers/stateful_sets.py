@@ -55,29 +55,23 @@ def plan_stateful_set(
     updated = known.current_name
     if owner.metadata.deletion_timestamp is None:
         actions += _retention(view, it)
-        marks = {each.metadata.name: each.metadata.labels.get(HASH_LABEL) for each in known.known}
         templates = {each.metadata.name: each.data["spec"]["template"] for each in known.known}
         templates[updated] = spec.get("template", {})
-        actions += _steps(
-            view, it, _Versions(current, updated, templates, marks, known.current_hash), now_ns
-        )
+        actions += _steps(view, it, _Versions(current, updated, templates), now_ns)
         in_use = {pod.metadata.labels.get(HASH_LABEL, "") for pod in by_ordinal.values()}
-        in_use |= {mark for name, mark in marks.items() if name in (current, updated) and mark}
+        in_use |= {current, updated}
         actions += surplus_revisions(owner, known.known, in_use)
-    actions += _status(it, document, current, updated, known.current_hash, now_ns)
+    actions += _status(it, document, current, updated, now_ns)
     ready = [pod for pod in by_ordinal.values() if is_ready(pod)]
     return Plan(actions, next_available_ns(ready, spec.get("minReadySeconds", 0), now_ns))
 
 
 class _Versions(NamedTuple):
+    """Names of ControllerRevisions, which pods bear, and what they say."""
+
     current: str
     updated: str
     templates: Mapping[str, Mapping[str, Any]]
-    marks: Mapping[str, str | None]
-    updated_mark: str
-
-    def mark_of(self, name: str) -> str:
-        return self.updated_mark if name == self.updated else self.marks.get(name) or name
 
 
 def _ordinal(owner: StatefulSet, pod: Pod) -> int | None:
@@ -148,7 +142,7 @@ def _updates(it: _Set, versions: _Versions, minimum: int, now_ns: int) -> list[A
         pod = it.pods.get(ordinal)
         if pod is None:
             busy += 1
-        elif pod.metadata.labels.get(HASH_LABEL) != versions.updated_mark:
+        elif pod.metadata.labels.get(HASH_LABEL) != versions.updated:
             if pod.metadata.deletion_timestamp is None and busy < unavailable:
                 actions.append(Delete(pod, reports=True))
             busy += 1
@@ -182,7 +176,7 @@ def _made(view: View, it: _Set, ordinal: int, versions: _Versions, version: str)
         **metadata.get("labels", {}),
         _NAME_LABEL: name,
         _INDEX_LABEL: str(ordinal),
-        HASH_LABEL: versions.mark_of(version),
+        HASH_LABEL: version,
     }
     spec = {**pod["spec"], "hostname": name}
     if service := it.spec.get("serviceName"):
@@ -259,7 +253,6 @@ def _status(
     document: Mapping[str, Any],
     current: str,
     updated: str,
-    updated_mark: str,
     now_ns: int,
 ) -> list[Action]:
     minimum = it.spec.get("minReadySeconds", 0)
@@ -267,11 +260,11 @@ def _status(
     alive = [pod for pod in there if pod.status.phase not in _FINISHED]
     ready = [pod for pod in alive if is_ready(pod)]
     available = [pod for pod in ready if is_available(pod, minimum, now_ns)]
-    new = [pod for pod in alive if pod.metadata.labels.get(HASH_LABEL) == updated_mark]
+    new = [pod for pod in alive if pod.metadata.labels.get(HASH_LABEL) == updated]
     is_rolling = it.spec.get("updateStrategy", {}).get("type") != "OnDelete"
     if is_rolling and len(new) == len(alive) == it.wanted == len(ready) and current != updated:
         current = updated  # the update is complete
-    old = [pod for pod in alive if pod.metadata.labels.get(HASH_LABEL) != updated_mark]
+    old = [pod for pod in alive if pod.metadata.labels.get(HASH_LABEL) != updated]
     status = {
         "observedGeneration": it.owner.metadata.generation,
         "replicas": len(there),

@@ -73,9 +73,11 @@ def check_job_change(new: Json, old: Json) -> list[Problem]:
         is_at_rest = before.get("suspend") and not old.get("status", {}).get("active")
         if not is_at_rest or _fixed(template) != _fixed(held):
             problems.append(immutable("spec.template", template))
-    for field in _JOB_KEEPS:
-        if spec.get(field) != before.get(field):
-            problems.append(immutable(f"spec.{field}", spec.get(field)))
+    problems += [
+        immutable(f"spec.{field}", spec.get(field))
+        for field in _JOB_KEEPS
+        if spec.get(field) != before.get(field)
+    ]
     return problems
 
 
@@ -97,7 +99,9 @@ def _fixed(template: Json) -> Json:
 
 
 def _without_resources(containers: Sequence[Json]) -> list[Json]:
-    return [{key: value for key, value in each.items() if key != "resources"} for each in containers]
+    return [
+        {key: value for key, value in each.items() if key != "resources"} for each in containers
+    ]
 
 
 def check_cron_job(cron_job: Json) -> list[Problem]:
