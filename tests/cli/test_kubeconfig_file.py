@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,9 @@ def test_a_new_file_is_gone_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_temporary_file_is_gone_at_the_end() -> None:
-    with kubeconfig_file(OURS, None) as path:
-        assert names(path, "contexts") == ["kubesched"]
-    assert not path.exists()
+    with kubeconfig_file(OURS, None) as entry:
+        assert names(entry.path, "contexts") == ["kubesched"]
+    assert not entry.path.exists()
 
 
 def test_an_existing_file_gets_a_context_and_is_as_before_at_the_end(tmp_path: Path) -> None:
@@ -106,3 +107,51 @@ def test_a_file_that_goes_meanwhile_is_not_missed(tmp_path: Path) -> None:
     with kubeconfig_file(OURS, path):
         path.unlink()
     assert not path.exists()
+
+
+def test_a_named_context_replaces_what_a_killed_process_left(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(THEIRS)
+    left = kubeconfig_file(OURS, path, "kubesched-blue").__enter__()
+    assert left.context_before == "prod"
+    with kubeconfig_file(OURS, path, "kubesched-blue") as entry:
+        assert names(path, "contexts") == ["prod", "kubesched-blue"]
+        assert names(path, "users") == ["me", "kubesched-blue-admin"]
+        own = yaml.safe_load(entry.own_text())
+        assert own["current-context"] == own["contexts"][0]["name"] == "kubesched-blue"
+    assert names(path, "contexts") == ["prod"]
+
+
+def test_contexts_end_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(THEIRS)
+    with contextlib.ExitStack() as green:
+        with kubeconfig_file(OURS, path, "blue"):
+            green.enter_context(kubeconfig_file(OURS, path, "green"))
+        assert names(path, "contexts") == ["prod", "green"]
+        assert yaml.safe_load(path.read_text())["current-context"] == "green"
+    assert names(path, "contexts") == ["prod"]
+    assert yaml.safe_load(path.read_text())["current-context"] == "", "blue is gone"
+
+
+def test_ones_own_link_stays_a_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "dotfiles", tmp_path / "config"
+    file.write_text(THEIRS)
+    link.symlink_to(file)
+    with kubeconfig_file(OURS, link):
+        assert names(file, "contexts") == ["prod", "kubesched"]
+    assert link.is_symlink()
+    assert file.read_text() == THEIRS
+
+
+def test_a_file_that_another_program_is_writing_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubesched.cli.kubeconfig_file._LOCKED_FOR_S", 0.0)
+    path, lock = tmp_path / "config", tmp_path / "config.lock"
+    path.write_text(THEIRS)
+    lock.touch()
+    with pytest.raises(KubeschedError, match="another program is writing"):
+        kubeconfig_file(OURS, path).__enter__()
+    assert path.read_text() == THEIRS
+    assert lock.exists(), "it is not ours"

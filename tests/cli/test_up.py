@@ -140,13 +140,6 @@ def test_a_configuration_file_is_honoured(tmp_path: Path) -> None:
     assert "1 of 1 pods bound" in done.stdout, done.stderr
 
 
-def test_every_command_has_help_with_an_example() -> None:
-    for command in ([], ["up"]):
-        done = kubesched(*command, "--help")
-        assert done.returncode == 0
-        assert "Example: kubesched" in done.stdout
-
-
 def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
     code = (
@@ -183,13 +176,14 @@ def test_the_api_is_served_where_it_is_asked_to_be(tmp_path: Path) -> None:
     lines = []
     for line in process.stderr:
         lines.append(line.strip())
-        if "Ctrl-C" in line:
+        if "export KUBECONFIG" in line:
             break
     document = yaml.safe_load(config.read_text())
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     assert config.stat().st_mode & 0o777 == 0o600
     assert f"API server: {cluster['server']}" in lines
-    assert f"export KUBECONFIG={config}" in lines
+    assert lines[-1] == f"export KUBECONFIG={config}"
+    assert "Running; Ctrl-C stops." in lines
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     asked = urllib.request.Request(
         f"{cluster['server']}/api/v1/namespaces/default/pods/p",
@@ -252,13 +246,64 @@ spec:
 """
 
 
-@pytest.mark.parametrize(("owner", "count"), [(DEPLOYMENT, 3), (JOB, 2), (DAEMON_SET, 1)])
+REPLICATION_CONTROLLER = """\
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old}
+spec:
+  replicas: 2
+  selector: {app: old}
+  template:
+    metadata: {labels: {app: old}}
+    spec: {containers: [{name: c, image: app}]}
+"""
+CRON_JOB = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: yearly}
+spec:
+  schedule: "0 0 1 1 *"
+  jobTemplate:
+    spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: app}]}}}
+"""
+QUOTA = """\
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: few}
+spec: {hard: {pods: "1"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("owner", "count"),
+    [(DEPLOYMENT, 3), (JOB, 2), (DAEMON_SET, 1), (REPLICATION_CONTROLLER, 2)],
+)
 def test_pods_that_a_controller_makes_are_waited_for(
     tmp_path: Path, owner: str, count: int
 ) -> None:
     done = kubesched("up", "-f", write(tmp_path, "all.yaml", NODE, owner))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{count} of {count} pods bound, 0 pending"
+
+
+def test_pods_that_come_later_or_never_are_not_waited_for_and_said(tmp_path: Path) -> None:
+    path = write(tmp_path, "all.yaml", NODE, QUOTA, DEPLOYMENT, CRON_JOB)
+    done = kubesched("up", "-f", path, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["total"], summary["bound"], summary["undecided"]) == (1, 1, {})
+    refused = summary["remarks"].pop("Deployment default/web")
+    assert refused.startswith("1 of 3 pods made: "), refused
+    assert "exceeded quota: few" in refused
+    (when,) = summary["remarks"].values()
+    assert when.startswith("next Job at ")
+    assert when.endswith("-01-01T00:00:00Z")
+
+
+def test_a_quiet_one_says_nothing_but_what_is_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path, "all.yaml", NODE, pod("giant", "3"))
+    done = kubesched("up", "-f", path, "--quiet", "--fail-on-pending")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
 def test_a_preempted_pod_is_not_waited_for_and_its_preemptor_is(tmp_path: Path) -> None:

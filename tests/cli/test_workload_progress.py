@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubesched.api import Pod, PodCondition
+from kubesched.api import (
+    Pod,
+    PodCondition,
+    ReplicationController,
+    ReplicationControllerSpec,
+)
 from kubesched.api.apps import (
     DaemonSet,
     DaemonSetStatus,
@@ -14,10 +19,17 @@ from kubesched.api.apps import (
     StatefulSet,
     StatefulSetSpec,
 )
-from kubesched.api.batch import Job, JobSpec, JobStatus
+from kubesched.api.batch import CronJob, CronJobSpec, Job, JobSpec, JobStatus
 from kubesched.backend.queue.view import Place, PodPlace
-from kubesched.cli.workload_progress import WorkloadProgress, pods_of, wanted_pods
+from kubesched.cli.workload_progress import (
+    WorkloadProgress,
+    next_run,
+    pods_of,
+    remarks,
+    wanted_pods,
+)
 from kubesched.testing import make_meta, make_owner, make_pod
+from kubesched.util.clock import SECOND
 
 
 class Queue:
@@ -106,3 +118,37 @@ def test_pods_of_a_stateful_set_come_one_after_another() -> None:
     assert wanted_pods(db, [placed, waiting]) == 2, "the third waits for the second"
     parallel = replace(db, spec=replace(db.spec, pod_management_policy="Parallel"))
     assert wanted_pods(parallel, [placed, waiting]) == 3
+
+
+def test_an_owner_whose_pods_are_refused_is_not_waited_for_and_named() -> None:
+    meta = make_meta("ReplicationController", "old", namespace="default")
+    old = ReplicationController(metadata=meta, spec=ReplicationControllerSpec(replicas=4))
+    progress = WorkloadProgress(Queue(), {"default-scheduler"}, ())
+    name = "ReplicationController default/old"
+    assert progress.open([], [old], 0) == {name: "0 of 4 pods made"}
+    assert (progress.open([], [old], 0, {meta.uid}), progress.total([], [old], {meta.uid})) == (
+        {},
+        0,
+    )
+    why = remarks([], [old], {meta.uid: "exceeded quota"}, 0)
+    assert why == {name: "0 of 4 pods made: exceeded quota"}
+    assert remarks([], [old], {}, 0) == {}
+
+
+# The epoch was a Thursday.
+RUNS = {
+    "0 12 * * *": "next Job at 1970-01-01T12:00:00Z",
+    "0 0 * * SAT": "next Job at 1970-01-03T00:00:00Z",
+    "0 0 31 2 *": "never runs",
+    "often": "schedule 'often': expected exactly 5 fields, found 1: [often]",
+}
+
+
+@pytest.mark.parametrize(("schedule", "want"), RUNS.items())
+def test_when_a_cron_job_runs_next(schedule: str, want: str) -> None:
+    meta = make_meta("CronJob", "nightly", namespace="default")
+    nightly = CronJob(metadata=meta, spec=CronJobSpec(schedule=schedule))
+    assert next_run(nightly, 60 * SECOND) == want
+    assert remarks([], [nightly], {}, 0) == {"CronJob default/nightly": want}
+    suspended = replace(nightly, spec=replace(nightly.spec, suspend=True))
+    assert next_run(suspended, 0) == "suspended"

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from kubesched.api.time import format_time
-from kubesched.cli.cluster_sources import live_api
+from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.config.load import load_configuration
 from kubesched.config.write import versioned
 from kubesched.explain import ExplainError
@@ -42,9 +42,7 @@ __all__ = ["capture"]
     metavar="FILE",
     help="Take a dump instead of a live cluster; may be repeated.",
 )
-@click.option(
-    "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
-)
+@cluster_options
 @click.option(
     "--config",
     "config_file",
@@ -56,7 +54,7 @@ def capture(
     path: Path,
     anonymize: bool,
     files: tuple[str, ...],
-    kubeconfig: str,
+    address: ClusterAddress,
     config_file: Path | None,
     as_json: bool,
 ) -> None:
@@ -65,7 +63,7 @@ def capture(
     Only reading is asked of the cluster. Secrets, config maps, env, commands and annotations
     that scheduling does not read are not in the file.
     """
-    loaded = load_files(files) if files else asyncio.run(_live(kubeconfig))
+    loaded = load_files(files) if files else asyncio.run(_live(address))
     configuration = None
     if config_file is not None:
         configuration = versioned(load_configuration(config_file.read_bytes()))
@@ -84,6 +82,6 @@ def capture(
         click.echo(f"not allowed to read: {', '.join(loaded.unknown)}", err=True)
 
 
-async def _live(kubeconfig: str) -> Loaded:
-    async with live_api(kubeconfig, "capture") as api:
+async def _live(address: ClusterAddress) -> Loaded:
+    async with live_api(address, "capture") as api:
         return await read_cluster(api)

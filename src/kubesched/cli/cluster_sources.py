@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from kubesched.api import Node, Pod
-from kubesched.cli.api_clients import user_agent
-from kubesched.client.connections import connect_process
-from kubesched.client.http_api import HttpApi
-from kubesched.client.http_transport import HttpTransport
+from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain import Snapshot
 from kubesched.explain.sources import load_files
-from kubesched.util.clock import RealClock
-from kubesched.util.randomness import derive
 
-__all__ = ["ClusterSource", "SourceOptions", "live_api", "source_options"]
+__all__ = ["ClusterSource", "SourceOptions", "source_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_QPS, _BURST = 100, 200
-
-
-@contextlib.asynccontextmanager
-async def live_api(kubeconfig: str, purpose: str) -> AsyncIterator[HttpApi]:
-    """The API server of a kubeconfig, for a command that asks a little and ends."""
-    clock = RealClock()
-    connection = connect_process(
-        kubeconfig, "", clock, os.environ, user_agent=f"{user_agent()}/{purpose}"
-    )
-    api = HttpApi(HttpTransport(connection), clock, derive(0, purpose), qps=_QPS, burst=_BURST)
-    try:
-        yield api
-    finally:
-        await api.close()
 
 
 class ClusterSource(NamedTuple):
@@ -57,7 +34,7 @@ class SourceOptions(NamedTuple):
 
     files: tuple[str, ...]
     capture: Path | None
-    kubeconfig: str
+    address: ClusterAddress
     config_file: Path | None
 
     async def snapshot(self) -> ClusterSource:
@@ -78,7 +55,7 @@ class SourceOptions(NamedTuple):
         return ClusterSource(base.overlaid(given), pods)
 
     async def _live(self, configuration: KubeSchedulerConfiguration | None) -> Snapshot:
-        async with live_api(self.kubeconfig, "explain") as api:
+        async with live_api(self.address, "explain") as api:
             return await Snapshot.from_cluster(api, configuration=configuration)
 
     def _configuration(self) -> KubeSchedulerConfiguration | None:
@@ -106,9 +83,7 @@ def source_options(command: F) -> F:
         metavar="FILE",
         help="What `kubesched capture` wrote.",
     )
-    @click.option(
-        "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
-    )
+    @cluster_options
     @click.option(
         "--config",
         "config_file",
@@ -120,11 +95,11 @@ def source_options(command: F) -> F:
         *args: Any,
         files: tuple[str, ...],
         capture: Path | None,
-        kubeconfig: str,
+        address: ClusterAddress,
         config_file: Path | None,
         **options: Any,
     ) -> Any:
-        source = SourceOptions(files, capture, kubeconfig, config_file)
+        source = SourceOptions(files, capture, address, config_file)
         return command(*args, source=source, **options)
 
     return wrapped  # type: ignore[return-value]

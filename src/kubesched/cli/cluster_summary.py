@@ -12,12 +12,14 @@ from kubesched.api import Node, Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
+from kubesched.cli.text_table import text_table
 
 __all__ = ["ClusterSummary", "NodeRow", "PendingPod", "render", "summarize", "tried_in_vain"]
 
 _ZONE = "topology.kubernetes.io/zone"
 _GIB = 1 << 30
 _FINISHED = ("Succeeded", "Failed")
+_NODES_SHOWN = 20
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,6 +54,8 @@ class ClusterSummary(msgspec.Struct, frozen=True):
     nodes: tuple[NodeRow, ...]
     # What more will happen to by itself, and why: pods, and owners whose pods are not made yet.
     undecided: Mapping[str, str] = {}
+    # Owners whose pods come later, or never, and why.
+    remarks: Mapping[str, str] = {}
 
 
 def tried_in_vain(pod: Pod) -> bool:
@@ -66,6 +70,7 @@ def summarize(
     *,
     held: Mapping[str, str] = MappingProxyType({}),
     undecided: Mapping[str, str] = MappingProxyType({}),
+    remarks: Mapping[str, str] = MappingProxyType({}),
 ) -> ClusterSummary:
     """Sum up; `held` are pods that a plugin keeps out of the queue, by key."""
     pods = list(pods)
@@ -89,37 +94,94 @@ def summarize(
         pending=tuple(_pending(pod, scheduler_names, held, undecided) for pod in waiting),
         nodes=tuple(rows),
         undecided=dict(undecided),
+        remarks=dict(remarks),
     )
 
 
 def render(summary: ClusterSummary) -> str:
-    """Two tables and a line of counts, for a terminal."""
-    node_table = [("NODE", "ZONE", "PODS", "CPU", "MEMORY")]
-    node_table.extend(
-        (
-            row.name,
-            row.zone or "-",
-            f"{row.pods}/{row.allowed_pods}",
-            f"{row.cpu_milli / 1000:g}/{row.allocatable_cpu_milli / 1000:g}",
-            f"{row.memory_bytes / _GIB:.1f}/{row.allocatable_memory_bytes / _GIB:.0f} GiB",
-        )
-        for row in summary.nodes
-    )
-    parts = [_table(node_table)]
+    """Tables and a line of counts, for a terminal. What is alike in many is said once."""
+    parts = [text_table(_node_rows(summary.nodes))]
     if summary.pending:
-        pending_table = [("PENDING", "REASON", "MESSAGE")]
-        pending_table.extend(
-            (f"{pod.namespace}/{pod.name}", pod.reason, pod.message) for pod in summary.pending
-        )
-        parts.append(_table(pending_table))
+        alike: dict[tuple[str, str], list[str]] = {}
+        for pod in summary.pending:
+            alike.setdefault((pod.reason, pod.message), []).append(f"{pod.namespace}/{pod.name}")
+        rows = [(_one_of(names), *why) for why, names in alike.items()]
+        parts.append(text_table([("PENDING", "REASON", "MESSAGE"), *rows]))
+    if summary.undecided:
+        parts.append(text_table([("NOT DECIDED YET", "WHY"), *_by_value(summary.undecided)]))
+    if summary.remarks:
+        parts.append(text_table([("ALSO", "WHAT"), *_by_value(summary.remarks)]))
     finished = f" ({summary.finished} of them finished)" if summary.finished else ""
     parts.append(
         f"{summary.bound} of {summary.total} pods bound{finished}, {len(summary.pending)} pending"
     )
-    if summary.undecided:
-        open_table = [("NOT DECIDED YET", "WHY"), *summary.undecided.items()]
-        parts.insert(-1, _table(open_table))
     return "\n\n".join(parts)
+
+
+def _node_rows(nodes: Sequence[NodeRow]) -> list[tuple[str, ...]]:
+    if len(nodes) > _NODES_SHOWN:
+        return _group_rows(nodes)
+    return [
+        ("NODE", "ZONE", "PODS", "CPU", "MEMORY"),
+        *(
+            (
+                row.name,
+                row.zone or "-",
+                f"{row.pods}/{row.allowed_pods}",
+                f"{row.cpu_milli / 1000:g}/{row.allocatable_cpu_milli / 1000:g}",
+                f"{row.memory_bytes / _GIB:.1f}/{row.allocatable_memory_bytes / _GIB:.0f} GiB",
+            )
+            for row in nodes
+        ),
+    ]
+
+
+def _group_rows(nodes: Sequence[NodeRow]) -> list[tuple[str, ...]]:
+    """Nodes of one zone and size are one row."""
+    groups: dict[tuple[str, int, int], list[NodeRow]] = {}
+    for row in nodes:
+        key = row.zone or "-", row.allocatable_cpu_milli, row.allocatable_memory_bytes
+        groups.setdefault(key, []).append(row)
+    lines: list[tuple[str, ...]] = [("NODES", "ZONE", "EACH", "PODS", "CPU", "MEMORY", "FULLEST")]
+    for (zone, cpu, memory), rows in sorted(groups.items())[:_NODES_SHOWN]:
+        fullest = max(rows, key=_fullness)
+        lines.append(
+            (
+                str(len(rows)),
+                zone,
+                f"{cpu / 1000:g} cpu, {memory / _GIB:.0f} GiB",
+                f"{sum(row.pods for row in rows)}/{sum(row.allowed_pods for row in rows)}",
+                f"{_share(sum(row.cpu_milli for row in rows), cpu * len(rows)):.0%}",
+                f"{_share(sum(row.memory_bytes for row in rows), memory * len(rows)):.0%}",
+                f"{fullest.name} {_fullness(fullest):.0%}",
+            )
+        )
+    if (rest := len(groups) - _NODES_SHOWN) > 0:
+        lines.append((f"… and {rest} more kinds of nodes (-o json lists all)", *[""] * 6))
+    return lines
+
+
+def _fullness(row: NodeRow) -> float:
+    return max(
+        _share(row.cpu_milli, row.allocatable_cpu_milli),
+        _share(row.memory_bytes, row.allocatable_memory_bytes),
+        _share(row.pods, row.allowed_pods),
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _by_value(why: Mapping[str, str]) -> list[tuple[str, str]]:
+    alike: dict[str, list[str]] = {}
+    for name, reason in why.items():
+        alike.setdefault(reason, []).append(name)
+    return [(_one_of(names), reason) for reason, names in alike.items()]
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _node_row(node: Node, pods: int, used: Resources) -> NodeRow:
@@ -159,12 +221,3 @@ def _scheduled_condition(pod: Pod) -> tuple[str, str] | None:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.reason, condition.message
     return None
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)

@@ -31,7 +31,10 @@ __all__ = ["config"]
 _INVALID = 2
 
 
-@click.group(short_help="Check or show a configuration file.")
+@click.group(
+    short_help="Check or show a configuration file.",
+    epilog="Example: kubesched config validate scheduler.yaml",
+)
 def config() -> None:
     """Check a KubeSchedulerConfiguration, or show it with everything filled in.
 
@@ -72,7 +75,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-@config.command()
+@config.command(epilog="Example: kubesched config validate scheduler.yaml --plugin mine.py")
 @click.argument("file")
 @_with_plugins
 def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
@@ -81,7 +84,7 @@ def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...]) -> Non
     click.echo(f"{file}: ok")
 
 
-@config.command()
+@config.command(epilog="Example: kubesched config show scheduler.yaml -o json")
 @click.argument("file")
 @_with_plugins
 @_with_output
@@ -90,7 +93,7 @@ def show(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: st
     click.echo(_text(_load(file, parse_feature_gates(gates), plugins), output), nl=False)
 
 
-@config.command()
+@config.command(epilog="Example: kubesched config default > scheduler.yaml")
 @_with_gates
 @_with_output
 def default(gates: tuple[str, ...], output: str) -> None:

@@ -11,7 +11,7 @@ import click
 from kubesched.api import ApiError
 from kubesched.api.access import ApiAccess
 from kubesched.api.kinds import Kind
-from kubesched.cli.cluster_sources import live_api
+from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cli.listen_address import ListenAddress
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.config.load import configuration_from_builtins
@@ -34,9 +34,7 @@ _FORBIDDEN, _UNSERVED = 403, 404
     short_help="Show a cluster, or a capture, as a page.",
     epilog="Example: kubesched dashboard --capture cluster.capture",
 )
-@click.option(
-    "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
-)
+@cluster_options
 @click.option(
     "--capture",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -53,24 +51,24 @@ _FORBIDDEN, _UNSERVED = 403, 404
     help="Where to serve the page; default 127.0.0.1 and a free port.",
 )
 def dashboard(
-    kubeconfig: str, capture: Path | None, files: tuple[str, ...], listen: Listen | None
+    address: ClusterAddress, capture: Path | None, files: tuple[str, ...], listen: Listen | None
 ) -> None:
     """Serve the page until Ctrl-C. Nothing is ever written to the cluster.
 
     The page shows what your own rights allow; kinds that you may not read are named and left out.
     """
-    asyncio.run(_serve(kubeconfig, capture, files, listen or Listen()))
+    asyncio.run(_serve(address, capture, files, listen or Listen()))
 
 
 async def _serve(
-    kubeconfig: str, capture: Path | None, files: tuple[str, ...], listen: Listen
+    address: ClusterAddress, capture: Path | None, files: tuple[str, ...], listen: Listen
 ) -> None:
     sign_in = SignIn([listen.host])
     if capture is not None or files:
         page = _still(capture, files, sign_in)
         await _show(page, sign_in, listen, ())
         return
-    async with live_api(kubeconfig, "dashboard") as api:
+    async with live_api(address, "dashboard") as api:
         kinds, unknown = await _readable(api)
         if unknown:
             click.echo(f"not allowed to read: {', '.join(unknown)}", err=True)

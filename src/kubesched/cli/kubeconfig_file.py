@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,110 +15,189 @@ import yaml
 from kubesched.apiserver.http.kubeconfig import write_private
 from kubesched.util.errors import KubeschedError
 
-__all__ = ["kubeconfig_file"]
+__all__ = ["KubeconfigEntry", "kubeconfig_file", "remove_context"]
 
 _LISTS: Final = ("clusters", "users", "contexts")
 _CURRENT: Final = "current-context"
+_LOCKED_FOR_S, _TRIED_EVERY_S = 5.0, 0.02
 
 
 @contextlib.contextmanager
-def kubeconfig_file(text: str, path: Path | None) -> Iterator[Path]:
+def kubeconfig_file(text: str, path: Path | None, name: str = "") -> Iterator[KubeconfigEntry]:
     """Write a kubeconfig to a file, or to a temporary one; at the end of the block it is gone.
 
     In a file that exists its entries are added to those that are there, its context becomes the
     current one, and at the end all is as it was before but for what others changed meanwhile.
+    With a name the context has that, and replaces one that has it.
 
     Raises:
         KubeschedError: the file cannot be written, or is no kubeconfig: it is left alone.
     """
     if path is None:
-        descriptor, name = tempfile.mkstemp(prefix="kubesched-", suffix=".kubeconfig")
+        descriptor, made = tempfile.mkstemp(prefix="kubesched-", suffix=".kubeconfig")
         os.close(descriptor)
-        path = Path(name)
+        path = Path(made)
         path.unlink()
-    entry = _Entry(path, yaml.safe_load(text))
+    entry = KubeconfigEntry(path, yaml.safe_load(text), name)
     entry.add()
     try:
-        yield path
+        yield entry
     finally:
         entry.remove()
 
 
-class _Entry:
+def remove_context(path: Path, name: str, before: str = "") -> None:
+    """Take a context with its cluster and user out of a file, if it has them.
+
+    If it is the current one, that becomes `before` again, if there is such a context still.
+    """
+    path = _followed(path)
+    with contextlib.suppress(OSError, KubeschedError), _locked(path):
+        there = _read(path, path.read_bytes())
+        if name in _names(there["contexts"]):
+            _take_out(there, name, before)
+            if _is_empty(there):
+                path.unlink()
+            else:
+                write_private(path, _text(there))
+
+
+class KubeconfigEntry:
     """One context with its cluster and user, in a file that may have others."""
 
-    def __init__(self, path: Path, document: dict[str, Any]) -> None:
-        self._path = path
+    def __init__(self, path: Path, document: dict[str, Any], name: str = "") -> None:
+        self.path = path
+        self.context = name or document[_CURRENT]
+        self.context_before = ""
+        self._file = _followed(path)
         self._document = document
+        self._replaces = bool(name)
         self._before: bytes | None = None  # None: there was no such file
+        self._has_replaced = False
         self._written = b""
-        self._context_before: Any = None
 
     def add(self) -> None:
         try:
-            self._before = self._path.read_bytes() if self._path.exists() else None
-            there = self._read(self._before)
-            self._rename(_names(there["contexts"]))
-            self._context_before = there.get(_CURRENT)
-            for key in _LISTS:
-                own = self._names(key)
-                there[key] = [each for each in there[key] if _name(each) not in own]
-                there[key] += self._document[key]
-            self._write(there | {_CURRENT: self._document[_CURRENT]})
+            with _locked(self._file):
+                self._before = self._file.read_bytes() if self._file.exists() else None
+                there = _read(self._file, self._before)
+                self._choose_name(_names(there["contexts"]))
+                self.context_before = str(there.get(_CURRENT) or "")
+                # Left by a process that was killed.
+                self._has_replaced = self.context in _names(there["contexts"])
+                _take_out(there, self.context, "")
+                for key in _LISTS:
+                    there[key] = there[key] + self._document[key]
+                self._write(there | {_CURRENT: self.context})
         except OSError as exc:
-            raise KubeschedError(f"cannot write {self._path}: {exc.strerror}") from exc
+            raise KubeschedError(f"cannot write {self.path}: {exc.strerror}") from exc
+
+    def own_text(self) -> str:
+        """A kubeconfig with nothing but this."""
+        return _text(self._document)
 
     def remove(self) -> None:
         with contextlib.suppress(OSError, KubeschedError):  # gone, or no longer what it was
-            if self._path.read_bytes() == self._written:
-                if self._before is None:
-                    self._path.unlink()
-                else:
-                    self._path.write_bytes(self._before)
-                return
-            there = self._read(self._path.read_bytes())
-            for key in _LISTS:
-                own = self._names(key)
-                there[key] = [each for each in there[key] if _name(each) not in own]
-            if there.get(_CURRENT) == self._document[_CURRENT]:
-                there[_CURRENT] = self._context_before or ""
-            self._write(there)
+            with _locked(self._file):
+                if self._file.read_bytes() == self._written and not self._has_replaced:
+                    self._restore()
+                    return
+            remove_context(self._file, self.context, self.context_before)
 
-    def _read(self, content: bytes | None) -> dict[str, Any]:
-        """What a file holds, with an empty list for what it lacks."""
-        try:
-            there = yaml.safe_load(content or b"")
-        except yaml.YAMLError as exc:
-            raise KubeschedError(f"{self._path} is not YAML, and was left alone") from exc
-        empty: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
-        there = empty if there is None else there
-        if not isinstance(there, dict) or there.get("kind", "Config") != "Config":
-            raise KubeschedError(f"{self._path} is not a kubeconfig, and was left alone")
-        lists = {key: there.get(key) or [] for key in _LISTS}
-        if not all(isinstance(each, list) for each in lists.values()):
-            raise KubeschedError(f"{self._path} is not a kubeconfig, and was left alone")
-        return there | lists
+    def _restore(self) -> None:
+        if self._before is None:
+            self._file.unlink()
+        else:
+            self._file.write_bytes(self._before)
 
-    def _rename(self, taken: set[str]) -> None:
-        """Take a name that no context of the file has."""
+    def _choose_name(self, taken: set[str]) -> None:
+        """Take a name that no context of the file has, unless this replaces it."""
         (context,), (user,) = self._document["contexts"], self._document["users"]
         (cluster,) = self._document["clusters"]
-        first = name = context["name"]
+        first = self.context
         number = 1
-        while name in taken:
+        while self.context in taken and not self._replaces:
             number += 1
-            name = f"{first}-{number}"
-        cluster["name"] = context["name"] = self._document[_CURRENT] = name
-        user["name"] = f"{name}-admin"
-        context["context"] |= {"cluster": name, "user": user["name"]}
-
-    def _names(self, key: str) -> set[str]:
-        return _names(self._document[key])
+            self.context = f"{first}-{number}"
+        cluster["name"] = context["name"] = self._document[_CURRENT] = self.context
+        user["name"] = _user(self.context)
+        context["context"] |= {"cluster": self.context, "user": user["name"]}
 
     def _write(self, document: dict[str, Any]) -> None:
-        text = yaml.safe_dump(document, sort_keys=False)
-        write_private(self._path, text)
+        text = _text(document)
+        write_private(self._file, text)
         self._written = text.encode()
+
+
+def _user(context: str) -> str:
+    return f"{context}-admin"
+
+
+def _take_out(there: dict[str, Any], context: str, before: str) -> None:
+    own = {context, _user(context)}
+    for key in _LISTS:
+        there[key] = [each for each in there[key] if _name(each) not in own]
+    if there.get(_CURRENT) == context:
+        there[_CURRENT] = before if before in _names(there["contexts"]) else ""
+
+
+def _is_empty(there: dict[str, Any]) -> bool:
+    """Whether a file says nothing: it need not be."""
+    return not any(value for key, value in there.items() if key not in ("apiVersion", "kind"))
+
+
+def _read(path: Path, content: bytes | None) -> dict[str, Any]:
+    """What a file holds, with an empty list for what it lacks."""
+    try:
+        there = yaml.safe_load(content or b"")
+    except yaml.YAMLError as exc:
+        raise KubeschedError(f"{path} is not YAML, and was left alone") from exc
+    empty: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
+    there = empty if there is None else there
+    if not isinstance(there, dict) or there.get("kind", "Config") != "Config":
+        raise KubeschedError(f"{path} is not a kubeconfig, and was left alone")
+    lists = {key: there.get(key) or [] for key in _LISTS}
+    if not all(isinstance(each, list) for each in lists.values()):
+        raise KubeschedError(f"{path} is not a kubeconfig, and was left alone")
+    return there | lists
+
+
+def _text(document: dict[str, Any]) -> str:
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _followed(path: Path) -> Path:
+    """The file behind the user's own link; what others link to is not written."""
+    try:
+        is_own = path.is_symlink() and path.lstat().st_uid == os.getuid()
+        return path.resolve() if is_own else path
+    except (OSError, RuntimeError):
+        return path
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep others out who lock kubeconfigs the way kubectl does."""
+    if path.exists() and not path.is_file():  # such as /dev/stdout
+        yield
+        return
+    lock = path.with_name(f"{path.name}.lock")
+    until = time.monotonic() + _LOCKED_FOR_S
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
+            break
+        except FileExistsError as exc:
+            if time.monotonic() > until:
+                error = KubeschedError(f"another program is writing {path}: {lock} exists")
+                error.add_note("remove it if none is")
+                raise error from exc
+            time.sleep(_TRIED_EVERY_S)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            lock.unlink()
 
 
 def _names(entries: list[Any]) -> set[str]:

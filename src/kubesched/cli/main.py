@@ -5,32 +5,76 @@ Exit codes: 0 done, 1 it failed, 2 what was given cannot be used, 130 interrupte
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 import click
 
 import kubesched
-from kubesched.cli.capture_command import capture
-from kubesched.cli.check_command import check
-from kubesched.cli.config_command import config
-from kubesched.cli.dashboard_command import dashboard
-from kubesched.cli.explain_command import explain
-from kubesched.cli.fit_command import fit
-from kubesched.cli.node_command import node
-from kubesched.cli.record_command import record
-from kubesched.cli.run import run
-from kubesched.cli.simulate_command import simulate
-from kubesched.cli.tune_command import tune
-from kubesched.cli.up import up
-from kubesched.cli.whatif_command import whatif
 from kubesched.util.errors import ConfigError, KubeschedError
 
 __all__ = ["cli", "main"]
 
 
+class _Place(NamedTuple):
+    """Where a command is, and what it does, in a line."""
+
+    module: str
+    short_help: str
+
+
+_COMMANDS: Final[Mapping[str, _Place]] = {
+    "up": _Place("up", "Run a cluster in this process and place a workload."),
+    "clusters": _Place("clusters_command", "List the clusters of `kubesched up --name`."),
+    "down": _Place(
+        "clusters_command", "End clusters of `kubesched up --name` and remove what they left."
+    ),
+    "logs": _Place("clusters_command", "Show the log of a cluster in the background."),
+    "run": _Place("run", "Schedule the pods of a cluster, as kube-scheduler does."),
+    "config": _Place("config_command", "Check or show a configuration file."),
+    "node": _Place("node_command", "Add, remove, stop or start nodes of a running cluster."),
+    "explain": _Place("explain_command", "Why a pod is pending, and what would help."),
+    "fit": _Place("fit_command", "How many copies of a pod fit, and what stops the next one."),
+    "whatif": _Place("whatif_command", "What would happen if nodes or workloads changed."),
+    "dashboard": _Place("dashboard_command", "Show a cluster, or a capture, as a page."),
+    "capture": _Place("capture_command", "Write all that scheduling depends on to one file."),
+    "simulate": _Place(
+        "simulate_command", "Run a scenario in virtual time and compare configurations."
+    ),
+    "record": _Place(
+        "record_command", "Write the pods of a live cluster, as they come and go, to a trace."
+    ),
+    "tune": _Place(
+        "tune_command", "Search over weights, strategies and thresholds for an objective."
+    ),
+    "check": _Place("check_command", "Run placement tests."),
+}
+
+
+class _Commands(click.Group):
+    """Imports a command when it is needed: all of them together take a second."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = _COMMANDS.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(f"kubesched.cli.{place.module}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.short_help) for name, place in _COMMANDS.items()])
+
+
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: kubesched up -f nodes.yaml -f pods.yaml",
 )
@@ -40,21 +84,6 @@ def cli(verbose: bool) -> None:
     """The Kubernetes scheduler, in Python."""
 
 
-cli.add_command(up)
-cli.add_command(run)
-cli.add_command(config)
-cli.add_command(node)
-cli.add_command(explain)
-cli.add_command(fit)
-cli.add_command(whatif)
-cli.add_command(dashboard)
-cli.add_command(capture)
-cli.add_command(simulate)
-cli.add_command(record)
-cli.add_command(tune)
-cli.add_command(check)
-
-
 def main() -> None:
     """Run the command line; errors become one line (or one per problem) and an exit code."""
     try:
@@ -62,7 +91,7 @@ def main() -> None:
         if exit_code := cli.main(prog_name="kubesched", standalone_mode=False):
             sys.exit(exit_code)
     except click.ClickException as exc:
-        exc.show()
+        _report_usage(exc)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
@@ -77,6 +106,18 @@ def main() -> None:
         for error in _leaves(expected):
             _report(error)
         sys.exit(1)
+
+
+def _report_usage(error: click.ClickException) -> None:
+    """One line about what was typed, and where to read on."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    command = "kubesched" if ctx is None else ctx.command_path
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    message = " ".join(error.format_message().split())
+    click.echo(f"{command}: {message[:1].lower()}{message[1:].rstrip('.')}", err=True)
+    click.echo(f"  {command} --help shows how it is used", err=True)
 
 
 def _leaves(group: BaseExceptionGroup[KubeschedError]) -> Iterator[KubeschedError]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import click
@@ -14,19 +13,13 @@ from kubesched.api.access import ApiAccess
 from kubesched.api.base import ResourceList
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
-from kubesched.cli.api_clients import user_agent
-from kubesched.client.connections import connect_process
-from kubesched.client.http_api import HttpApi
-from kubesched.client.http_transport import HttpTransport
+from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cluster.controllers.device_driver import DEVICES, DeviceGroup
 from kubesched.cluster.nodes.pod_behavior import STOPPED
-from kubesched.util.clock import RealClock
 from kubesched.util.errors import QuantityError
-from kubesched.util.randomness import derive
 
 __all__ = ["node", "nodes_to_add"]
 
-_QPS, _BURST = 1000, 1000
 _PLATFORM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 _HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
@@ -39,7 +32,7 @@ _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 def node() -> None:
     """Add nodes without machines to a cluster such as that of `kubesched up`, or remove nodes.
 
-    The cluster is that of --kubeconfig or $KUBECONFIG.
+    The cluster is that of --name, --kubeconfig or $KUBECONFIG.
     """
 
 
@@ -86,11 +79,6 @@ def _devices(
     return tuple(devices)
 
 
-_KUBECONFIG = click.option(
-    "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
-)
-
-
 @node.command(epilog="Example: kubesched node add --count 100 --cpu 8 --memory 32Gi")
 @click.option("--count", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--prefix", default="node", show_default=True, help="Names are PREFIX-NUMBER.")
@@ -121,7 +109,7 @@ _KUBECONFIG = click.option(
 )  # fmt: skip
 @click.option("--zones", default="", metavar="A,B,...", help="Zones, taken in turn.")
 @click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", callback=_taints)
-@_KUBECONFIG
+@cluster_options
 def add(
     count: int,
     prefix: str,
@@ -136,7 +124,7 @@ def add(
     capacity: dict[str, str],
     zones: str,
     taints: tuple[Taint, ...],
-    kubeconfig: str,
+    address: ClusterAddress,
 ) -> None:
     """Add nodes. Each prints its name."""
     groups = [
@@ -153,13 +141,13 @@ def add(
             await api.create(msgspec.structs.replace(each, metadata=metadata))
             click.echo(each.metadata.name)
 
-    asyncio.run(_with_api(kubeconfig, work))
+    asyncio.run(_with_api(address, work))
 
 
 @node.command(epilog="Example: kubesched node remove node-3 node-4")
 @click.argument("names", nargs=-1, required=True)
-@_KUBECONFIG
-def remove(names: tuple[str, ...], kubeconfig: str) -> None:
+@cluster_options
+def remove(names: tuple[str, ...], address: ClusterAddress) -> None:
     """Remove nodes by their names. Each prints its name."""
 
     async def work(api: ApiAccess) -> None:
@@ -167,7 +155,7 @@ def remove(names: tuple[str, ...], kubeconfig: str) -> None:
             await api.delete(Node, name)
             click.echo(name)
 
-    asyncio.run(_with_api(kubeconfig, work))
+    asyncio.run(_with_api(address, work))
 
 
 _SELECTOR = click.option(
@@ -179,23 +167,23 @@ _SELECTOR = click.option(
 @node.command(epilog="Example: kubesched node stop -l topology.kubernetes.io/zone=a")
 @click.argument("names", nargs=-1)
 @_SELECTOR
-@_KUBECONFIG
-def stop(names: tuple[str, ...], selector: str, kubeconfig: str) -> None:
+@cluster_options
+def stop(names: tuple[str, ...], selector: str, address: ClusterAddress) -> None:
     """Let nodes fail: their kubelets say nothing more and do nothing more. Each prints its name.
 
     After 50 s a node counts as unreachable, gets the taints for it, and its pods go when they no
     longer tolerate them.
     """
-    asyncio.run(_with_api(kubeconfig, _marking(names, selector, "true")))
+    asyncio.run(_with_api(address, _marking(names, selector, "true")))
 
 
 @node.command(epilog="Example: kubesched node start node-3 node-4")
 @click.argument("names", nargs=-1)
 @_SELECTOR
-@_KUBECONFIG
-def start(names: tuple[str, ...], selector: str, kubeconfig: str) -> None:
+@cluster_options
+def start(names: tuple[str, ...], selector: str, address: ClusterAddress) -> None:
     """Let nodes that were stopped go on. Each prints its name."""
-    asyncio.run(_with_api(kubeconfig, _marking(names, selector, None)))
+    asyncio.run(_with_api(address, _marking(names, selector, None)))
 
 
 def _marking(
@@ -247,12 +235,6 @@ def nodes_to_add(
     return made
 
 
-async def _with_api(kubeconfig: str, work: Callable[[ApiAccess], Awaitable[None]]) -> None:
-    clock = RealClock()
-    connection = connect_process(kubeconfig, "", clock, os.environ, user_agent=user_agent())
-    transport = HttpTransport(connection)
-    api = HttpApi(transport, clock, derive(0, "node"), qps=_QPS, burst=_BURST)
-    try:
+async def _with_api(address: ClusterAddress, work: Callable[[ApiAccess], Awaitable[None]]) -> None:
+    async with live_api(address, "node") as api:
         await work(api)
-    finally:
-        await api.close()

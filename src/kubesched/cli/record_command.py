@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kubesched.cli.cluster_sources import live_api
+from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.sim.recording import record as follow
 from kubesched.sim.values import parse_duration_ns
 from kubesched.util.clock import SECOND, RealClock
@@ -33,10 +33,8 @@ __all__ = ["record"]
 @click.option(
     "--for", "duration", default="", metavar="24h", help="How long; default: until Ctrl-C."
 )
-@click.option(
-    "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
-)
-def record(path: Path, duration: str, kubeconfig: str) -> None:
+@cluster_options
+def record(path: Path, duration: str, address: ClusterAddress) -> None:
     """Follow the pods of a cluster and write what a simulation needs of them.
 
     Only reading is asked of the cluster. Every line is written at once, so that what was recorded
@@ -45,15 +43,15 @@ def record(path: Path, duration: str, kubeconfig: str) -> None:
     duration_ns = parse_duration_ns(duration, "--for") if duration else None
     try:
         with path.open("wb", buffering=0) as file, contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_record(kubeconfig, file.write, duration_ns))
+            asyncio.run(_record(address, file.write, duration_ns))
     except OSError as error:
         raise KubeschedError(f"{path}: cannot be written: {error.strerror}") from error
     click.echo(f"wrote {path}", err=True)
 
 
-async def _record(kubeconfig: str, write: object, duration_ns: int | None) -> None:
+async def _record(address: ClusterAddress, write: object, duration_ns: int | None) -> None:
     timeout_s = None if duration_ns is None else duration_ns / SECOND
-    async with live_api(kubeconfig, "record") as api:
+    async with live_api(address, "record") as api:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await follow(api, RealClock(), write, duration_ns)  # type: ignore[arg-type]

@@ -10,18 +10,37 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from kubesched.api import Pod
+from kubesched.api import Pod, ReplicationController
 from kubesched.api.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
-from kubesched.api.batch import Job
+from kubesched.api.batch import CronJob, Job
 from kubesched.api.pod_facts import pod_key
+from kubesched.api.time import format_time
 from kubesched.backend.queue.view import Place, PodPlace
 from kubesched.cli.cluster_summary import tried_in_vain
+from kubesched.cluster.controllers.cron_schedule import parse_schedule
 
-__all__ = ["OWNERS", "Owner", "WorkloadProgress", "pods_of", "wanted_pods"]
+__all__ = [
+    "OWNERS",
+    "Owner",
+    "WorkloadProgress",
+    "next_run",
+    "owner_name",
+    "pods_of",
+    "remarks",
+    "short_of_pods",
+    "wanted_pods",
+]
 
 # Kinds whose controllers make pods.
-Owner = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job
-OWNERS: tuple[type[Owner], ...] = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job)
+Owner = Deployment | ReplicaSet | ReplicationController | StatefulSet | DaemonSet | Job
+OWNERS: tuple[type[Owner], ...] = (
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Job,
+)
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -47,20 +66,29 @@ class WorkloadProgress:
         """The pod is there, or was."""
         self._seen.add(pod_key(pod))
 
-    def total(self, pods: Collection[Pod], owners: Iterable[Owner]) -> int:
+    def total(
+        self, pods: Collection[Pod], owners: Iterable[Owner], refused: Collection[str] = ()
+    ) -> int:
         """How many pods there are or will be, as far as anybody knows."""
         missing = len(self._expected - self._seen)
-        missing += sum(max(0, wanted_pods(each, pods) - pods_of(each, pods)) for each in owners)
+        for each in owners:
+            if each.metadata.uid not in refused:
+                missing += max(0, wanted_pods(each, pods) - pods_of(each, pods))
         return len(pods) + missing
 
-    def open(self, pods: Iterable[Pod], owners: Iterable[Owner], now_ns: int) -> dict[str, str]:
-        """What is not decided yet, by name, and why."""
+    def open(
+        self,
+        pods: Iterable[Pod],
+        owners: Iterable[Owner],
+        now_ns: int,
+        refused: Collection[str] = (),
+    ) -> dict[str, str]:
+        """What is not decided yet, by name, and why; not owners whose pods are `refused`."""
         pods = list(pods)
         found = dict.fromkeys(sorted(self._expected - self._seen), "not created yet")
-        for owner in owners:
-            if (made := pods_of(owner, pods)) < (wanted := wanted_pods(owner, pods)):
-                name = f"{owner.kind} {owner.metadata.namespace}/{owner.metadata.name}"
-                found[name] = f"{made} of {wanted} pods made"
+        for owner in short_of_pods(owners, pods):
+            if owner.metadata.uid not in refused:
+                found[owner_name(owner)] = _made(owner, pods)
         for pod in pods:
             if why := self._why_open(pod, now_ns):
                 found[pod_key(pod)] = why
@@ -98,11 +126,52 @@ class WorkloadProgress:
         return "" if tried_in_vain(pod) else "not tried yet"
 
 
+def remarks(
+    pods: Collection[Pod],
+    owners: Iterable[Owner | CronJob],
+    refused: Mapping[str, str],
+    now_ns: int,
+) -> dict[str, str]:
+    """Owners whose pods come later, or not at all, and why. `refused` is by uid."""
+    found = {}
+    for owner in owners:
+        if isinstance(owner, CronJob):
+            found[owner_name(owner)] = next_run(owner, now_ns)
+        elif (why := refused.get(owner.metadata.uid)) and short_of_pods([owner], pods):
+            found[owner_name(owner)] = f"{_made(owner, pods)}: {why}"
+    return found
+
+
+def next_run(owner: CronJob, now_ns: int) -> str:
+    """When a CronJob makes its next Job."""
+    if owner.spec.suspend:
+        return "suspended"
+    try:
+        time_ns = parse_schedule(owner.spec.schedule, owner.spec.time_zone).after(now_ns)
+    except ValueError as exc:
+        return f"schedule {owner.spec.schedule!r}: {exc}"
+    return "never runs" if time_ns is None else f"next Job at {format_time(time_ns)}"
+
+
+def short_of_pods(owners: Iterable[Owner], pods: Collection[Pod]) -> list[Owner]:
+    """Those whose controllers have not made all their pods."""
+    return [each for each in owners if pods_of(each, pods) < wanted_pods(each, pods)]
+
+
+def owner_name(owner: Owner | CronJob) -> str:
+    """How an owner is called where there are pods too."""
+    return f"{owner.kind} {owner.metadata.namespace}/{owner.metadata.name}"
+
+
+def _made(owner: Owner, pods: Collection[Pod]) -> str:
+    return f"{pods_of(owner, pods)} of {wanted_pods(owner, pods)} pods made"
+
+
 def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
     """How many pods a controller will have made for an object; those it has count if unknown."""
     match owner:
-        case Deployment(spec=spec) | ReplicaSet(spec=spec):
-            return 1 if spec.replicas is None else spec.replicas
+        case Deployment() | ReplicaSet() | ReplicationController():
+            return 1 if owner.spec.replicas is None else owner.spec.replicas
         case StatefulSet(spec=spec):
             own = _owned(owner, pods)
             # Each waits for the one before it, unless they may come together.
@@ -123,8 +192,8 @@ def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
 def pods_of(owner: Owner, pods: Collection[Pod]) -> int:
     """How many pods a controller has made for an object, directly or not."""
     match owner:
-        case Deployment(status=status) | ReplicaSet(status=status):
-            return status.replicas
+        case Deployment() | ReplicaSet() | ReplicationController():
+            return owner.status.replicas
         case Job(status=status):
             return status.active + status.succeeded + status.failed
     return len(_owned(owner, pods))

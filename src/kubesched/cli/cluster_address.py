@@ -1,0 +1,114 @@
+"""Which cluster a command talks to: of a kubeconfig and a context, or one of ours by its name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from kubesched.cli.api_clients import user_agent
+from kubesched.cli.named_clusters import (
+    ClusterName,
+    known_clusters,
+    named_cluster,
+    state_folder,
+)
+from kubesched.client.connections import connect_process, connect_selected
+from kubesched.client.http_api import HttpApi
+from kubesched.client.http_transport import Connection, HttpTransport
+from kubesched.client.kubeconfig import kubectl_files, load_kubeconfig
+from kubesched.util.clock import Clock, RealClock
+from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.util.randomness import derive
+
+__all__ = ["ClusterAddress", "cluster_options", "live_api"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_QPS, _BURST = 1000, 1000
+
+
+class ClusterAddress(NamedTuple):
+    """What the options said; without any, $KUBECONFIG does."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    name: str = ""
+
+    def connection(self, clock: Clock, user_agent: str) -> Connection:
+        """How to reach it.
+
+        Raises:
+            ConfigError: there is no way; one line says why.
+            KubeschedError: the cluster of that name does not run.
+        """
+        if self.name:
+            return self._named(clock, user_agent)
+        if self.context:
+            files = [Path(self.kubeconfig)] if self.kubeconfig else kubectl_files(os.environ)
+            selected = load_kubeconfig(files, must_exist=True).select(self.context)
+            return connect_selected(selected, clock, user_agent=user_agent)
+        try:
+            return connect_process(self.kubeconfig, "", clock, os.environ, user_agent=user_agent)
+        except ConfigError as exc:
+            running = [
+                each.name
+                for each in known_clusters(state_folder(os.environ))
+                if each.state() == "running"
+            ]
+            if running and not self.kubeconfig:
+                exc.add_note(f"or one of these clusters: --name {', --name '.join(running)}")
+            raise
+
+    def _named(self, clock: Clock, user_agent: str) -> Connection:
+        folder = named_cluster(state_folder(os.environ), self.name)
+        if (state := folder.state()) != "running":
+            raise KubeschedError(
+                f"cluster {self.name!r} is {state}; kubesched up --name {self.name} starts it"
+            )
+        selected = load_kubeconfig([folder.kubeconfig], must_exist=True).select()
+        return connect_selected(selected, clock, user_agent=user_agent)
+
+
+@contextlib.asynccontextmanager
+async def live_api(address: ClusterAddress, purpose: str) -> AsyncIterator[HttpApi]:
+    """The API server of a cluster, for a command that asks a little and ends."""
+    clock = RealClock()
+    connection = address.connection(clock, f"{user_agent()}/{purpose}")
+    api = HttpApi(HttpTransport(connection), clock, derive(0, purpose), qps=_QPS, burst=_BURST)
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+def cluster_options(command: F) -> F:
+    """Add the options to a command, which gets them as `address`."""
+
+    @click.option(
+        "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
+    )
+    @click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
+    @click.option(
+        "--name",
+        "cluster_name",
+        default="",
+        type=ClusterName(),
+        metavar="CLUSTER",
+        help="A cluster of `kubesched up --name`.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, kubeconfig: str, context: str, cluster_name: str, **options: Any
+    ) -> Any:
+        if cluster_name and (kubeconfig or context):
+            raise click.UsageError("--name and --kubeconfig or --context exclude each other")
+        address = ClusterAddress(kubeconfig, context, cluster_name)
+        return command(*args, address=address, **options)
+
+    return wrapped  # type: ignore[return-value]

@@ -1,0 +1,174 @@
+"""`kubesched clusters`, `down` and `logs`: the clusters that have names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import click
+import msgspec
+
+from kubesched.api import ApiError, Node, Pod
+from kubesched.cli.cluster_address import ClusterAddress, live_api
+from kubesched.cli.named_clusters import (
+    ClusterFolder,
+    ClusterName,
+    State,
+    known_clusters,
+    named_cluster,
+    state_folder,
+)
+from kubesched.cli.text_table import text_table
+from kubesched.util.errors import KubeschedError
+
+__all__ = ["ClusterRow", "clusters", "down", "logs"]
+
+_ANSWERS_WITHIN_S = 3.0
+_LOOKED_EVERY_S = 0.2
+_LINES = 1000
+
+
+class ClusterRow(msgspec.Struct, frozen=True):
+    """A cluster as it is listed. Counts are unknown unless it answers."""
+
+    name: str
+    state: State | Literal["not answering"]
+    nodes: int | None
+    pods: int | None
+    address: str
+    since: str
+    pid: int | None
+    context: str
+    kubeconfig: str
+    log: str
+
+
+@click.command(
+    short_help="List the clusters of `kubesched up --name`.",
+    epilog="Example: kubesched clusters -o json",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the list on standard output.",
+)
+def clusters(output: str) -> None:
+    """List clusters that have names: those that run, were stopped, or whose process was killed.
+
+    `kubesched up --name NAME` starts one again where it was, `kubesched down NAME` removes it.
+    """
+    rows = asyncio.run(_rows(known_clusters(state_folder(os.environ))))
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+        return
+    if not rows:
+        click.echo("no clusters; kubesched up --name blue --detach makes one", err=True)
+        return
+    head = ("NAME", "STATE", "NODES", "PODS", "ADDRESS", "SINCE", "PID")
+    click.echo(text_table([head, *map(_cells, rows)]))
+
+
+@click.command(
+    short_help="End clusters of `kubesched up --name` and remove what they left.",
+    epilog="Example: kubesched down blue",
+)
+@click.argument("names", nargs=-1, type=ClusterName(), metavar="NAME...")
+@click.option("--all", "everything", is_flag=True, help="All clusters that have names.")
+def down(names: tuple[str, ...], everything: bool) -> None:
+    """End clusters, and remove their data, logs, kubeconfigs and contexts. Each prints its name."""
+    root = state_folder(os.environ)
+    if everything and names:
+        raise click.UsageError("give names or --all, not both")
+    if not everything and not names:
+        known = ", ".join(each.name for each in known_clusters(root)) or "none"
+        raise click.UsageError(f"which cluster? name one, or give --all; there are: {known}")
+    # All names are looked up before anything ends.
+    chosen = known_clusters(root) if everything else [named_cluster(root, name) for name in names]
+    for folder in chosen:
+        folder.end()
+        folder.remove()
+        click.echo(folder.name)
+    with contextlib.suppress(OSError):  # there are others
+        root.rmdir()
+        root.parent.rmdir()
+
+
+@click.command(
+    short_help="Show the log of a cluster in the background.",
+    epilog="Example: kubesched logs blue --follow",
+)
+@click.argument("name", type=ClusterName())
+@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C or the cluster's end.")
+@click.option(
+    "--tail",
+    default=_LINES,
+    show_default=True,
+    type=click.IntRange(min=0),
+    metavar="LINES",
+    help="How many of the last lines.",
+)
+def logs(name: str, follow: bool, tail: int) -> None:
+    """Show what a cluster of `kubesched up --name NAME --detach` has written."""
+    folder = named_cluster(state_folder(os.environ), name)
+    try:
+        log = folder.log.open("rb")
+    except FileNotFoundError as exc:
+        raise KubeschedError(f"cluster {name!r} has no log: it is not in the background") from exc
+    with log:
+        lines = log.read().splitlines(keepends=True)
+        click.echo(b"".join(lines[len(lines) - min(tail, len(lines)) :]), nl=False)
+        while follow:
+            is_over = folder.state() not in ("starting", "running")
+            click.echo(log.read(), nl=False)
+            if is_over:
+                break
+            time.sleep(_LOOKED_EVERY_S)
+
+
+async def _rows(folders: Sequence[ClusterFolder]) -> list[ClusterRow]:
+    return list(await asyncio.gather(*map(_row, folders)))
+
+
+async def _row(folder: ClusterFolder) -> ClusterRow:
+    state, record = folder.state(), folder.record()
+    is_running = state == "running"
+    nodes = pods = None
+    if is_running:
+        nodes, pods = await _counts(folder)
+    return ClusterRow(
+        name=folder.name,
+        state="not answering" if is_running and nodes is None else state,
+        nodes=nodes,
+        pods=pods,
+        address=record.address if record is not None and is_running else "",
+        since="" if record is None else record.since,
+        pid=record.pid if record is not None and state in ("starting", "running") else None,
+        context=folder.context if is_running else "",
+        kubeconfig=str(folder.kubeconfig) if is_running else "",
+        log=str(folder.log) if folder.log.exists() else "",
+    )
+
+
+async def _counts(folder: ClusterFolder) -> tuple[int | None, int | None]:
+    """Nodes and pods; unknown if the cluster does not answer in time."""
+    try:
+        async with (
+            asyncio.timeout(_ANSWERS_WITHIN_S),
+            live_api(ClusterAddress(name=folder.name), "clusters") as api,
+        ):
+            nodes, pods = await api.list(Node), await api.list(Pod)
+            return len(nodes.items), len(pods.items)
+    except (ApiError, KubeschedError, TimeoutError):
+        return None, None
+
+
+def _cells(row: ClusterRow) -> tuple[str, ...]:
+    cells = (row.state, row.nodes, row.pods, row.address, row.since, row.pid)
+    return (row.name, *("-" if cell in (None, "") else str(cell) for cell in cells))

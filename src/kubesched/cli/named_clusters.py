@@ -1,0 +1,249 @@
+"""Clusters with names: where their files are, which of them run, and how they are told to end.
+
+Each has a folder under the user's state directory, which nobody else can read: its data, its log,
+a kubeconfig, and a record of the process. Whoever runs the cluster holds a lock in that folder for
+as long as it lives, so a process that was killed is known to be gone whatever became of its number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+import msgspec
+
+from kubesched.apiserver.http.kubeconfig import write_private
+from kubesched.cli.kubeconfig_file import remove_context
+from kubesched.util.errors import ConfigError, KubeschedError
+
+__all__ = [
+    "ClusterFolder",
+    "ClusterName",
+    "ClusterRecord",
+    "State",
+    "known_clusters",
+    "named_cluster",
+    "state_folder",
+]
+
+State = Literal["starting", "running", "stopped", "killed"]
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_TRIES, _BETWEEN_S = 5, 0.02
+_ENDS_WITHIN_S, _LOOKED_EVERY_S = 15.0, 0.02
+
+
+class ClusterName(click.ParamType[str]):
+    """The name of a cluster: part of file names, and of a context's."""
+
+    name = "name"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value and not _NAME.fullmatch(value):
+            self.fail(f"{value!r} is no name: up to 40 of a-z, 0-9 and - between them", param, ctx)
+        return value
+
+
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is known about the process of a cluster."""
+
+    pid: int
+    since: str
+    address: str = ""  # empty until it serves
+    # Where its context is for other programs, and which one was current there before.
+    kubeconfig: str = ""
+    context: str = ""
+    context_before: str = ""
+    has_ended: bool = False  # in an orderly way
+
+
+class ClusterFolder:
+    """The files of one cluster."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self.path = root / name
+        self.data = self.path / "cluster.db"
+        self.log = self.path / "log"
+        self.kubeconfig = self.path / "kubeconfig"
+        self._record = self.path / "cluster.json"
+        self._lock = self.path / "lock"
+
+    @property
+    def context(self) -> str:
+        """The name of its context in kubeconfigs."""
+        return f"kubesched-{self.name}"
+
+    def exists(self) -> bool:
+        return self.path.is_dir()
+
+    def create(self) -> bool:
+        """Make the folder; whether there was none.
+
+        Raises:
+            KubeschedError: it cannot be made.
+        """
+        is_new = not self.exists()
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise KubeschedError(f"cannot write {self.path}: {exc.strerror}") from exc
+        return is_new
+
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Have a folder in the block, which is taken away again if the block fails in a new one."""
+        is_new = self.create()
+        try:
+            yield
+        except BaseException:
+            if is_new:
+                self.remove()
+            raise
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Be the process of this cluster while the block runs.
+
+        Raises:
+            KubeschedError: another one is.
+        """
+        descriptor = self._claim()
+        if descriptor is None:
+            raise KubeschedError(
+                f"cluster {self.name!r} runs already; kubesched down {self.name} ends it"
+            )
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def state(self) -> State:
+        record = self.record()
+        if self._is_claimed():
+            return "running" if record is not None and record.address else "starting"
+        return "stopped" if record is not None and record.has_ended else "killed"
+
+    def record(self) -> ClusterRecord | None:
+        try:
+            return msgspec.json.decode(self._record.read_bytes(), type=ClusterRecord)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def write_record(self, record: ClusterRecord) -> None:
+        write_private(self._record, msgspec.json.encode(record).decode())
+
+    def begin_record(self, pid: int, since: str) -> int:
+        """Note that a process begins; the port that the cluster had before, or 0.
+
+        What an earlier one left in a kubeconfig is taken out.
+        """
+        before = self.record()
+        if before is not None and before.kubeconfig and not before.has_ended:
+            remove_context(Path(before.kubeconfig), before.context, before.context_before)
+        self.write_record(ClusterRecord(pid=pid, since=since))
+        port = "" if before is None else before.address.rpartition(":")[2]
+        return int(port) if port.isdecimal() else 0
+
+    def end(self) -> None:
+        """Have its process end, if there is one; one that does not is killed."""
+        record = self.record()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if record is not None and self._is_claimed():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(record.pid, number)
+            until = time.monotonic() + _ENDS_WITHIN_S
+            while self._is_claimed() and time.monotonic() < until:
+                time.sleep(_LOOKED_EVERY_S)
+        if self._is_claimed():
+            raise KubeschedError(f"the process of cluster {self.name!r} does not end")
+
+    def remove(self) -> None:
+        """Take away all there is of it.
+
+        Raises:
+            KubeschedError: it runs, or a file cannot be removed.
+        """
+        with self.claimed():
+            record = self.record()
+            if record is not None and record.kubeconfig:
+                remove_context(Path(record.kubeconfig), record.context, record.context_before)
+            try:
+                shutil.rmtree(self.path)
+            except OSError as exc:
+                raise KubeschedError(f"cannot remove {self.path}: {exc.strerror}") from exc
+
+    def _is_claimed(self) -> bool:
+        descriptor = self._take(fcntl.LOCK_SH)
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+    def _claim(self) -> int | None:
+        # Somebody who looks whether the cluster runs holds the lock for a moment.
+        for _ in range(_TRIES):
+            if (descriptor := self._take(fcntl.LOCK_EX)) is not None:
+                return descriptor
+            time.sleep(_BETWEEN_S)
+        return None
+
+    def _take(self, kind: int) -> int | None:
+        """The descriptor that holds the lock; None if another process has it."""
+        while True:
+            self.create()
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                # A lock in a folder that was removed meanwhile is nobody's.
+                if self._lock.stat().st_ino == os.fstat(descriptor).st_ino:
+                    return descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except FileNotFoundError:
+                pass
+            os.close(descriptor)
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Where the user's clusters are: of the XDG state directory."""
+    base = environment.get("XDG_STATE_HOME", "")
+    # Relative ones are to be ignored, says the specification.
+    folder = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return folder / "kubesched" / "clusters"
+
+
+def known_clusters(root: Path) -> list[ClusterFolder]:
+    """All that there are, by name, whether they run or not."""
+    if not root.is_dir():
+        return []
+    return [ClusterFolder(root, each.name) for each in sorted(root.iterdir()) if each.is_dir()]
+
+
+def named_cluster(root: Path, name: str) -> ClusterFolder:
+    """The cluster of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    names = [each.name for each in known_clusters(root)]
+    if name in names:
+        return ClusterFolder(root, name)
+    error = ConfigError(f"no cluster is named {name!r}")
+    if near := difflib.get_close_matches(name, names, n=1):
+        error.add_note(f"did you mean {near[0]!r}?")
+    elif names:
+        error.add_note(f"there are: {', '.join(names)}")
+    else:
+        error.add_note(f"kubesched up --name {name} --detach makes it")
+    raise error

@@ -1,0 +1,17 @@
+"""Rows of text in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["text_table"]
+
+
+def text_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """One line per row, each column as wide as its widest cell."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = (
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
