@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.explain.details import DetailContext, describe
+from kubesched.explain.details.context import nearest, pod_name
+from kubesched.explain.groups import verdict_groups
 from kubesched.explain.model import ClusterModel, ExplainError, SearchOutcome
-from kubesched.explain.preempting import explain_preemption
-from kubesched.explain.results import Explanation, NodeGroup, Rejection
+from kubesched.explain.preempting import explain_preemption, preemption_suggestions
+from kubesched.explain.results import Explanation, NodeGroup, Preemption, Rejection, Suggestion
 from kubesched.explain.scoring import ScoreTable
-from kubesched.explain.suggestions import find_suggestions
-from kubesched.explain.summaries import pending_summary, placed_summary
-from kubesched.explain.verdicts import AllVerdicts, find_all_verdicts
-from kubesched.framework import PodInfo, Status
+from kubesched.explain.suggestions import find_suggestions, let_in, with_other_scheduler
+from kubesched.explain.summaries import (
+    Summary,
+    held_summary,
+    not_running_summary,
+    pending_summary,
+    placed_summary,
+    waiting_summary,
+)
+from kubesched.explain.verdicts import AllVerdicts, find_all_verdicts, one_cause_each
+from kubesched.framework import PodInfo
 
-__all__ = ["explain_pod", "verdict_groups"]
+__all__ = ["explain_pod"]
 
 _FINISHED = ("Succeeded", "Failed")
 _MOST_SCORES = 10
+
+
+class _Attempt(NamedTuple):
+    """What the scheduler's parts say about a pod."""
+
+    pod: Pod
+    current: str  # the node of a pod that is placed
+    outcome: SearchOutcome
+    verdicts: AllVerdicts
+    groups: tuple[NodeGroup, ...]
+    held: Rejection | None
 
 
 def explain_pod(
@@ -37,149 +56,139 @@ def explain_pod(
     A placed pod is looked at as if it were to be placed now, without itself.
 
     Raises:
-        ExplainError: the pod is not this scheduler's to place.
+        ExplainError: the pod has finished.
     """
     if pod.status.phase in _FINISHED:
-        raise ExplainError(f"{_name(pod)} has finished ({pod.status.phase}): it needs no node")
-    current = pod.spec.node_name
-    if current:
-        waiting = _unplaced(pod)
+        raise ExplainError(f"{pod_name(pod)} has finished ({pod.status.phase}): it needs no node")
+    if (pod.spec.scheduler_name or "default-scheduler") not in model.frameworks:
+        answer = _not_ours(model, pod)
+    elif pod.spec.node_name:
         with model.without(pod):
-            return _explain(model, waiting, current, versus, False, unknown)
-    return _explain(model, pod, "", versus, suggest, unknown)
+            answer = _explain(model, _unplaced(pod), pod.spec.node_name, versus, suggest=False)
+        if late := not_running_summary(pod):
+            answer = replace(answer, summary=late, breakdown="", advice="")
+    else:
+        answer = _explain(model, pod, "", versus, suggest=suggest)
+    return replace(answer, unknown=tuple(unknown))
 
 
 def _explain(
-    model: ClusterModel,
-    pod: Pod,
-    current: str,
-    versus: str,
-    suggest: bool,
-    unknown: Sequence[str],
+    model: ClusterModel, pod: Pod, current: str, versus: str, *, suggest: bool
 ) -> Explanation:
-    framework = model.framework_of(pod)
-    held = _held_back(model, pod)
+    framework, info = model.framework_of(pod), PodInfo(pod)
     outcome = model.search(pod)
-    pod_info = PodInfo(pod)
-    verdicts = find_all_verdicts(framework, pod_info, model.snapshot.nodes)
-    groups = verdict_groups(model, pod_info, verdicts, outcome)
-    if held is not None or outcome.result is None:
-        preemption = suggestions = None
-        if suggest:
-            suggestions = find_suggestions(model, pod, verdicts) if held is None else ()
-            preemption = explain_preemption(model, pod, outcome) if held is None else None
-        return Explanation(
-            pod=_name(pod),
-            verdict="pending",
-            summary=pending_summary(pod, outcome, verdicts, groups, suggestions or (), held),
-            node=outcome.node_name if held is not None else "",
-            current_node=current,
-            nodes=len(verdicts.nodes),
-            feasible=_feasible_count(groups),
-            message=outcome.message if held is None else held.reason,
-            groups=groups,
-            suggestions=suggestions or (),
-            preemption=preemption,
-            unknown=tuple(unknown),
+    verdicts = find_all_verdicts(framework, info, model.snapshot.nodes)
+    groups = verdict_groups(model, info, verdicts, outcome)
+    attempt = _Attempt(pod, current, outcome, verdicts, groups, _held_back(model, pod))
+    if attempt.held is not None or pod.metadata.deletion_timestamp is not None:
+        return _held(model, attempt, suggest=suggest)
+    if outcome.result is None:
+        return _pending(model, attempt, suggest=suggest)
+    return _placed(model, attempt, versus)
+
+
+def _pending(model: ClusterModel, attempt: _Attempt, *, suggest: bool) -> Explanation:
+    pod, outcome, verdicts = attempt.pod, attempt.outcome, attempt.verdicts
+    preemption: Preemption | None = None
+    suggestions: tuple[Suggestion, ...] = ()
+    if suggest:
+        suggestions = find_suggestions(model, pod, one_cause_each(pod, verdicts))
+        preemption = explain_preemption(model, pod, outcome)
+        suggestions += preemption_suggestions(model, pod, preemption)
+        suggestions = tuple(sorted(suggestions, key=lambda each: each.size))
+    summary = pending_summary(model, pod, outcome, verdicts, suggestions, preemption)
+    if not suggest:
+        summary = summary._replace(advice="")
+    if attempt.current:
+        sentence = f"It runs on {attempt.current}; placed today it would wait: {summary.sentence}"
+        summary = summary._replace(sentence=sentence)
+    answer = _waiting(attempt, summary)
+    return replace(answer, suggestions=suggestions, preemption=preemption)
+
+
+def _held(model: ClusterModel, attempt: _Attempt, *, suggest: bool) -> Explanation:
+    pod = attempt.pod
+    if pod.metadata.deletion_timestamp is not None:
+        left = ", ".join(pod.metadata.finalizers)
+        advice = f"It goes once its finalizers are removed: {left}." if left else ""
+        return _waiting(
+            attempt, Summary("it is being deleted, and no scheduler looks at it", "", advice)
         )
-    table = ScoreTable(framework, outcome.result)
-    scores = table.best(_MOST_SCORES)
+    assert attempt.held is not None
+    answer = _waiting(attempt, held_summary(model, pod, attempt.held))
+    suggestions = let_in(model, pod) if suggest else ()
+    return replace(answer, suggestions=suggestions, node=attempt.outcome.node_name)
+
+
+def _waiting(attempt: _Attempt, summary: Summary) -> Explanation:
+    held = attempt.held
     return Explanation(
-        pod=_name(pod),
+        pod=pod_name(attempt.pod),
+        verdict="pending",
+        summary=summary.sentence,
+        breakdown=summary.breakdown,
+        advice=summary.advice,
+        current_node=attempt.current,
+        nodes=len(attempt.verdicts.nodes),
+        feasible=sum(group.count for group in attempt.groups if not group.rejections),
+        message=attempt.outcome.message if held is None else held.reason,
+        groups=attempt.groups,
+    )
+
+
+def _placed(model: ClusterModel, attempt: _Attempt, versus: str) -> Explanation:
+    pod, result = attempt.pod, attempt.outcome.result
+    assert result is not None
+    table = ScoreTable(model.framework_of(pod), result)
+    scores = table.best(_MOST_SCORES)
+    sentence = placed_summary(
+        result.node_name,
+        attempt.current,
+        scores,
+        table.ties,
+        table.margin,
+        sum(group.count for group in attempt.groups if not group.rejections),
+    )
+    if not attempt.current:
+        sentence = waiting_summary(pod, sentence)
+    return Explanation(
+        pod=pod_name(pod),
         verdict="fits",
-        summary=placed_summary(outcome.node_name, current, scores, table.ties, table.margin),
-        node=outcome.node_name,
-        current_node=current,
-        nodes=len(verdicts.nodes),
-        feasible=len(outcome.result.feasible),
-        groups=groups,
+        summary=sentence,
+        node=result.node_name,
+        current_node=attempt.current,
+        nodes=len(attempt.verdicts.nodes),
+        feasible=len(result.feasible),
+        groups=attempt.groups,
         scores=scores,
         ties=table.ties,
         margin=table.margin,
-        versus=table.versus(versus, groups) if versus else None,
-        unknown=tuple(unknown),
+        versus=table.versus(versus, attempt.groups) if versus else None,
     )
 
 
-def verdict_groups(
-    model: ClusterModel, pod_info: PodInfo, verdicts: AllVerdicts, outcome: SearchOutcome
-) -> tuple[NodeGroup, ...]:
-    """Nodes with the same verdicts together, those nearest to fit first."""
-    names = np.array(verdicts.nodes.names, dtype=object)
-    statuses = _statuses_of_nominated(model, outcome)
-    groups = []
-    for positions, verdict in verdicts.groups():
-        rejections: list[Rejection] = []
-        context = DetailContext(model.objects, pod_info, verdicts.nodes, positions)
-        for plugin, status in verdict:
-            rejections += describe(context, plugin, status)
-        members = sorted(names[positions].tolist())
-        known = {(plugin, reason) for plugin, status in verdict for reason in status.all_reasons}
-        first = verdict[0][0] if verdict else ""
-        crowded = {
-            name: found
-            for name in members
-            if (found := statuses.get(name)) is not None
-            and (
-                found.plugin != first
-                or any((first, reason) not in known for reason in found.all_reasons)
-            )
-        }
-        groups += _crowded_groups(crowded, rejections)
-        if len(crowded) < len(members):
-            groups.append(_group([n for n in members if n not in crowded], rejections))
-    return tuple(groups)
-
-
-def _statuses_of_nominated(model: ClusterModel, outcome: SearchOutcome) -> dict[str, Status]:
-    """What the search says of nodes that pods are nominated to.
-
-    It counts those pods as well, so another rule may come first there than for the node alone.
-    """
-    nominated = model.nominator.nominated_nodes()
-    diagnosis = outcome.diagnosis if outcome.result is None else outcome.result.diagnosis
-    if not nominated or diagnosis is None:
-        return {}
-    statuses = diagnosis.node_statuses()
-    return {name: statuses[name] for name in nominated if name in statuses}
-
-
-def _crowded_groups(
-    crowded: Mapping[str, Status], rejections: Sequence[Rejection]
-) -> list[NodeGroup]:
-    """Nodes that a rule rejects once the pods nominated to them have come."""
-    known = {(each.plugin, each.reason) for each in rejections}
-    by_status: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for name, status in crowded.items():
-        by_status.setdefault((status.plugin, tuple(status.all_reasons)), []).append(name)
-    return [
-        _group(
-            members,
-            [
-                *(
-                    Rejection(
-                        plugin=plugin,
-                        reason=reason,
-                        detail="once the pods nominated to this node have come",
-                    )
-                    for reason in reasons
-                    if (plugin, reason) not in known
-                ),
-                *rejections,
-            ],
-        )
-        for (plugin, reasons), members in by_status.items()
-    ]
-
-
-def _group(members: Sequence[str], rejections: Sequence[Rejection]) -> NodeGroup:
-    return NodeGroup(
-        count=len(members), example=members[0], rejections=tuple(rejections), nodes=tuple(members)
+def _not_ours(model: ClusterModel, pod: Pod) -> Explanation:
+    """A pod that another scheduler has to place."""
+    name, known = pod.spec.scheduler_name, sorted(model.frameworks)
+    near = nearest(name, known)
+    hint = f"; did you mean {near!r}?" if near else ""
+    others = ", ".join(map(repr, known))
+    sentence = f"schedulerName is {name!r}, and this scheduler only places pods of {others}{hint}"
+    suggestions = () if pod.spec.node_name else with_other_scheduler(model, pod, near or known[0])
+    advice = f"Run a scheduler that is called {name!r}, or give it here with --config"
+    if suggestions:
+        advice += f"; or {suggestions[0].change}"
+    current = pod.spec.node_name
+    return Explanation(
+        pod=pod_name(pod),
+        verdict="fits" if current else "pending",
+        summary=f"It runs on {current}; {sentence}" if current else sentence,
+        advice=f"{advice}.",
+        node=current,
+        current_node=current,
+        nodes=len(model.snapshot.nodes),
+        suggestions=suggestions,
     )
-
-
-def _feasible_count(groups: Sequence[NodeGroup]) -> int:
-    return sum(group.count for group in groups if not group.rejections)
 
 
 def _held_back(model: ClusterModel, pod: Pod) -> Rejection | None:
@@ -197,7 +206,3 @@ def _unplaced(pod: Pod) -> Pod:
         spec=replace(pod.spec, node_name=""),
         status=replace(pod.status, nominated_node_name=""),
     )
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

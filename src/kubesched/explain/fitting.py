@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kubesched.api import Node, Pod
 from kubesched.explain.copies import Copies, copy_of
-from kubesched.explain.explaining import verdict_groups
+from kubesched.explain.groups import verdict_groups
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import NodeGroup, Result
 from kubesched.explain.suggestions.new_node import node_like

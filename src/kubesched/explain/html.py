@@ -39,7 +39,12 @@ def explanation_html(explanation: Explanation) -> str:
     """The part of a document that a notebook shows."""
     parts = [
         f'<h1>{escape(explanation.pod)}: <span class="{escape(explanation.verdict)}">'
-        f"{escape(explanation.verdict)}</span></h1><p>{escape(explanation.summary)}.</p>"
+        f"{escape(explanation.verdict)}</span></h1>"
+    ]
+    parts += [
+        f"<p>{escape(text)}</p>"
+        for text in (explanation.summary, explanation.advice, explanation.breakdown)
+        if text
     ]
     if explanation.suggestions:
         parts.append("<h2>What would help (each tried out)</h2><ol>")

@@ -6,16 +6,21 @@ import itertools
 
 from msgspec.structs import replace
 
-from kubesched.api import Pod
+from kubesched.api import Pod, PriorityClass
 from kubesched.api.pod_facts import pod_priority
+from kubesched.explain.budgets import blocking_budgets
+from kubesched.explain.details.context import listed, pod_name
 from kubesched.explain.model import ClusterModel, Removal, SearchOutcome
-from kubesched.explain.results import Preemption
+from kubesched.explain.results import Preemption, Suggestion
+from kubesched.explain.suggestions.candidate import PREEMPTION, Candidate
+from kubesched.explain.suggestions.trying import try_out
 from kubesched.framework import CycleState, PodInfo
 
-__all__ = ["explain_preemption"]
+__all__ = ["explain_preemption", "preemption_suggestions"]
 
-_MOST_PRIORITIES = 16
 _QUESTIONS = itertools.count()
+_NEVER = "Never"
+_PREEMPTS = "PreemptLowerPriority"
 
 
 def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) -> Preemption | None:
@@ -23,13 +28,76 @@ def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) ->
     if outcome.diagnosis is None or not model.framework_of(pod).post_filter_plugins:
         return None
     # Plugins remember for whom they evict by uid, and this is only a question.
-    pod = _asked_as_another(pod)
-    with model.changed([pod]):
-        first = _post_filter(model, pod, outcome)
-        if first.possible:
-            return replace(first, victims=_victims(model, pod, first.node))
-        needed = _priority_needed(model, pod)
-    return replace(first, priority_needed=needed)
+    with model.changed([asked := _asked_as_another(pod)]):
+        first = _post_filter(model, asked, outcome)
+    if first.possible:
+        return _with_victims(model, pod, first)
+    if pod.spec.preemption_policy == _NEVER:
+        willing = replace(pod, spec=replace(pod.spec, preemption_policy=_PREEMPTS))
+        would = _at_priority(model, willing, pod_priority(pod))
+        if would is not None:
+            return replace(would, possible=False, message=first.message, blocked_by_policy=True)
+    needed = _lowest_that_helps(model, pod)
+    if needed is None:
+        return first
+    priority, would = needed
+    return replace(would, possible=False, message=first.message, priority_needed=priority)
+
+
+def _lowest_that_helps(model: ClusterModel, pod: Pod) -> tuple[int, Preemption] | None:
+    """The lowest priority with which the pod could make room, and what would happen.
+
+    With more priority more pods may go, so what helps is found by halving.
+    """
+    above = _priorities_above(model, pod)
+    found = None
+    low, high = 0, len(above) - 1
+    while low <= high:
+        # The highest first: mostly that does not help either, and nothing else has to be tried.
+        middle = high if found is None else (low + high) // 2
+        would = _at_priority(model, pod, above[middle])
+        if would is not None:
+            found, high = (above[middle], would), middle - 1
+        elif found is None:
+            return None
+        else:
+            low = middle + 1
+    return found
+
+
+def preemption_suggestions(
+    model: ClusterModel, pod: Pod, preemption: Preemption | None
+) -> tuple[Suggestion, ...]:
+    """With another priority or policy room would be made; tried out with the victims gone."""
+    if preemption is None or preemption.possible or not preemption.node:
+        return ()
+    victims = [tuple(name.split("/", 1)) for name in preemption.victims]
+    gone = tuple(Removal(Pod, name, namespace) for namespace, name in victims)
+    evicts = f"it would evict {listed(preemption.victims)} on {preemption.node} then"
+    if not victims:
+        evicts = f"the room on {preemption.node} is kept for less important pods then"
+    if preemption.blocked_by_policy:
+        spec = replace(pod.spec, preemption_policy=_PREEMPTS)
+        text = f"allow it to preempt (preemptionPolicy is Never): {evicts}"
+    else:
+        assert preemption.priority_needed is not None
+        spec = replace(pod.spec, priority=preemption.priority_needed)
+        text = f"raise its priority to {preemption.priority_needed}"
+        if name := _class_of(model, preemption.priority_needed):
+            text += f" or more, such as by priorityClassName {name}"
+        text += f": {evicts}"
+    found = try_out(model, Candidate(text, PREEMPTION, 2.5, replace(pod, spec=spec), gone))
+    return () if found is None else (found,)
+
+
+def _class_of(model: ClusterModel, priority: int) -> str:
+    """The lowest class that is high enough and not the system's own."""
+    classes = [
+        each
+        for each in model.objects.list(PriorityClass)
+        if each.value >= priority and not each.metadata.name.startswith("system-")
+    ]
+    return min(classes, key=lambda each: each.value).metadata.name if classes else ""
 
 
 def _asked_as_another(pod: Pod) -> Pod:
@@ -47,25 +115,40 @@ def _post_filter(model: ClusterModel, pod: Pod, outcome: SearchOutcome) -> Preem
     )
 
 
-def _priority_needed(model: ClusterModel, pod: Pod) -> int | None:
-    """The lowest priority above the pod's own with which it could make room."""
+def _priorities_above(model: ClusterModel, pod: Pod) -> list[int]:
+    """Priorities that are just above those of some pods on nodes, lowest first."""
     own = pod_priority(pod)
-    above = sorted(
-        {pod_priority(each) + 1 for each in model.objects.list(Pod) if each.spec.node_name}
+    above = {pod_priority(each) + 1 for each in model.objects.list(Pod) if each.spec.node_name}
+    return sorted(each for each in above if each > own)
+
+
+def _at_priority(model: ClusterModel, pod: Pod, priority: int) -> Preemption | None:
+    """What preemption would do for the pod with a priority; None if nothing."""
+    spec = replace(pod.spec, priority=priority, preemption_policy=_PREEMPTS)
+    raised = _asked_as_another(replace(pod, spec=spec))
+    with model.changed([raised]):
+        outcome = model.search(raised)
+        if outcome.node_name:
+            return Preemption(possible=True, node=outcome.node_name)
+        if outcome.diagnosis is None:
+            return None
+        found = _post_filter(model, raised, outcome)
+    return _with_victims(model, raised, found) if found.possible else None
+
+
+def _with_victims(model: ClusterModel, pod: Pod, found: Preemption) -> Preemption:
+    with model.changed([_asked_as_another(pod)]):
+        victims = _victims(model, pod, found.node)
+    budgets = [
+        f"{each.metadata.namespace}/{each.metadata.name}"
+        for each in blocking_budgets(model.objects, victims)
+    ]
+    return replace(
+        found, victims=tuple(map(pod_name, victims)), budgets_violated=tuple(sorted(budgets))
     )
-    for priority in [each for each in above if each > own][:_MOST_PRIORITIES]:
-        spec = replace(pod.spec, priority=priority, preemption_policy="PreemptLowerPriority")
-        raised = _asked_as_another(replace(pod, spec=spec))
-        with model.changed([raised]):
-            outcome = model.search(raised)
-            if outcome.node_name:
-                continue
-            if outcome.diagnosis is not None and _post_filter(model, raised, outcome).possible:
-                return priority
-    return None
 
 
-def _victims(model: ClusterModel, pod: Pod, node_name: str) -> tuple[str, ...]:
+def _victims(model: ClusterModel, pod: Pod, node_name: str) -> list[Pod]:
     """Whom to evict on the node: as the reference does, all are taken off and put back in turn."""
     node = model.snapshot.get(node_name)
     priority = pod_priority(pod)
@@ -78,7 +161,7 @@ def _victims(model: ClusterModel, pod: Pod, node_name: str) -> tuple[str, ...]:
         trial = [each for each in gone if each is not candidate]
         if _fits(model, pod, node_name, trial):
             gone = trial
-    return tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in gone)
+    return gone
 
 
 def _fits(model: ClusterModel, pod: Pod, node_name: str, gone: list[Pod]) -> bool:

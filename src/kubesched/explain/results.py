@@ -96,9 +96,11 @@ class Preemption(Result, frozen=True, kw_only=True):
 
     possible: bool
     node: str = ""
-    victims: tuple[str, ...] = ()  # namespace/name
+    victims: tuple[str, ...] = ()  # namespace/name; who would go, now or with more priority
+    budgets_violated: tuple[str, ...] = ()  # namespace/name; evictions would go against these
     message: str = ""
     priority_needed: int | None = None  # the lowest with which room could be made
+    blocked_by_policy: bool = False  # it could, if its preemptionPolicy were not Never
 
 
 class VersusPoint(Result, frozen=True, kw_only=True):
@@ -124,6 +126,8 @@ class Explanation(Result, frozen=True, kw_only=True):
     pod: str  # namespace/name
     verdict: str  # fits or pending
     summary: str  # the sentence that matters
+    breakdown: str = ""  # how many nodes are out for what, if for more than one thing
+    advice: str = ""  # who has to do what
     node: str = ""  # where it would go; where it is, if it is placed
     current_node: str = ""  # of a pod that is placed
     nodes: int = 0  # how many were looked at

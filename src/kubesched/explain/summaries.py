@@ -1,72 +1,192 @@
-"""The sentence that matters, first."""
+"""What is said first: why a pod waits and what to do about it, or where it goes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kubesched.api import Pod
-from kubesched.explain.model import SearchOutcome
-from kubesched.explain.results import NodeGroup, NodeScore, Rejection, Suggestion
-from kubesched.explain.verdicts import AllVerdicts
+from kubesched.config import plugin_names
+from kubesched.explain.details.context import listed, plural, pod_name
+from kubesched.explain.details.devices import missing_claim
+from kubesched.explain.headline import Headline, find_headline
+from kubesched.explain.model import ClusterModel, SearchOutcome
+from kubesched.explain.results import NodeScore, Preemption, Rejection, Suggestion
+from kubesched.explain.verdicts import AllVerdicts, one_cause_each
+from kubesched.framework import PodInfo
 
-__all__ = ["pending_summary", "placed_summary"]
+__all__ = [
+    "Summary",
+    "held_summary",
+    "not_running_summary",
+    "pending_summary",
+    "placed_summary",
+    "waiting_summary",
+]
 
-_GROUPS_SHOWN = 3
+
+_ADVISED = 2
+_SHORT_COMMAND = 40
+
+
+class Summary(NamedTuple):
+    """What is wrong, how many nodes are out for what, and what to do."""
+
+    sentence: str
+    breakdown: str = ""
+    advice: str = ""
 
 
 def pending_summary(
+    model: ClusterModel,
     pod: Pod,
     outcome: SearchOutcome,
     verdicts: AllVerdicts,
-    groups: Sequence[NodeGroup],
     suggestions: Sequence[Suggestion],
-    held: Rejection | None,
-) -> str:
-    """Why the pod waits, from the nodes that come nearest to fitting."""
-    if held is not None:
-        gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-        what = f"scheduling gates {gates}" if gates else held.reason
-        return f"It is held back before scheduling by {held.plugin}: {what}"
+    preemption: Preemption | None,
+) -> Summary:
+    """Why the pod waits, from the nodes that it could have been meant for."""
     if not len(verdicts.nodes):
-        return "There are no nodes"
-    about_pod = [each for each in verdicts.by_plugin if each.is_about_pod]
-    if about_pod:
-        reasons = ", ".join(each.statuses[0].message for each in about_pod)
-        return f"No node is even looked at: {reasons}"
-    if outcome.diagnosis is None:
-        return f"The attempt ends in an error: {outcome.message}"
-    total = len(verdicts.nodes)
-    nearest = sorted(groups, key=lambda group: (len(_plugins(group)), -group.count))
-    parts = [f"{group.count} of {total}: {_why(group)}" for group in nearest[:_GROUPS_SHOWN]]
-    if len(nearest) == 1:
-        parts = [f"all {total}: {_why(nearest[0])}"]
-    sentence = f"No node fits. {'; '.join(parts)}"
-    left = sum(group.count for group in nearest[_GROUPS_SHOWN:])
-    if left:
-        sentence += f"; {left} more for further reasons"
-    if not suggestions:
-        sentence += ". No single change or pair of changes was found that would help"
-    return sentence
+        return Summary("there are no nodes", "", "Add a node.")
+    making_room = _room_being_made(model, pod)
+    advice = _advice(suggestions, preemption)
+    if making_room:
+        return making_room
+    headline = find_headline(model, PodInfo(pod), one_cause_each(pod, verdicts))
+    if outcome.diagnosis is None and not any(each.is_about_pod for each in verdicts.by_plugin):
+        headline = Headline(f"the attempt ends in an error: {outcome.message}")
+    elif not (verdicts.rejection_counts() > 0).all() and outcome.diagnosis is not None:
+        headline = _kept_for_others(model, verdicts, headline)
+    return Summary(headline.sentence, headline.breakdown, advice)
 
 
-def _plugins(group: NodeGroup) -> set[str]:
-    return {each.plugin for each in group.rejections}
+def _kept_for_others(model: ClusterModel, verdicts: AllVerdicts, other: Headline) -> Headline:
+    """Nodes have room, but it is promised to pods that preemption makes it for."""
+    free = [
+        name
+        for name, count in zip(
+            verdicts.nodes.names, verdicts.rejection_counts().tolist(), strict=True
+        )
+        if not count and model.nominator.nominated_pods(name)
+    ]
+    if not free:
+        return other
+    owners = [pod_name(info.pod) for name in free for info in model.nominator.nominated_pods(name)]
+    room = f"the room on {listed(free)} is kept for {listed(owners)}, nominated there"
+    return Headline(room, other.breakdown)
 
 
-def _why(group: NodeGroup) -> str:
-    parts = []
-    for each in group.rejections:
-        text = each.reason
-        if each.asked and each.available:
-            text += f" (asks {each.asked}; at most {each.available})"
-        elif each.detail:
-            text += f" ({each.detail})"
-        parts.append(text)
-    return ", and ".join(parts)
+def _room_being_made(model: ClusterModel, pod: Pod) -> Summary | None:
+    """Preemption has chosen a node, and those who have to go are on their way."""
+    nominated = pod.status.nominated_node_name
+    node = model.snapshot.get(nominated) if nominated else None
+    if node is None:
+        return None
+    leaving = sorted(
+        pod_name(each.pod) for each in node.pods if each.pod.metadata.deletion_timestamp is not None
+    )
+    if not leaving:
+        return None
+    they = "it to end" if len(leaving) == 1 else "them to end"
+    return Summary(
+        f"preemption makes room for it on {nominated}: {plural(len(leaving), 'pod')} there "
+        f"{'is' if len(leaving) == 1 else 'are'} still terminating ({listed(leaving)})",
+        "",
+        f"Wait for {they}; it is placed then. If it takes too long, look at "
+        f"terminationGracePeriodSeconds, finalizers and the kubelet of {nominated}.",
+    )
+
+
+def held_summary(model: ClusterModel, pod: Pod, held: Rejection) -> Summary:
+    """What keeps the pod out of the queue."""
+    gates = [gate.name for gate in pod.spec.scheduling_gates]
+    if held.plugin == plugin_names.SCHEDULING_GATES and gates:
+        word = "gate" if len(gates) == 1 else "gates"
+        return Summary(
+            f"held back by the scheduling {word} {listed(gates)}; no scheduler looks at it",
+            "",
+            f"Whoever set the {word} has to remove {'it' if len(gates) == 1 else 'them'} "
+            "(spec.schedulingGates).",
+        )
+    if held.plugin == plugin_names.DYNAMIC_RESOURCES and (
+        what := missing_claim(model.objects, pod)
+    ):
+        return Summary(
+            f"held back before scheduling: {what}",
+            "",
+            "Create the ResourceClaim, or name one that exists in spec.resourceClaims.",
+        )
+    return Summary(f"held back before scheduling by {held.plugin}: {held.reason}")
+
+
+def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) -> str:
+    """What to do, in one line: the smallest changes to the pod and to the cluster."""
+    if preemption is not None and preemption.possible:
+        victims = listed(preemption.victims) or "nobody"
+        against = listed(preemption.budgets_violated)
+        budgets = f", against budget {against}" if against else ""
+        return (
+            f"Nothing to do: preemption will make room on {preemption.node} "
+            f"(evicts {victims}{budgets})."
+        )
+    kinds = ["pod", "cluster", "preemption"]
+    if preemption is not None and preemption.blocked_by_policy:
+        kinds = ["preemption", "pod", "cluster"]
+    firsts = [next((each for each in suggestions if each.kind == kind), None) for kind in kinds]
+    chosen = [each for each in firsts if each is not None][:_ADVISED]
+    if not chosen:
+        return "Nothing can help as it stands: no change, and no two together, makes it fit."
+    chosen.sort(key=lambda each: each.size)
+    parts = [
+        f"{each.change} ({each.command})"
+        if each.command and len(each.command) <= _SHORT_COMMAND
+        else each.change
+        for each in chosen
+    ]
+    return f"To fix it: {', or '.join(parts)}."
+
+
+def waiting_summary(pod: Pod, sentence: str) -> str:
+    """A pod that fits, and that nobody has placed yet: why that may be."""
+    if pod.metadata.creation_timestamp is None:
+        return sentence
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return (
+                f"{sentence}. A scheduler last said {condition.message!r}; it is tried again "
+                "after the next change that may help, or within 5 minutes"
+            )
+    name = pod.spec.scheduler_name or "default-scheduler"
+    return f"{sentence}. No scheduler has tried it yet: is one running for schedulerName {name!r}?"
+
+
+def not_running_summary(pod: Pod) -> str:
+    """Why a pod that has its node does not run; empty if nothing says that it does not."""
+    if pod.status.phase not in ("", "Pending"):
+        return ""
+    reasons = []
+    for each in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waiting = each.state.waiting if each.state is not None else None
+        if waiting is not None and waiting.reason:
+            text = f": {waiting.message}" if waiting.message else ""
+            reasons.append(f"container {each.name}: {waiting.reason}{text}")
+    if not reasons and pod.status.phase != "Pending":
+        return ""
+    if not reasons:
+        ready = {each.type: each for each in pod.status.conditions}
+        late = ready.get("PodReadyToStartContainers")
+        why = "its kubelet has not reported its containers yet"
+        if late is not None and late.status == "False":
+            why = "its sandbox, network or volumes are not set up yet"
+        reasons.append(why)
+    return (
+        f"It has been placed on {pod.spec.node_name}, and does not run yet. That is up to the "
+        f"node, not to the scheduler: {'; '.join(reasons)}"
+    )
 
 
 def placed_summary(
-    node: str, current: str, scores: Sequence[NodeScore], ties: int, margin: int
+    node: str, current: str, scores: Sequence[NodeScore], ties: int, margin: int, feasible: int
 ) -> str:
     """Where the pod goes, and how clear the choice is."""
     points = f" with {scores[0].total} points" if scores and scores[0].plugins else ""
@@ -75,7 +195,7 @@ def placed_summary(
     elif margin:
         close = f", {margin} ahead of the next"
     else:
-        close = "; it is the only node that fits" if len(scores) == 1 else ""
+        close = "; it is the only node that fits" if feasible == 1 else ""
     if not current:
         return f"It fits: it would go to {node}{points}{close}"
     if current == node:

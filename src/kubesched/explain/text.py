@@ -34,11 +34,7 @@ def plain(text: str, _style: str) -> str:
 def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) -> str:
     """The whole explanation, no line longer than the width where words can be broken."""
     is_good = explanation.verdict == "fits"
-    lines = [
-        f"{paint(explanation.pod, 'head')}: "
-        f"{paint(explanation.verdict.upper(), 'good' if is_good else 'bad')}",
-        *_wrapped(explanation.summary + ".", width),
-    ]
+    lines = _first_lines(explanation, width, paint)
     if explanation.unknown:
         lines += _wrapped(
             f"Not allowed to read {', '.join(explanation.unknown)}: rules about them are left out.",
@@ -50,12 +46,12 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
     if explanation.preemption is not None and not is_good:
         lines += ["", paint("Preemption", "head"), *_preemption(explanation.preemption, width)]
     if explanation.scores:
-        lines += ["", paint("Best nodes", "head"), *_scores(explanation.scores)]
+        lines += ["", paint("Best nodes", "head"), *_scores(explanation.scores, width)]
     if explanation.versus is not None:
         lines += ["", *_versus(explanation.versus, width, paint)]
     rejecting = [group for group in explanation.groups if group.rejections]
     if rejecting:
-        lines += ["", paint(f"Why not ({explanation.nodes} nodes)", "head")]
+        lines += ["", paint(_heading(rejecting), "head")]
         lines += _groups(rejecting, width, paint)
     if explanation.queue:
         lines += ["", paint("Queue", "head")]
@@ -64,6 +60,34 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
         lines += ["", paint("In kube-scheduler's words", "dim")]
         lines += _wrapped(explanation.message, width, "  ")
     return "\n".join(lines)
+
+
+def _heading(rejecting: Sequence[NodeGroup]) -> str:
+    count = sum(group.count for group in rejecting)
+    return f"Why not ({count} node{'' if count == 1 else 's'})"
+
+
+def _first_lines(explanation: Explanation, width: int, paint: Paint) -> list[str]:
+    """Who, what is wrong, what to do: what someone in a hurry reads."""
+    is_good = explanation.verdict == "fits"
+    verdict = "PLACED" if explanation.current_node else explanation.verdict.upper()
+    start = f"{explanation.pod}: {verdict}" if is_good else f"{explanation.pod} is {verdict}"
+    text = f"{start}. {explanation.summary}" if is_good else f"{start}: {explanation.summary}"
+    first, *rest = _wrapped(_stopped(text), width)
+    painted = start.replace(explanation.pod, paint(explanation.pod, "head"), 1).replace(
+        verdict, paint(verdict, "good" if is_good else "bad"), 1
+    )
+    lines = [painted + first.removeprefix(start) if first.startswith(start) else first, *rest]
+    if explanation.advice:
+        lines += _wrapped(explanation.advice, width)
+    if explanation.breakdown:
+        lines += _wrapped(_stopped(explanation.breakdown), width)
+    return lines
+
+
+def _stopped(text: str) -> str:
+    """With a full stop, unless it ends in a mark already."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def render_groups(
@@ -84,31 +108,35 @@ def _suggestions(suggestions: Iterable[Suggestion], width: int, paint: Paint) ->
 
 
 def _preemption(preemption: Preemption, width: int) -> list[str]:
+    victims = ", ".join(preemption.victims) or "nobody"
+    against = ", ".join(preemption.budgets_violated)
+    who = f"{victims} on {preemption.node}" + (f", against budget {against}" if against else "")
     if preemption.possible:
-        victims = ", ".join(preemption.victims) or "nobody"
-        return _wrapped(f"would evict {victims} on {preemption.node}", width, "  ")
-    text = preemption.message or "not possible"
-    if preemption.priority_needed is not None:
-        text += f" From priority {preemption.priority_needed} on, it could make room."
+        text = f"It makes room by evicting {who}."
+    elif preemption.blocked_by_policy:
+        text = f"Its preemptionPolicy is Never; otherwise it would evict {who}."
+    elif preemption.priority_needed is not None:
+        text = (
+            "Nobody who could make room is less important. "
+            f"From priority {preemption.priority_needed} on it would evict {who}."
+        )
+    else:
+        text = "Evicting less important pods does not help."
     return _wrapped(text, width, "  ")
 
 
-def _scores(scores: Sequence[NodeScore]) -> list[str]:
+def _scores(scores: Sequence[NodeScore], width: int) -> list[str]:
+    """A column for each of the best nodes, as many as there is room for."""
     plugins = [each.plugin for each in scores[0].plugins]
-    rows = [("NODE", "TOTAL", *plugins)]
-    weights = {each.plugin: each.weight for each in scores[0].plugins}
-    rows += [
-        (
-            score.node,
-            str(score.total),
-            *(
-                f"{each.score}x{weights[each.plugin]}" if each.weight != 1 else str(each.score)
-                for each in score.plugins
-            ),
-        )
-        for score in scores
-    ]
-    return _table(rows)
+    columns = [["NODE", "TOTAL", *plugins]]
+    used = 2 + max(map(len, columns[0]))
+    for score in scores:
+        column = [score.node, str(score.total), *(str(each.points) for each in score.plugins)]
+        used += 2 + max(map(len, column))
+        if used > width and len(columns) > 1:
+            break
+        columns.append(column)
+    return _table(list(zip(*columns, strict=True)))
 
 
 def _versus(versus: Versus, width: int, paint: Paint) -> list[str]:

@@ -11,12 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.api import Pod
+from kubesched.api.taints import UNSCHEDULABLE_TAINT
+from kubesched.config import plugin_names
+from kubesched.explain.details.taints import untolerated
 from kubesched.framework import Code, CycleState, NodeView, OnlyNodes, Plugin, PodInfo, Status
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_calls import PRE_FILTER, call, call_filter
 from kubesched.util.errors import PluginError
 
-__all__ = ["AllVerdicts", "PluginVerdicts", "find_all_verdicts"]
+__all__ = ["AllVerdicts", "PluginVerdicts", "find_all_verdicts", "one_cause_each"]
 
 
 class PluginVerdicts(NamedTuple):
@@ -148,3 +152,49 @@ def _divided(
     first = PluginVerdicts(verdicts.plugin, np.where(left_out, worded, 0), statuses)
     rest = verdicts._replace(codes=np.where(left_out, 0, verdicts.codes))
     return first, rest
+
+
+def one_cause_each(pod: Pod, verdicts: AllVerdicts) -> AllVerdicts:
+    """The verdicts with each cause in one of them only.
+
+    A cordoned node carries a taint as well, and several plugins miss the same volume claim.
+    """
+    found = _claims_once(_cordons_once(pod, verdicts.nodes, verdicts.by_plugin))
+    return AllVerdicts(verdicts.nodes, verdicts.state, found)
+
+
+def _cordons_once(pod: Pod, nodes: NodeView, found: list[PluginVerdicts]) -> list[PluginVerdicts]:
+    by_plugin = {each.plugin: each for each in found}
+    cordoned = by_plugin.get(plugin_names.NODE_UNSCHEDULABLE)
+    tainted = by_plugin.get(plugin_names.TAINT_TOLERATION)
+    if cordoned is None or tainted is None:
+        return found
+    codes = tainted.codes.copy()
+    for place in np.flatnonzero(cordoned.rejected & tainted.rejected).tolist():
+        node = nodes.info(place).node
+        if node is not None and all(
+            taint.key == UNSCHEDULABLE_TAINT.key for taint in untolerated(pod, node)
+        ):
+            codes[place] = 0
+    left = tainted._replace(codes=codes)
+    return [
+        left if each is tainted else each
+        for each in found
+        if each is not tainted or left.codes.any()
+    ]
+
+
+_ABOUT_CLAIMS = (
+    plugin_names.VOLUME_RESTRICTIONS,
+    plugin_names.VOLUME_BINDING,
+    plugin_names.VOLUME_ZONE,
+    plugin_names.NODE_VOLUME_LIMITS,
+)
+
+
+def _claims_once(found: list[PluginVerdicts]) -> list[PluginVerdicts]:
+    """If one of them rejects the pod for its claims, what the others say of nodes is the same."""
+    first = next((each for each in found if each.plugin in _ABOUT_CLAIMS), None)
+    if first is None or not first.is_about_pod:
+        return found
+    return [each for each in found if each is first or each.plugin not in _ABOUT_CLAIMS]

@@ -5,34 +5,74 @@ from __future__ import annotations
 import numpy as np
 
 from kubesched.api.pod_requests import fit_requested
+from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.explain.amounts import shown_amount
-from kubesched.explain.details.context import DetailContext
+from kubesched.explain.details.context import Detail, DetailContext, nearest
 
 __all__ = ["INSUFFICIENT", "TOO_MANY_PODS", "describe_room"]
 
 INSUFFICIENT = "Insufficient "
 TOO_MANY_PODS = "Too many pods"
+_EVERYWHERE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pods")
 
 
-def describe_room(context: DetailContext, reason: str) -> tuple[str, str, str]:
-    nodes = context.rejected
-    names = nodes.names
+def describe_room(context: DetailContext, reason: str) -> Detail:
     if reason == TOO_MANY_PODS:
-        free = nodes.allowed_pods - nodes.pod_count
-        best = int(np.argmax(free))
-        allowed = int(nodes.allowed_pods[best])
-        return "1 pod", f"{max(int(free[best]), 0)} of {allowed} on {names[best]}", ""
+        return _too_many_pods(context)
     if not reason.startswith(INSUFFICIENT):
-        return "", "", ""
+        return Detail()
+    nodes = context.rejected
     resource = reason.removeprefix(INSUFFICIENT)
-    asked = fit_requested(context.pod).amount(resource)
     allocatable = nodes.allocatable(resource)
     free = allocatable - nodes.requested(resource)
-    best = int(np.argmax(free))
-    largest = int(np.argmax(allocatable))
-    available = f"{shown_amount(resource, max(int(free[best]), 0))} on {names[best]}"
+    best, largest = int(np.argmax(free)), int(np.argmax(allocatable))
+    most = max(int(free[best]), 0)
+    asked = shown_amount(resource, fit_requested(context.pod).amount(resource))
+    available = f"{shown_amount(resource, most)} on {nodes.names[best]}"
     detail = ""
+    if fit_requested(context.pod).amount(resource) > int(allocatable[largest]):
+        shown = shown_amount(resource, int(allocatable[largest]))
+        detail = f"even empty, none of these has more than {shown} (on {nodes.names[largest]})"
+    says = f"{reason}: asks {asked}, and {_what_there_is(context, resource, most, best)}"
+    return Detail(asked, available, detail, says, reason)
+
+
+def _what_there_is(context: DetailContext, resource: str, most: int, best: int) -> str:
+    """What is free, or why it can never be enough."""
+    asked = fit_requested(context.pod).amount(resource)
+    allocatable = context.nodes.allocatable(resource)
+    largest = int(np.argmax(allocatable))
+    if not int(allocatable[largest]):
+        other = nearest(resource, _offered(context)) if resource not in _EVERYWHERE else ""
+        hint = f"; did you mean {other}?" if other else ""
+        return f"no node offers any{hint}"
     if asked > int(allocatable[largest]):
-        most = shown_amount(resource, int(allocatable[largest]))
-        detail = f"even empty, none of these has more than {most} (on {names[largest]})"
-    return shown_amount(resource, asked), available, detail
+        shown = shown_amount(resource, int(allocatable[largest]))
+        return f"even the largest node, {context.nodes.names[largest]}, has only {shown} in all"
+    name = context.rejected.names[best]
+    if most == 0:
+        return f"none is free on {name}" if len(context.positions) == 1 else "none is free"
+    return f"at most {shown_amount(resource, most)} is free (on {name})"
+
+
+def _offered(context: DetailContext) -> list[str]:
+    """Further resources that some node has."""
+    found = {
+        name
+        for node in context.nodes
+        if node.node is not None
+        for name in node.node.status.allocatable
+    }
+    return sorted(found.difference(_EVERYWHERE))
+
+
+def _too_many_pods(context: DetailContext) -> Detail:
+    nodes = context.rejected
+    free = nodes.allowed_pods - nodes.pod_count
+    best = int(np.argmax(free))
+    allowed, name = int(nodes.allowed_pods[best]), nodes.names[best]
+    available = f"{max(int(free[best]), 0)} of {allowed} on {name}"
+    says = f"Too many pods: {name} runs as many as it may, {int(nodes.pod_count[best])}"
+    if allowed == 0:
+        says = f"Too many pods: {name} takes none at all (it offers 0 pods)"
+    return Detail("1 pod", available, "", says, TOO_MANY_PODS)

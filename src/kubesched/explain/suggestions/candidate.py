@@ -11,10 +11,11 @@ from kubesched.api import Pod
 from kubesched.explain.model import Change, ClusterModel
 from kubesched.framework import NodeInfo, NodeView, PodInfo
 
-__all__ = ["CLUSTER", "POD", "Candidate", "Question", "both"]
+__all__ = ["CLUSTER", "POD", "PREEMPTION", "Candidate", "Question", "both"]
 
 POD = "pod"
 CLUSTER = "cluster"
+PREEMPTION = "preemption"
 
 
 class Question(NamedTuple):

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import Any
 
-import msgspec
 import numpy as np
 
 from kubesched.api import Pod
-from kubesched.api.kinds import kind_of
-from kubesched.api.taints import UNSCHEDULABLE_TAINT
 from kubesched.config import plugin_names
-from kubesched.explain.details.node_choice import untolerated
-from kubesched.explain.model import ClusterModel, Removal
-from kubesched.explain.results import Edit, Suggestion
+from kubesched.explain.model import ClusterModel
+from kubesched.explain.results import Suggestion
 from kubesched.explain.suggestions.candidate import Candidate, Question, both
+from kubesched.explain.suggestions.claims import fix_claims, free_volumes
+from kubesched.explain.suggestions.devices import fix_devices
 from kubesched.explain.suggestions.neighbours import relax_affinity, relax_spread
 from kubesched.explain.suggestions.new_node import add_node_like
 from kubesched.explain.suggestions.node_choice import (
@@ -30,10 +27,11 @@ from kubesched.explain.suggestions.node_choice import (
     uncordon,
 )
 from kubesched.explain.suggestions.room import make_room
+from kubesched.explain.suggestions.trying import try_out
 from kubesched.explain.verdicts import AllVerdicts
 from kubesched.framework import NodeView
 
-__all__ = ["find_suggestions", "try_out"]
+__all__ = ["find_suggestions"]
 
 Rule = Callable[[Question], Iterator[Candidate]]
 
@@ -45,6 +43,11 @@ RULES: dict[str, Rule] = {
     plugin_names.NODE_PORTS: free_ports,
     plugin_names.POD_TOPOLOGY_SPREAD: relax_spread,
     plugin_names.INTER_POD_AFFINITY: relax_affinity,
+    plugin_names.VOLUME_RESTRICTIONS: fix_claims,
+    plugin_names.VOLUME_BINDING: fix_claims,
+    plugin_names.VOLUME_ZONE: fix_claims,
+    plugin_names.NODE_VOLUME_LIMITS: free_volumes,
+    plugin_names.DYNAMIC_RESOURCES: fix_devices,
 }
 
 _MOST_TRIED = 60
@@ -57,32 +60,12 @@ def find_suggestions(
     model: ClusterModel, pod: Pod, verdicts: AllVerdicts
 ) -> tuple[Suggestion, ...]:
     """Verified changes, smallest first; of two changes together only if no single one helps."""
-    verdicts = _cordons_counted_once(pod, verdicts)
     found = _verified(model, _singles(model, pod, verdicts), _MOST_TRIED)
     if not any(suggestion.kind == "pod" for suggestion in found) or len(found) < 2:
         taken = {suggestion.change for suggestion in found}
         pairs = _verified(model, _needed_pairs(model, pod, verdicts), _PAIRS_TRIED)
         found += [each for each in pairs if each.change not in taken]
     return tuple(found[:_MOST_SHOWN])
-
-
-def _cordons_counted_once(pod: Pod, verdicts: AllVerdicts) -> AllVerdicts:
-    """A cordoned node carries a taint as well; both go with one change."""
-    by_plugin = {each.plugin: each for each in verdicts.by_plugin}
-    cordoned = by_plugin.get(plugin_names.NODE_UNSCHEDULABLE)
-    tainted = by_plugin.get(plugin_names.TAINT_TOLERATION)
-    if cordoned is None or tainted is None:
-        return verdicts
-    codes = tainted.codes.copy()
-    for place in np.flatnonzero(cordoned.rejected & tainted.rejected).tolist():
-        node = verdicts.nodes.info(place).node
-        if node is not None and all(
-            taint.key == UNSCHEDULABLE_TAINT.key for taint in untolerated(pod, node)
-        ):
-            codes[place] = 0
-    left = tainted._replace(codes=codes)
-    found = [left if each is tainted else each for each in verdicts.by_plugin]
-    return AllVerdicts(verdicts.nodes, verdicts.state, found)
 
 
 def _verified(model: ClusterModel, candidates: Iterator[Candidate], most: int) -> list[Suggestion]:
@@ -93,65 +76,6 @@ def _verified(model: ClusterModel, candidates: Iterator[Candidate], most: int) -
         if suggestion is not None:
             found.append(suggestion)
     return found
-
-
-def try_out(model: ClusterModel, candidate: Candidate) -> Suggestion | None:
-    """Make the change, run the scheduler, undo the change; None if the pod still fits nowhere."""
-    edits = _edits(model, candidate)
-    with model.changed(candidate.changes):
-        node = model.search(candidate.pod).node_name
-    if not node:
-        return None
-    return Suggestion(
-        change=candidate.text,
-        verified=True,
-        node=node,
-        kind=candidate.kind,
-        parts=candidate.parts,
-        command=candidate.command,
-        size=round(candidate.size, 3),
-        edits=edits,
-    )
-
-
-def _edits(model: ClusterModel, candidate: Candidate) -> tuple[Edit, ...]:
-    """The changes as documents; the pod itself is one of them if it has to be another."""
-    metadata = candidate.pod.metadata
-    before = model.objects.get(Pod, metadata.name, metadata.namespace)
-    edits = [] if before is None or before == candidate.pod else [_edit(candidate.pod, "replace")]
-    for change in candidate.changes:
-        if isinstance(change, Removal):
-            kind = kind_of(change.kind)
-            edits.append(
-                Edit(
-                    action="delete",
-                    kind=kind.kind,
-                    api_version=kind.api_version,
-                    name=change.name,
-                    namespace=change.namespace,
-                )
-            )
-        else:
-            named: Any = change
-            there = model.objects.get(type(named), named.metadata.name, named.metadata.namespace)
-            edits.append(_edit(named, "create" if there is None else "replace"))
-    return tuple(edits)
-
-
-def _edit(changed: Any, action: str) -> Edit:
-    kind = kind_of(type(changed))
-    return Edit(
-        action=action,
-        kind=kind.kind,
-        api_version=kind.api_version,
-        name=changed.metadata.name,
-        namespace=changed.metadata.namespace,
-        document={
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            **msgspec.to_builtins(changed),
-        },
-    )
 
 
 def _singles(model: ClusterModel, pod: Pod, verdicts: AllVerdicts) -> Iterator[Candidate]:

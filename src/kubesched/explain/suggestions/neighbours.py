@@ -6,13 +6,24 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from kubesched.explain.details.neighbours import domain_counts, hard_constraints, shown_selector
+from kubesched.api import Pod
+from kubesched.explain.details.context import pod_name
+from kubesched.explain.details.neighbours import (
+    domain_counts,
+    hard_constraints,
+    keepers_away,
+    lowest_count,
+    matching_pods,
+    shown_selector,
+)
+from kubesched.explain.model import Removal
 from kubesched.explain.suggestions.candidate import CLUSTER, POD, Candidate, Question
 from kubesched.explain.suggestions.pod_edits import with_constraint, without_pod_term
 
 __all__ = ["relax_affinity", "relax_spread"]
 
 _MOST = 3
+_MOST_MOVED = 2
 
 
 def relax_spread(question: Question) -> Iterator[Candidate]:
@@ -25,7 +36,8 @@ def relax_spread(question: Question) -> Iterator[Candidate]:
             if constraint.topology_key in node.labels
         }
         if counts and own:
-            needed = min(counts[domain] for domain in own) + 1 - min(counts.values())
+            lowest = lowest_count(counts, constraint)
+            needed = min(counts[domain] for domain in own) + 1 - lowest
             if needed > constraint.max_skew:
                 yield Candidate(
                     f"raise maxSkew over {constraint.topology_key} "
@@ -67,6 +79,29 @@ def relax_spread(question: Question) -> Iterator[Candidate]:
 
 
 def relax_affinity(question: Question) -> Iterator[Candidate]:
+    yield from _drop_terms(question)
+    objects, info = question.model.objects, question.pod_info
+    for node in question.infos[:_MOST]:
+        near = keepers_away(objects, question.nodes, node, info)
+        for term in info.required_anti_affinity_terms:
+            near += matching_pods(objects, question.nodes, node, term)
+        others = {pod.metadata.uid: pod for pod in near}
+        if 1 <= len(others) <= _MOST_MOVED:
+            names = ", ".join(sorted(map(pod_name, others.values())))
+            yield Candidate(
+                f"move {names} away from {node.name}",
+                CLUSTER,
+                1.0 + len(others),
+                question.pod,
+                tuple(
+                    Removal(Pod, pod.metadata.name, pod.metadata.namespace)
+                    for pod in others.values()
+                ),
+                node=node.name,
+            )
+
+
+def _drop_terms(question: Question) -> Iterator[Candidate]:
     affinity = question.pod.spec.affinity
     if affinity is None:
         return

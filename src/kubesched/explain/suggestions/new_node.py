@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from kubesched.api import Node, ObjectMeta
+from kubesched.api import Node, ObjectMeta, ResourceSlice
 from kubesched.explain.suggestions.candidate import CLUSTER, Candidate, Question
 from kubesched.framework import NodeInfo
 
@@ -45,15 +45,31 @@ def add_node_like(question: Question) -> Iterator[Candidate]:
     for number, node in enumerate(largest[:_MOST]):
         assert node.node is not None
         name = f"{node.name}-new"
+        devices = _devices_like(question, node.name, name)
         yield Candidate(
-            f"add one more node like {node.name}",
+            f"add one more node like {node.name}" + (", with its devices" if devices else ""),
             CLUSTER,
             # A smaller node is the smaller change, but only slightly.
             NEW_NODE_SIZE + (len(largest) - number) / (10 * len(largest)),
             question.pod,
-            (node_like(node.node, name),),
+            (node_like(node.node, name), *devices),
             node=name,
         )
+
+
+def _devices_like(question: Question, node: str, name: str) -> list[ResourceSlice]:
+    """What a node's drivers would offer on another one like it."""
+    if not question.pod.spec.resource_claims:
+        return []
+    return [
+        replace(
+            each,
+            metadata=ObjectMeta(name=f"{each.metadata.name}-new"),
+            spec=replace(each.spec, node_name=name, pool=replace(each.spec.pool, name=name)),
+        )
+        for each in question.model.objects.list(ResourceSlice)
+        if each.spec.node_name == node
+    ]
 
 
 def _shape(node: NodeInfo) -> object:

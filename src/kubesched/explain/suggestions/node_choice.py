@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from kubesched.api import Node, NodeSelectorTerm, Pod, Taint, Toleration
-from kubesched.explain.details.node_choice import (
-    holders_of,
-    shown_requirement,
-    shown_taint,
-    untolerated,
-)
+from kubesched.explain.details.context import nearest
+from kubesched.explain.details.ports import holders_of
+from kubesched.explain.details.selection import is_defined, required_terms, shown_requirement
+from kubesched.explain.details.taints import HEALTH, shown_taint, untolerated
 from kubesched.explain.model import Removal
 from kubesched.explain.suggestions.candidate import CLUSTER, POD, Candidate, Question
 from kubesched.explain.suggestions.pod_edits import (
@@ -27,6 +25,7 @@ __all__ = ["free_ports", "relax_selection", "tolerate_taints", "uncordon"]
 # Taints that say something is wrong with the node: to tolerate them helps nobody.
 _OF_CONDITIONS = "node.kubernetes.io/"
 _CORDON = "node.kubernetes.io/unschedulable"
+_CONTROL_PLANE = "node-role.kubernetes.io/"
 _MOST = 6
 
 
@@ -52,8 +51,10 @@ def _tolerating(question: Question, taints: tuple[Taint, ...]) -> Candidate:
             Toleration(key=taint.key, operator=operator, value=taint.value, effect=taint.effect),
         )
     parts = tuple(f"tolerate {shown_taint(taint)}" for taint in taints)
+    # Nodes of the control plane are tainted for a reason, which others seldom are.
+    size = len(taints) + 2 * sum(taint.key.startswith(_CONTROL_PLANE) for taint in taints)
     return Candidate(
-        ", and ".join(parts), POD, float(len(taints)), pod, parts=parts if len(parts) > 1 else ()
+        ", and ".join(parts), POD, float(size), pod, parts=parts if len(parts) > 1 else ()
     )
 
 
@@ -64,7 +65,7 @@ def _without_taints(question: Question, node: Node, taints: tuple[Taint, ...]) -
     if all(taint.key == _CORDON for taint in taints):
         return _uncordoned(question, node)
     parts = tuple(
-        f"{name} becomes healthy and loses its taint {shown_taint(taint)}"
+        f"repair {name} ({HEALTH.get(taint.key, 'unhealthy')}): its taint {taint.key} goes then"
         if taint.key.startswith(_OF_CONDITIONS)
         else f"remove taint {shown_taint(taint)} from {name}"
         for taint in taints
@@ -77,7 +78,8 @@ def _without_taints(question: Question, node: Node, taints: tuple[Taint, ...]) -
         len(taints) + 0.1,
         question.pod,
         (replace(node, spec=spec),),
-        command="" if is_health else f"kubectl taint nodes {name} {shown}",
+        command=f"kubectl {'describe node' if is_health else 'taint nodes'} {name}"
+        + ("" if is_health else f" {shown}"),
         parts=parts if len(parts) > 1 else (),
         node=name,
     )
@@ -106,6 +108,7 @@ def relax_selection(question: Question) -> Iterator[Candidate]:
     pod = question.pod
     selector = pod.spec.node_selector or {}
     for key in selector:
+        yield from _other_value(question, key, selector[key])
         yield Candidate(
             f"drop nodeSelector {key}={selector[key]}", POD, 1.0, without_node_selector(pod, key)
         )
@@ -132,15 +135,35 @@ def relax_selection(question: Question) -> Iterator[Candidate]:
         )
 
 
-def _required_terms(pod: Pod) -> tuple[NodeSelectorTerm, ...]:
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    required = affinity and affinity.required_during_scheduling_ignored_during_execution
-    return required.node_selector_terms if required else ()
+def _other_value(question: Question, key: str, value: str) -> Iterator[Candidate]:
+    """The label that was probably meant, if no node has the one that is asked for."""
+    values = {node.labels[key] for node in question.nodes if key in node.labels}
+    if value in values or is_defined(key):
+        return
+    keys = {key}
+    if not values:
+        keys = {near} if (near := nearest(key, _label_keys(question))) else set()
+    for name in keys:
+        present = sorted({node.labels[name] for node in question.nodes if name in node.labels})
+        meant = nearest(value, present)
+        if meant:
+            pod = without_node_selector(question.pod, key)
+            chosen = {**(pod.spec.node_selector or {}), name: meant}
+            yield Candidate(
+                f"use nodeSelector {name}={meant} instead of {key}={value}",
+                POD,
+                0.9,
+                replace(pod, spec=replace(pod.spec, node_selector=chosen)),
+            )
+
+
+def _label_keys(question: Question) -> list[str]:
+    return sorted({key for node in question.nodes for key in node.labels})
 
 
 def _relax_affinity(question: Question) -> Iterator[Candidate]:
     pod = question.pod
-    terms = _required_terms(pod)
+    terms = required_terms(pod)
     for place, term in enumerate(terms):
         for number, requirement in enumerate(term.match_expressions):
             left = (*term.match_expressions[:number], *term.match_expressions[number + 1 :])
@@ -160,7 +183,7 @@ def _relax_affinity(question: Question) -> Iterator[Candidate]:
 
 def _labels_for_terms(pod: Pod, labels: dict[str, str]) -> dict[str, str]:
     """Labels that make a node match the pod's only required term, if plain labels can."""
-    terms = _required_terms(pod)
+    terms = required_terms(pod)
     if len(terms) != 1:
         return {}
     missing: dict[str, str] = {}

@@ -21,6 +21,7 @@ from kubesched.explain.amounts import as_quantity
 
 __all__ = [
     "with_constraint",
+    "with_other_resource",
     "with_request",
     "with_required_terms",
     "with_toleration",
@@ -83,6 +84,27 @@ def _with_container_request(container: Container, resource: str, amount: int) ->
         limits = {**limits, resource: as_quantity(resource, amount)}
     return replace(
         container, resources=replace(container.resources, requests=requests, limits=limits)
+    )
+
+
+def with_other_resource(pod: Pod, old: str, new: str) -> Pod:
+    """The pod asking for one resource in place of another."""
+
+    def renamed(container: Container) -> Container:
+        own = container.resources
+        return replace(
+            container,
+            resources=replace(
+                own,
+                requests={new if key == old else key: each for key, each in own.requests.items()},
+                limits={new if key == old else key: each for key, each in own.limits.items()},
+            ),
+        )
+
+    return with_spec(
+        pod,
+        containers=_each(pod.spec.containers, renamed),
+        init_containers=_each(pod.spec.init_containers, renamed),
     )
 
 

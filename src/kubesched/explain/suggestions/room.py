@@ -12,9 +12,11 @@ from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import fit_requested
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.explain.amounts import as_quantity, shown_amount
+from kubesched.explain.budgets import blocking_budgets
+from kubesched.explain.details.context import nearest
 from kubesched.explain.model import Removal
 from kubesched.explain.suggestions.candidate import CLUSTER, POD, Candidate, Question
-from kubesched.explain.suggestions.pod_edits import with_request
+from kubesched.explain.suggestions.pod_edits import with_other_resource, with_request
 from kubesched.framework import NodeInfo
 
 __all__ = ["make_room"]
@@ -38,6 +40,7 @@ def make_room(question: Question) -> Iterator[Candidate]:
     lacking = free < asked
     full = nodes.pod_count >= nodes.allowed_pods
     yield from _ask_for_less(question, names, asked, free, lacking & ~full)
+    yield from _ask_for_another(question, resources)
     possible = ((allocatable >= asked).all(axis=0)) & (nodes.allowed_pods > 0)
     if possible.any():
         shortage = np.where(lacking, (asked - free) / np.maximum(asked, 1), 0.0).sum(axis=0)
@@ -62,6 +65,30 @@ def _asked(pod: Pod) -> dict[str, int]:
         **wanted.scalar,
     }
     return {name: amount for name, amount in amounts.items() if amount > 0}
+
+
+def _ask_for_another(question: Question, resources: dict[str, int]) -> Iterator[Candidate]:
+    """The resource that was probably meant, if no node offers the one that is asked for."""
+    for name in resources:
+        if "/" not in name or question.nodes.allocatable(name).any():
+            continue
+        offered = sorted(
+            {
+                each
+                for node in question.nodes
+                if node.node is not None
+                for each in node.node.status.allocatable
+                if "/" in each
+            }
+        )
+        near = nearest(name, offered)
+        if near:
+            yield Candidate(
+                f"ask for {near} instead of {name}",
+                POD,
+                0.9,
+                with_other_resource(question.pod, name, near),
+            )
 
 
 def _ask_for_less(
@@ -127,8 +154,11 @@ def _free_on_node(question: Question, node: NodeInfo, wanted: dict[str, int]) ->
         return None
     what = " and ".join(f"{shown_amount(name, amount)} {name}" for name, amount in wanted.items())
     pods = [f"{each.pod.metadata.namespace}/{each.pod.metadata.name}" for each in chosen]
+    against = blocking_budgets(question.model.objects, [each.pod for each in chosen])
+    budgets = ", ".join(f"{b.metadata.namespace}/{b.metadata.name}" for b in against)
+    text = f"free {what or 'a place for a pod'} on {node.name}, such as by moving {', '.join(pods)}"
     return Candidate(
-        f"free {what or 'a place for a pod'} on {node.name}, such as by moving {', '.join(pods)}",
+        f"{text}, for which budget {budgets} has to be raised" if budgets else text,
         CLUSTER,
         1.0 + len(chosen),
         question.pod,

@@ -1,0 +1,92 @@
+"""Nodes with the same verdicts together, also where pods are nominated to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kubesched.explain.details import DetailContext, describe
+from kubesched.explain.model import ClusterModel, SearchOutcome
+from kubesched.explain.results import NodeGroup, Rejection
+from kubesched.explain.verdicts import AllVerdicts
+from kubesched.framework import PodInfo, Status
+
+__all__ = ["verdict_groups"]
+
+
+def verdict_groups(
+    model: ClusterModel, pod_info: PodInfo, verdicts: AllVerdicts, outcome: SearchOutcome
+) -> tuple[NodeGroup, ...]:
+    """Nodes with the same verdicts together, those nearest to fit first."""
+    names = np.array(verdicts.nodes.names, dtype=object)
+    statuses = _statuses_of_nominated(model, outcome)
+    groups = []
+    for positions, verdict in verdicts.groups():
+        rejections: list[Rejection] = []
+        context = DetailContext(model.objects, pod_info, verdicts.nodes, positions)
+        for plugin, status in verdict:
+            rejections += describe(context, plugin, status)
+        members = sorted(names[positions].tolist())
+        known = {(plugin, reason) for plugin, status in verdict for reason in status.all_reasons}
+        first = verdict[0][0] if verdict else ""
+        crowded = {
+            name: found
+            for name in members
+            if (found := statuses.get(name)) is not None
+            and (
+                found.plugin != first
+                or any((first, reason) not in known for reason in found.all_reasons)
+            )
+        }
+        groups += _crowded_groups(crowded, rejections)
+        if len(crowded) < len(members):
+            groups.append(_group([n for n in members if n not in crowded], rejections))
+    return tuple(groups)
+
+
+def _statuses_of_nominated(model: ClusterModel, outcome: SearchOutcome) -> dict[str, Status]:
+    """What the search says of nodes that pods are nominated to.
+
+    It counts those pods as well, so another rule may come first there than for the node alone.
+    """
+    nominated = model.nominator.nominated_nodes()
+    diagnosis = outcome.diagnosis if outcome.result is None else outcome.result.diagnosis
+    if not nominated or diagnosis is None:
+        return {}
+    statuses = diagnosis.node_statuses()
+    return {name: statuses[name] for name in nominated if name in statuses}
+
+
+def _crowded_groups(
+    crowded: Mapping[str, Status], rejections: Sequence[Rejection]
+) -> list[NodeGroup]:
+    """Nodes that a rule rejects once the pods nominated to them have come."""
+    known = {(each.plugin, each.reason) for each in rejections}
+    by_status: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, status in crowded.items():
+        by_status.setdefault((status.plugin, tuple(status.all_reasons)), []).append(name)
+    return [
+        _group(
+            members,
+            [
+                *(
+                    Rejection(
+                        plugin=plugin,
+                        reason=reason,
+                        detail="once the pods nominated to this node have come",
+                    )
+                    for reason in reasons
+                    if (plugin, reason) not in known
+                ),
+                *rejections,
+            ],
+        )
+        for (plugin, reasons), members in by_status.items()
+    ]
+
+
+def _group(members: Sequence[str], rejections: Sequence[Rejection]) -> NodeGroup:
+    return NodeGroup(
+        count=len(members), example=members[0], rejections=tuple(rejections), nodes=tuple(members)
+    )

@@ -1,0 +1,34 @@
+"""An SRE's first question is answered by the first three lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubesched.explain import Snapshot
+from kubesched.explain.text import render
+from kubesched.util.clock import ManualClock
+from tests.explain.causes import CAUSES, Cause
+
+PENDING_OR_NOT = {"its node cannot pull the image", "nobody has tried it"}
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
+def test_the_first_three_lines_say_what_is_wrong_and_what_to_do(cause: Cause) -> None:
+    answer = Snapshot([*cause.objects, cause.pod], clock=ManualClock()).explain(cause.pod)
+    lines = render(answer, width=120).splitlines()
+    head = " ".join(lines[:3])
+    for part in cause.says:
+        assert part.lower() in head.lower(), "\n".join(lines)
+    changes = [each.change for each in answer.suggestions]
+    assert all(each.verified for each in answer.suggestions)
+    for wanted in cause.helps:
+        assert any(change.startswith(wanted) for change in changes), (wanted, changes)
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_verdict_is_pending_unless_the_pod_fits(name: str) -> None:
+    cause = CAUSES[name]
+    answer = Snapshot([*cause.objects, cause.pod], clock=ManualClock()).explain(
+        cause.pod, suggest=False
+    )
+    assert answer.verdict == ("fits" if name in PENDING_OR_NOT else "pending")
