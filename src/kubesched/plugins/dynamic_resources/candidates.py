@@ -1,6 +1,8 @@
-"""Devices that a search considers, and pools that it need not consider any more."""
+"""Devices that a search considers, and pools that it need not consider."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from kubesched.plugins.dynamic_resources.allocated import PoolUsage
 from kubesched.plugins.dynamic_resources.pools import PoolView, ViewedDevice
@@ -16,10 +18,20 @@ class DeadViews:
     Kept from one search to the next for the same claims: usage only grows within a search.
     """
 
-    __slots__ = ("_by_request",)
+    __slots__ = ("_by_request", "_without_errors")
 
     def __init__(self) -> None:
         self._by_request: dict[tuple[int, int, int, int], int] = {}  # -> version of the usage
+        self._without_errors: dict[tuple[int, int, int, int], bool] = {}
+
+    def is_without_errors(self, key: tuple[int, int, int, int], look: Callable[[], bool]) -> bool:
+        """Whether selectors have an answer for every device of a pool, used or not."""
+        known = self._without_errors.get(key)
+        if known is None:
+            if len(self._without_errors) >= _DEAD_VIEWS_KEPT:
+                self._without_errors.clear()
+            known = self._without_errors[key] = look()
+        return known
 
     def has(self, key: tuple[int, int, int, int], version: int) -> bool:
         return self._by_request.get(key) == version

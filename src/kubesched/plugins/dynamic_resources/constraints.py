@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubesched.api import DeviceAttribute, DeviceConstraint
-from kubesched.plugins.dynamic_resources.device_content import AttributeValue, DeviceContent
+from kubesched.api import DeviceConstraint
+from kubesched.plugins.dynamic_resources.device_content import (
+    AttributeValue,
+    DeviceContent,
+    value_of,
+)
+from kubesched.plugins.dynamic_resources.pools import PoolView
 
 __all__ = ["Constraint", "DistinctAttribute", "MatchAttribute", "make_constraint"]
 
@@ -19,6 +24,10 @@ class Constraint(Protocol):
 
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         """Whether `add` would say no; changes nothing. False is always right."""
+        ...
+
+    def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
+        """Whether `refuses` says yes to every device of a pool. False is always right."""
         ...
 
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
@@ -45,19 +54,6 @@ def _applies(requests: frozenset[str], request: str, subrequest: str) -> bool:
     return bool(subrequest) and f"{request}/{subrequest}" in requests
 
 
-def _value(attribute: DeviceAttribute) -> AttributeValue | None:
-    """The value with its type; versions are compared as texts."""
-    if attribute.string_value is not None:
-        return "string", attribute.string_value
-    if attribute.int_value is not None:
-        return "int", attribute.int_value
-    if attribute.bool_value is not None:
-        return "bool", attribute.bool_value
-    if attribute.version_value is not None:
-        return "version", attribute.version_value
-    return None
-
-
 class MatchAttribute:
     """All devices have the same value of an attribute."""
 
@@ -72,8 +68,13 @@ class MatchAttribute:
         attribute = device.attribute(self._name)
         if attribute is None:
             return True
-        value = _value(attribute)
+        value = value_of(attribute)
         return value is None or value != self._value
+
+    def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
+        if not self._count or not _applies(self._requests, request, subrequest):
+            return False
+        return self._value is None or self._value not in view.values_of(self._name)
 
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         if not _applies(self._requests, request, subrequest):
@@ -81,7 +82,7 @@ class MatchAttribute:
         attribute = device.attribute(self._name)
         if attribute is None:
             return False
-        value = _value(attribute)
+        value = value_of(attribute)
         if not self._count:
             self._value = value  # the first one decides, whatever it has
         elif value is None or value != self._value:
@@ -109,13 +110,16 @@ class DistinctAttribute:
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         return False
 
+    def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
+        return False
+
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         if not _applies(self._requests, request, subrequest):
             return True
         attribute = device.attribute(self._name)
         if attribute is None:
             return False
-        value = _value(attribute)
+        value = value_of(attribute)
         if (
             self._count
             and self._latest

@@ -18,7 +18,7 @@ from kubesched.api.quantity import Quantity, quantity_from_json
 from kubesched.plugins.dynamic_resources.capacity import CapacityRule
 from kubesched.util.errors import QuantityError
 
-__all__ = ["AttributeValue", "DeviceContent", "DeviceContents"]
+__all__ = ["AttributeValue", "DeviceContent", "DeviceContents", "value_of"]
 
 AttributeValue = tuple[str, str | int | bool]
 
@@ -79,6 +79,19 @@ class DeviceContent:
             if domain == self.driver:
                 found = attributes.get(name)
         return found
+
+
+def value_of(attribute: DeviceAttribute) -> AttributeValue | None:
+    """The value with its type; versions are compared as texts."""
+    if attribute.string_value is not None:
+        return "string", attribute.string_value
+    if attribute.int_value is not None:
+        return "int", attribute.int_value
+    if attribute.bool_value is not None:
+        return "bool", attribute.bool_value
+    if attribute.version_value is not None:
+        return "version", attribute.version_value
+    return None
 
 
 def _consumed_counters(device: Device) -> dict[tuple[str, str], Quantity]:

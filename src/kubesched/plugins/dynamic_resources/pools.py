@@ -15,7 +15,11 @@ from typing import NamedTuple
 from kubesched.api import Node
 from kubesched.api.quantity import Quantity
 from kubesched.plugins.dynamic_resources.allocated import PoolId, PoolUsage
-from kubesched.plugins.dynamic_resources.device_content import DeviceContent
+from kubesched.plugins.dynamic_resources.device_content import (
+    AttributeValue,
+    DeviceContent,
+    value_of,
+)
 from kubesched.plugins.dynamic_resources.slices import SliceRecord
 
 __all__ = ["Pool", "PoolState", "PoolView", "ViewedDevice"]
@@ -45,7 +49,17 @@ class ViewedDevice(NamedTuple):
 class PoolView:
     """A pool as some nodes see it."""
 
-    __slots__ = ("_index", "devices", "has_conditions", "key", "number", "pool", "slices", "state")
+    __slots__ = (
+        "_index",
+        "_values",
+        "devices",
+        "has_conditions",
+        "key",
+        "number",
+        "pool",
+        "slices",
+        "state",
+    )
 
     def __init__(
         self,
@@ -63,6 +77,7 @@ class PoolView:
             device.content.has_conditions for device in devices
         )
         self._index: dict[str, int] | None = None
+        self._values: dict[str, frozenset[AttributeValue]] = {}
         # Equal for pools of the same devices that only differ in their name and node.
         self.key = (
             pool.pool_id[0],
@@ -82,6 +97,16 @@ class PoolView:
         if self._index is None:
             self._index = {device.name: place for place, device in enumerate(self.devices)}
         return self._index
+
+    def values_of(self, attribute: str) -> frozenset[AttributeValue]:
+        """The known values that its devices have of an attribute."""
+        found = self._values.get(attribute)
+        if found is None:
+            attributes = (device.content.attribute(attribute) for device in self.devices)
+            values = (value_of(each) for each in attributes if each is not None)
+            found = frozenset(value for value in values if value is not None)
+            self._values[attribute] = found
+        return found
 
     def usage_key(self, usage: PoolUsage | None) -> object:
         """Equal for two states of use that make no difference to an allocation."""

@@ -351,7 +351,7 @@ class Search:
         key = (claim, number, alternative)
         for view_place in range(start[0], len(self._views)):
             first = start[1] if view_place == start[0] else 0
-            if self._is_dead(key, view_place):
+            if self._is_dead(key, view_place) or self._is_refused(key, request, view_place):
                 continue
             is_dead = not first and not self._is_touched(view_place)
             led_nowhere: set[object] = set()
@@ -378,6 +378,30 @@ class Search:
                 version = 0 if usage is None else usage.version
                 self._dead.add((*key, self._views[view_place].number), version)
         return False
+
+    def _is_refused(self, key: tuple[int, int, int], request: Request, view_place: int) -> bool:
+        """Whether a constraint refuses every device of a pool.
+
+        Not if trying one of them could end in an error: selectors are asked before constraints.
+        """
+        view = self._views[view_place]
+        for constraint in self._constraints[key[0]]:
+            if constraint.refuses_all(request.request, request.subrequest, view):
+                return self._dead.is_without_errors(
+                    (*key, view.number),
+                    lambda: self._is_selecting_without_error(key, request, view_place),
+                )
+        return False
+
+    def _is_selecting_without_error(
+        self, key: tuple[int, int, int], request: Request, view_place: int
+    ) -> bool:
+        try:
+            for candidate in self._of_view(view_place):
+                self._is_selectable(*key, request, candidate)
+        except AllocationError:
+            return False
+        return True
 
     def _is_touched(self, view_place: int) -> bool:
         """Whether this attempt took anything of a pool."""
