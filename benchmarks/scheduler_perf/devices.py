@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import product
 from typing import Any
 
 from benchmarks.scheduler_perf.allocating import allocate_by_search
@@ -27,7 +28,7 @@ class DeviceDriver:
         self.name = name
         self._nodes = nodes
         self._devices_per_node = devices_per_node
-        self._taken: set[tuple[str, str]] = set()
+        self._free: Iterator[tuple[str, str]] | None = None
 
     def slices(self, cluster: Cluster) -> Iterator[Json]:
         devices = [{"name": device} for device in self._device_names()]
@@ -42,12 +43,9 @@ class DeviceDriver:
 
     def take(self, cluster: Cluster) -> tuple[str, str] | None:
         """The node and the name of a device that is free until now."""
-        for node in self._node_names(cluster):
-            for device in self._device_names():
-                if (node, device) not in self._taken:
-                    self._taken.add((node, device))
-                    return node, device
-        return None
+        if self._free is None:
+            self._free = product(self._node_names(cluster), self._device_names())
+        return next(self._free, None)
 
     def _node_names(self, cluster: Cluster) -> list[str]:
         names = (record.data["metadata"]["name"] for record in cluster.records("v1", "Node"))
