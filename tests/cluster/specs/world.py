@@ -117,7 +117,7 @@ class Spec:
     """One story: requests to a cluster, most of them in a namespace of its own."""
 
     def __init__(self, service: ApiService, clock: Clock, namespace: str) -> None:
-        self._service, self.clock, self.namespace = service, clock, namespace
+        self.service, self.clock, self.namespace = service, clock, namespace
 
     def path(
         self, plural: str, name: str = "", subresource: str = "", *, everywhere: bool = False
@@ -145,7 +145,7 @@ class Spec:
         query = {key: v[0] for key, v in parse_qs(url.query, keep_blank_values=True).items()}
         headers = {"content-type": content} if body is not None else {}
         data = b"" if body is None else json.dumps(body).encode()
-        return self._service.answer(Request(method, url.path, query, headers, data))
+        return self.service.answer(Request(method, url.path, query, headers, data))
 
     def create(self, plural: str, body: Json) -> Json:
         return self.send("POST", self.path(plural), body)

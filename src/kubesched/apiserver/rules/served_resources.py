@@ -20,6 +20,11 @@ from kubesched.apiserver.rules.strategies.cluster import (
     ServiceStrategy,
     StatusStrategy,
 )
+from kubesched.apiserver.rules.strategies.config_data import (
+    ConfigMapStrategy,
+    ControllerRevisionStrategy,
+    SecretStrategy,
+)
 from kubesched.apiserver.rules.strategies.devices import (
     ResourceClaimStrategy,
     ResourceClaimTemplateStrategy,
@@ -74,6 +79,9 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
 
 
 _STRATEGIES: dict[str, Strategy] = {
+    "ConfigMap": ConfigMapStrategy(),
+    "Secret": SecretStrategy(),
+    "ControllerRevision": ControllerRevisionStrategy(),
     "Namespace": NamespaceStrategy(),
     "PriorityClass": PriorityClassStrategy(),
     "StorageClass": StorageClassStrategy(),

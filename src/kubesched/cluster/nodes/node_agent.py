@@ -53,6 +53,26 @@ def is_stopped(node: Node) -> bool:
     return node.metadata.annotations.get(STOPPED, "false").lower() not in ("", "false")
 
 
+_SYSTEM = {
+    "kubeletVersion": "v1.36.4",
+    "operatingSystem": "linux",
+    "architecture": "amd64",
+    "osImage": "kubesched",
+    "kernelVersion": "none",
+    "containerRuntimeVersion": "kubesched://1",
+}
+
+
+def lost_system(node: Node) -> dict[str, Any] | None:
+    """The status that says again what a node is, if somebody has wiped it out; else None.
+
+    A client in Go that patches a part of the status sends what it leaves empty as empty.
+    """
+    info = node.status.node_info
+    is_lost = not info.kubelet_version and not info.operating_system
+    return {"nodeInfo": _SYSTEM} if is_lost else None
+
+
 def first_status(node: Node, now_ns: int, number: int = 0) -> dict[str, Any] | None:
     """The status that a node's kubelet writes when it starts; None if it has done so."""
     if any(condition.type == "Ready" for condition in node.status.conditions):
@@ -64,14 +84,7 @@ def first_status(node: Node, now_ns: int, number: int = 0) -> dict[str, Any] | N
     return {
         "conditions": _healthy(now_ns),
         "addresses": addresses,
-        "nodeInfo": {
-            "kubeletVersion": "v1.36.4",
-            "operatingSystem": "linux",
-            "architecture": "amd64",
-            "osImage": "kubesched",
-            "kernelVersion": "none",
-            "containerRuntimeVersion": "kubesched://1",
-        },
+        "nodeInfo": _SYSTEM,
     }
 
 
@@ -174,6 +187,8 @@ class NodeAgent:
             await self._patch(node, status)
             if self._heartbeats:
                 await self._renew(node)
+        elif (system := lost_system(node)) is not None and self._heartbeats:
+            await self._patch(node, system)
 
     async def _resume(self, node: Node) -> None:
         if self._heartbeats:

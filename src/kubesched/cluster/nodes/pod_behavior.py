@@ -52,7 +52,9 @@ DEFAULT_RUN_NS = 5 * SECOND
 """How long a pod of a Job runs that does not say: containers here have no end of their own."""
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
-_NO_SUCH_IMAGE = re.compile(r"^invalid\.|:404$|:non-?existent$", re.IGNORECASE)
+_NO_SUCH_IMAGE = re.compile(
+    r"^invalid\.|:404$|non-?existent|(does-?nt|does-not|doesnt)-exist", re.IGNORECASE
+)
 _PAUSE = re.compile(r"(^|/)pause(:|@|$)")
 
 

@@ -74,6 +74,8 @@ class PodLifecycles:
             self._on_node.setdefault(node, {})[uid] = None
             if run.phase == "Running" and (ports := host_ports(pod)):
                 self._ports.setdefault(node, {})[uid] = ports
+        if run.has_other_images(pod):
+            run.change_images(pod, self._behavior(pod), self._start_delay_ns, now_ns)
         run.observe(pod, now_ns)
         if pod.status.phase in FINISHED:
             self._ports.get(node, {}).pop(uid, None)

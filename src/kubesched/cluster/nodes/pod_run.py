@@ -149,6 +149,30 @@ class PodRun:
                 wanted_ns = self.removal_ns
             self.removal_ns = min(deadline_ns, wanted_ns)
 
+    def has_other_images(self, pod: Pod) -> bool:
+        """Whether a newer version of the pod is to run something else."""
+        if pod.spec is self.pod.spec:
+            return False
+        images = [each.image for each in self.containers]
+        return images != [each.image for each in pod.spec.containers]
+
+    def change_images(self, pod: Pod, behavior: Behavior, start_delay_ns: int, now_ns: int) -> None:
+        """Begin again with containers whose image is another one; pull what could not be."""
+        self.behavior = behavior
+        if self.pull_failed and behavior.pulls_image:
+            delay_ns = behavior.start_delay_ns
+            self.start_due_ns = now_ns + (start_delay_ns if delay_ns is None else delay_ns)
+            self.pull_failed = False
+        for run, container, outcome in zip(
+            self.containers, pod.spec.containers, behavior.outcomes, strict=True
+        ):
+            if run.image == container.image:
+                continue
+            run.image, run.outcome = container.image, outcome
+            if run.is_running:
+                run.end(now_ns, 0)
+                run.start(now_ns)
+
     def advance(self, now_ns: int) -> None:
         """Move on to this moment."""
         if self.phase in FINISHED or self.pod.metadata.deletion_timestamp is not None:

@@ -16,8 +16,8 @@ Json = dict[str, Any]
 
 _PULL_FAILED = "ErrImagePull"
 _CRASHED = "CrashLoopBackOff"
-_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-"""Conditions that a kubelet keeps, in the order in which it writes them."""
+_PLACED = {"PodScheduled": ("True", "", "")}
+"""What every pod that a kubelet sees is."""
 
 
 def needs_report(run: PodRun, now_ns: int) -> bool:
@@ -107,6 +107,7 @@ def _conditions(run: PodRun, now_ns: int) -> Mapping[str, tuple[str, str, str]]:
     if run.phase in FINISHED:
         reason = "PodFailed" if run.phase == "Failed" else "PodCompleted"
         return {
+            **_PLACED,
             "PodReadyToStartContainers": ("False", "", ""),
             "Initialized": ("True", reason if run.phase == "Succeeded" else "", ""),
             "Ready": ("False", reason, ""),
@@ -127,6 +128,7 @@ def _conditions(run: PodRun, now_ns: int) -> Mapping[str, tuple[str, str, str]]:
         if waiting:
             ready = ("False", "ReadinessGatesNotReady", waiting)
     return {
+        **_PLACED,
         "PodReadyToStartContainers": ("True", "", ""),
         "Initialized": initialized,
         "Ready": ready,

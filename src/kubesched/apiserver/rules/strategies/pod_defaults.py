@@ -43,6 +43,8 @@ def default_pod_spec(spec: Json, *, template: bool = False) -> Json:
     for field in _SPEC_DEFAULTS:
         if filled[field] == "":
             filled[field] = _SPEC_DEFAULTS[field]
+    if not template and (filled["terminationGracePeriodSeconds"] or 0) < 0:
+        filled["terminationGracePeriodSeconds"] = 1  # as short as possible
     if not template and filled.get("enableServiceLinks") is None:
         filled["enableServiceLinks"] = True
     host_network = bool(spec.get("hostNetwork")) and not template

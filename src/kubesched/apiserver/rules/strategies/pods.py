@@ -75,6 +75,12 @@ class PodStrategy(Strategy):
             ]
         return {**new, "spec": spec, "status": status}
 
+    def prepare_update(self, new: Json, old: Json, /) -> Json:
+        new = super().prepare_update(new, old)
+        if new["spec"] is old["spec"]:
+            return new
+        return {**new, "spec": _with_default_tolerations(new["spec"])}
+
     def prepare_status(self, new: Json, old: Json, /) -> Json:
         status = new.get("status", {})
         before = old.get("status", {})

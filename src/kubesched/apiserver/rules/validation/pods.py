@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from kubesched.apiserver.rules.validation.problems import (
     invalid,
     not_supported,
     required,
+    too_long,
 )
 
 __all__ = ["check_pod", "check_pod_spec", "check_pod_status_update", "check_pod_update"]
@@ -41,6 +43,11 @@ _MAX_INT32 = 2**31 - 1
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_HOSTNAME_LENGTH = 64
+_SYSCTL_PART = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = rf"^({_SYSCTL_PART}[\\./])*{_SYSCTL_PART}$"
+_SYSCTL_RE = re.compile(rf"({_SYSCTL_PART}[./])*{_SYSCTL_PART}")
+_SYSCTL_LENGTH = 253
 _SYSTEM_CONDITIONS = frozenset({"PodScheduled", "Ready", "Initialized", "ContainersReady"})
 
 
@@ -126,6 +133,10 @@ def check_pod_spec(spec: Json, path: str) -> list[Problem]:
     for field, rule in _NAMES:
         if value := spec.get(field):
             problems += [invalid(f"{path}.{field}", value, text) for text in rule(value)]
+    if "hostnameOverride" in spec:
+        problems += _check_hostname_override(spec, f"{path}.hostnameOverride")
+    if sysctls := spec.get("securityContext", {}).get("sysctls"):
+        problems += _check_sysctls(sysctls, f"{path}.securityContext.sysctls")
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         text = f"must be between 1 and {_MAX_INT32}, inclusive"
@@ -145,6 +156,34 @@ _NAMES = (
     ("priorityClassName", dns_subdomain),
     ("runtimeClassName", dns_subdomain),
 )
+
+
+def _check_hostname_override(spec: Json, path: str) -> list[Problem]:
+    name = spec["hostnameOverride"]
+    problems = [invalid(path, name, text) for text in dns_subdomain(name)]
+    if len(name) > _HOSTNAME_LENGTH:
+        problems.append(too_long(path, _HOSTNAME_LENGTH))
+    if spec.get("hostNetwork"):
+        problems.append(forbidden(path, "may not be specified when hostNetwork is true"))
+    if spec.get("setHostnameAsFQDN"):
+        problems.append(forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
+    return problems
+
+
+def _check_sysctls(sysctls: Sequence[Json], path: str) -> list[Problem]:
+    problems: list[Problem] = []
+    names: set[str] = set()
+    for index, sysctl in enumerate(sysctls):
+        at, name = f"{path}[{index}].name", sysctl.get("name", "")
+        if not name:
+            problems.append(required(at))
+        elif len(name) > _SYSCTL_LENGTH or not _SYSCTL_RE.fullmatch(name):
+            text = f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL}"
+            problems.append(invalid(at, name, text))
+        elif name in names:
+            problems.append(duplicate(at, name))
+        names.add(name)
+    return problems
 
 
 def _check_choices(spec: Json, path: str) -> list[Problem]:
