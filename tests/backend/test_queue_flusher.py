@@ -38,7 +38,7 @@ class Recorder(QueueWorld):
         self.queue.flush_unschedulable = noting_unschedulable  # type: ignore[method-assign]
 
 
-def test_backoff_at_whole_seconds_and_unschedulable_at_once_and_every_thirty() -> None:
+def test_unschedulable_at_once_and_every_thirty_and_nothing_in_between_without_backoffs() -> None:
     world = Recorder()
 
     async def main() -> None:
@@ -47,8 +47,28 @@ def test_backoff_at_whole_seconds_and_unschedulable_at_once_and_every_thirty() -
 
     run(main, start_ns=START_NS)
     assert world.unschedulable == [0, 30, 60]
-    whole_seconds = [time for time in world.backoff if (time + 0.3) % 1 < 1e-6]
-    assert [round(time, 3) for time in whole_seconds] == [n + 0.7 for n in range(60)]
+    assert world.backoff == [30, 60]
+
+
+def test_backoff_at_every_whole_second_from_when_a_pod_backs_off() -> None:
+    world = Recorder()
+
+    async def main() -> None:
+        clock = current_clock()
+        async with running(QueueFlusher(world.queue, clock)):
+            await asyncio.sleep(5.1)
+            world.now_ns = clock.now_ns()
+            world.add(make_pod("p"))
+            for _ in range(3):  # the penalty doubles: 1 s, 2 s, 4 s
+                world.fail(world.pop())
+                await asyncio.sleep(5)
+                world.now_ns = clock.now_ns()
+
+    run(main, start_ns=START_NS)
+    times = [round(time, 3) for time in world.backoff]
+    assert times[:4] == [5.7, 6.7, 10.7, 11.7]
+    # From 15.1 on for four seconds, which are cut to whole ones, and then no more.
+    assert times[4:] == [12.7, 15.7, 16.7, 17.7, 18.7, 19.7]
 
 
 def test_a_pod_leaves_its_backoff_at_the_first_whole_second_it_may() -> None:

@@ -331,6 +331,7 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         self._watcher: Watcher | None = None
         self._events: Iterator[WatchEvent[T]] = iter(())
         self._closed = False
+        self._changed: asyncio.Future[None] | None = None
 
     def __aiter__(self) -> LocalWatch[T]:
         return self
@@ -339,18 +340,18 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         for event in self._events:
             return event
         while not self._closed:
+            watcher = self._watcher
+            if watcher is not None and watcher.idle:
+                await self._change(watcher)
             if self._before is not None:
                 await self._before()
-            if self._watcher is None:
+            if watcher is None:
                 self._watcher, first = self._open()
                 self._events = iter(first)
-                for event in self._events:
-                    return event
-            self._events = map(self._show, self._watcher.read())
+            else:
+                self._events = map(self._show, watcher.read())
             for event in self._events:
                 return event
-            if self._watcher.idle:
-                await self._change(self._watcher)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
@@ -359,14 +360,15 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
 
     async def _change(self, watcher: Watcher) -> None:
         """Wait for the next change of the collection, seen by this watcher or not."""
-        changed = asyncio.get_running_loop().create_future()
-
-        def wake() -> None:
-            if not changed.done():
-                changed.set_result(None)
-
-        watcher.collection.call_on_change(wake)
+        self._changed = changed = asyncio.get_running_loop().create_future()
+        watcher.collection.call_on_change(self._wake)
         try:
             await changed
-        finally:
-            watcher.collection.forget(wake)
+        except BaseException:
+            watcher.collection.forget(self._wake)
+            raise
+
+    def _wake(self) -> None:
+        changed = self._changed
+        if changed is not None and not changed.done():
+            changed.set_result(None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import ApiError, Job, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.apiserver import Faults, LocalApi, Store
+from kubesched.apiserver.store.records import Change
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
@@ -91,7 +92,12 @@ class World:
     ) -> None:
         self.scenario, self.configuration, self.seed = scenario, configuration, seed
         self.clock: Clock = current_clock()
-        self.store = Store(derive(seed, "store"), now_ns=self.clock.now_ns())
+        self._is_following = False
+        self._over: list[Pod | Job] = []  # to be removed
+        self._has_ended = asyncio.Event()
+        self.store = Store(
+            derive(seed, "store"), now_ns=self.clock.now_ns(), on_change=self._see_change
+        )
         hook = None if faults is None else faults(self)
         self.api = LocalApi(self.store, self.clock, faults=hook)
         self.observer = Observer(scenario.start_ns, window)
@@ -106,7 +112,6 @@ class World:
             seed=seed,
             broadcaster=Events(self.observer, self.clock),
         )
-        self._stopping = asyncio.Event()
 
     async def live(self, until_ns: int) -> None:
         """Set the cluster up and let time pass."""
@@ -114,6 +119,7 @@ class World:
         keeper = NodeKeeper(self.api, self.clock, scenario, self.seed)
         await create_as_they_were(self.api, scenario.objects)
         await keeper.create_groups()
+        self._begin_following()
         feeder = Feeder(self.api, self.clock, scenario, self.seed)
         scalers = [
             GroupAutoscaler(self.api, self.clock, each, keeper, self.observer)
@@ -133,11 +139,7 @@ class World:
         if scenario.objects or any(each.kind != "Pod" for each in scenario.workloads):
             parts.append(GarbageCollector(self.store, self.clock))  # something may be owned
         async with running(*parts), asyncio.TaskGroup() as tasks:
-            helpers = [
-                tasks.create_task(self._follow(Node, self._see_node), name="sim.nodes"),
-                tasks.create_task(self._follow(Pod, self._see_pod), name="sim.pods"),
-                tasks.create_task(self._follow(Job, self._see_job), name="sim.jobs"),
-            ]
+            helpers = [tasks.create_task(self._collect_all(), name="sim.collect")]
             await self.scheduler.informers.wait_for_sync()
             helpers += [tasks.create_task(each, name="sim.feed") for each in feeder.work()]
             helpers.append(tasks.create_task(keeper.run(), name="sim.happenings"))
@@ -148,32 +150,37 @@ class World:
 
     # -- watching ----------------------------------------------------------------------
 
-    async def _follow(self, kind: type[Any], see: Callable[[str, Any], Awaitable[None]]) -> None:
-        listed = await self.api.list(kind)
-        for each in listed.items:
-            await see("ADDED", each)
-        async for event in self.api.watch(kind, resource_version=listed.resource_version):
-            if event.object is not None:
-                await see(event.type, event.object)
+    def _begin_following(self) -> None:
+        """Take in what is there, and from here on every change as it is made."""
+        for kind in (Node, Pod, Job):
+            collection = self.store.collection(self.store.catalog.by_type(kind))
+            for key in sorted(collection.objects):
+                self._see("ADDED", collection.objects[key].typed)
+        self._is_following = True
 
-    async def _see_node(self, kind: str, node: Node) -> None:
-        if kind == "DELETED":
-            self.observer.lose_node(node.metadata.name, self.clock.now_ns())
-        else:
-            self.observer.see_node(node, self.clock.now_ns())
+    def _see_change(self, change: Change) -> None:
+        if self._is_following and change.record.resource.type in (Pod, Node, Job):
+            self._see(change.type, change.record.typed)
 
-    async def _see_pod(self, kind: str, pod: Pod) -> None:
+    def _see(self, kind: str, subject: Pod | Node | Job) -> None:
+        if isinstance(subject, Pod):
+            self._see_pod(kind, subject)
+        elif isinstance(subject, Node):
+            if kind == "DELETED":
+                self.observer.lose_node(subject.metadata.name, self.clock.now_ns())
+            else:
+                self.observer.see_node(subject, self.clock.now_ns())
+        elif kind != "DELETED" and _is_over(subject):
+            self._collect_later(subject)
+
+    def _see_pod(self, kind: str, pod: Pod) -> None:
         now_ns = self.clock.now_ns()
         if kind == "DELETED":
             self.observer.lose_pod(pod, now_ns)
         else:
             self.observer.see_pod(pod, now_ns)
-            if (
-                pod.status.phase in ("Succeeded", "Failed")
-                and not pod.metadata.owner_references
-                and pod.metadata.deletion_timestamp is None
-            ):
-                await self._collect(pod)
+            if pod.status.phase in ("Succeeded", "Failed") and not pod.metadata.owner_references:
+                self._collect_later(pod)
         if self.scenario.changes:
             row = {
                 "time": (now_ns - self.scenario.start_ns) / 1e9,
@@ -182,16 +189,21 @@ class World:
             }
             self.changes.add(row, "")
 
-    async def _see_job(self, kind: str, job: Job) -> None:
-        is_over = any(
-            each.type in ("Complete", "Failed") and each.status == "True"
-            for each in job.status.conditions
-        )
-        if is_over and kind != "DELETED" and job.metadata.deletion_timestamp is None:
-            await self._collect(job)
+    def _collect_later(self, over: Pod | Job) -> None:
+        if over.metadata.deletion_timestamp is None:
+            self._over.append(over)
+            self._has_ended.set()
+
+    async def _collect_all(self) -> None:
+        """Remove what is over, as a cluster's garbage collection does in the end."""
+        while True:
+            await self._has_ended.wait()
+            self._has_ended.clear()
+            over, self._over = self._over, []
+            for each in over:
+                await self._collect(each)
 
     async def _collect(self, over: Pod | Job) -> None:
-        """Remove what is over, as a cluster's garbage collection does in the end."""
         metadata = over.metadata
         grace = {"grace_period_seconds": 0} if isinstance(over, Pod) else {}
         try:
@@ -226,6 +238,13 @@ class World:
             until_ns,
             seconds,
         )
+
+
+def _is_over(job: Job) -> bool:
+    return any(
+        each.type in ("Complete", "Failed") and each.status == "True"
+        for each in job.status.conditions
+    )
 
 
 class Events:

@@ -105,19 +105,19 @@ class VirtualClock:
     async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
         if timeout_ns is None or event.is_set():
             return await event.wait()
+        # One future for the event and the timer to set: components that look at the time every
+        # second are most of what happens in a quiet cluster. asyncio.timeout would also round
+        # the deadline to a float.
         loop = self._loop
+        woken: asyncio.Future[bool] = loop.create_future()
+        waiters = event._waiters  # as Event.wait does
+        waiters.append(woken)
+        timer = loop.call_at_ns(loop.elapsed_ns + timeout_ns, _time_out, woken)
         try:
-            # A timer of our own, because asyncio.timeout would round the deadline to a float.
-            async with asyncio.timeout(None) as scope:
-                timer = loop.call_at_ns(
-                    loop.elapsed_ns + timeout_ns, lambda: scope.reschedule(loop.time())
-                )
-                try:
-                    return await event.wait()
-                finally:
-                    timer.cancel()
-        except TimeoutError:
-            return event.is_set()
+            return await woken or event.is_set()
+        finally:
+            timer.cancel()
+            waiters.remove(woken)
 
 
 class ManualClock:
@@ -157,3 +157,8 @@ class ManualClock:
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def _time_out(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)

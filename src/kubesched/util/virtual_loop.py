@@ -30,7 +30,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from contextvars import Context
+from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
@@ -157,6 +157,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when_ns, next(self._timer_numbers), timer))
         return timer
 
+    def call_soon(
+        self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        # What asyncio does, with a lighter handle: there are several for each change in a cluster.
+        if self._debug or self._closed:  # type: ignore[attr-defined]
+            return super().call_soon(callback, *args, context=context)
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
     def call_soon_threadsafe(
         self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
     ) -> asyncio.Handle:
@@ -207,6 +217,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _next_task_number(self) -> int:
         return next(self._task_numbers)
+
+
+class _Handle(asyncio.Handle):
+    """A callback that does not ask the loop whether it is being debugged."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback, self._args, self._loop = callback, args, loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
 
 
 class _VirtualTask(asyncio.Task[Any]):

@@ -214,7 +214,10 @@ def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any])
 
 
 def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str) -> dict[str, Any]:
-    if not any(key.startswith("$") for key in patch):
+    for key in patch:
+        if key.startswith("$"):
+            break
+    else:
         return _merge_plain(original, patch, name)
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
@@ -269,7 +272,7 @@ def _merge_plain(
 def _merge_value(
     original: Json, value: Json, field: str, parent: str, patch: Mapping[str, Any]
 ) -> Json:
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         inner = original if isinstance(original, Mapping) else {}
         return _merge_maps(inner, value, field)
     if not isinstance(value, list):
@@ -289,7 +292,9 @@ def _merge_key(field: str, parent: str) -> str | None:
 
 def _without_directives(value: Json) -> Json:
     """What a patch says about something that is not there yet: no nulls, no directives."""
-    if isinstance(value, Mapping):
+    if isinstance(value, _SCALARS):
+        return value
+    if type(value) is dict or isinstance(value, Mapping):
         return {
             key: _without_directives(item)
             for key, item in value.items()
@@ -317,7 +322,8 @@ def _merge_lists(
     removed = set()
     replaced = False
     for item in patch:
-        directive = item.get(_DIRECTIVE) if isinstance(item, Mapping) else None
+        is_map = type(item) is dict or isinstance(item, Mapping)
+        directive = item.get(_DIRECTIVE) if is_map else None
         if directive == "replace":
             replaced = True
         elif directive == "delete":
@@ -332,7 +338,8 @@ def _merge_lists(
     for item in additions:
         known = _identity(item, key)
         base = merged.get(known, {})
-        merged[known] = _merge_maps(base, item, field) if isinstance(item, Mapping) else item
+        is_map = type(item) is dict or isinstance(item, Mapping)
+        merged[known] = _merge_maps(base, item, field) if is_map else item
     wanted = additions if order is None else order
     return _in_order(list(merged.values()), wanted, original, key)
 
@@ -343,20 +350,16 @@ def _in_order(items: list[Any], wanted: list[Any], server: list[Any], key: str |
     An item that is new to the server comes before the others, as in the reference.
     """
     rank = {_identity(item, key): index for index, item in enumerate(wanted)}
-    if len(rank) == len(items) and all(
-        _identity(item, key) == known for item, known in zip(items, rank, strict=True)
-    ):
+    known = [(_identity(item, key), item) for item in items]
+    if [identity for identity, _ in known] == list(rank):
         return items  # there are no others, and they are in order
     place = {_identity(item, key): index for index, item in enumerate(server)}
-    named = sorted(
-        (item for item in items if _identity(item, key) in rank),
-        key=lambda item: rank[_identity(item, key)],
-    )
-    others = [item for item in items if _identity(item, key) not in rank]
-    others.sort(key=lambda item: place.get(_identity(item, key), len(place)))
+    named = sorted((each for each in known if each[0] in rank), key=lambda each: rank[each[0]])
+    others = [each for each in known if each[0] not in rank]
+    others.sort(key=lambda each: place.get(each[0], len(place)))
     ordered: list[Any] = []
     while named and others:
-        left, right = _identity(others[0], key), _identity(named[0], key)
+        left, right = others[0][0], named[0][0]
         first = left in place and right in place and place[left] < place[right]
-        ordered.append(others.pop(0) if first else named.pop(0))
-    return ordered + named + others
+        ordered.append((others if first else named).pop(0))
+    return [item for _, item in (*ordered, *named, *others)]

@@ -386,7 +386,9 @@ class Store:
         """
         stored = self._stored(resource, namespace, name)
         old = stored if resource.from_stored is None else self._shown(resource, stored)
-        document = cleaned(_patched(resource, old.data, patch, patch_type), old.data)
+        document = _patched(resource, old.data, patch, patch_type)
+        if patch_type != "strategic":  # which leaves no null behind
+            document = cleaned(document, old.data)
         check_managed_fields(resource, document)
         if len(msgspec.json.encode(document)) > _LARGEST_OBJECT:
             raise api_errors.too_large(_LARGEST_OBJECT)

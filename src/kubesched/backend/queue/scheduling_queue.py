@@ -90,6 +90,8 @@ class SchedulingQueue:
         `needs` says what attempts at a pod wait for; without it they wait for nothing.
         """
         self.on_ready: Callable[[], None] | None = None
+        self.on_backoff: Callable[[], None] | None = None
+        """Called when a pod starts to back off and none did."""
         self.scheduling_cycle = 0
         self.is_closed = False
         self._metrics = metrics or SchedulerMetrics(CollectorRegistry())
@@ -306,6 +308,11 @@ class SchedulingQueue:
         return [queued.pod for queued in self._active]
 
     @property
+    def has_backoff(self) -> bool:
+        """Whether any pod waits out a backoff."""
+        return len(self._backing_off) > 0
+
+    @property
     def backoff_pods(self) -> list[Pod]:
         return [queued.pod for queued in self._backing_off]
 
@@ -385,6 +392,8 @@ class SchedulingQueue:
             return False
         self._unschedulable.delete(key)
         if self._backing_off.add(queued):
+            if len(self._backing_off) == 1 and self.on_backoff is not None:
+                self.on_backoff()
             place = self._backing_off.place_of(key)
             self._entered(queued, key, "backoff", place, label, now_ns)
         return True

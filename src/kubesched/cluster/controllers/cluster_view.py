@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _FINISHED = ("Succeeded", "Failed")
-_EMPTY: dict[str, Any] = {}
+_EMPTY: dict[Any, Any] = {}
 
 
 class View:
@@ -34,7 +34,7 @@ class View:
     def __init__(self) -> None:
         self._objects: dict[str, Any] = {}
         self._by_kind: dict[type, dict[str, Any]] = {}
-        self._by_namespace: dict[tuple[type, str], dict[str, Any]] = {}
+        self._by_namespace: dict[str, dict[type, dict[str, Any]]] = {}
         self._by_name: dict[tuple[type, str, str], str] = {}
         self._owned: dict[str, dict[str, None]] = {}
         self._orphans: dict[tuple[type, str], dict[str, Any]] = {}
@@ -68,7 +68,12 @@ class View:
 
     def within(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
         """Objects of a kind in a namespace."""
-        return self._by_namespace.get((kind, namespace), _EMPTY).values()
+        return self.all_within(namespace).get(kind, _EMPTY).values()
+
+    def all_within(self, namespace: str) -> Mapping[type, Mapping[str, Any]]:
+        """Objects in a namespace, by kind and uid."""
+        found: dict[type, dict[str, Any]] = self._by_namespace.get(namespace, _EMPTY)
+        return found
 
     def orphans(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
         """Objects of a kind in a namespace that nothing controls."""
@@ -98,7 +103,7 @@ class View:
         self._objects[uid] = subject
         kind = type(subject)
         self._by_kind.setdefault(kind, {})[uid] = subject
-        self._by_namespace.setdefault((kind, metadata.namespace), {})[uid] = subject
+        self._by_namespace.setdefault(metadata.namespace, {}).setdefault(kind, {})[uid] = subject
         self._by_name[kind, metadata.namespace, metadata.name] = uid
         if controller_of(subject) is None:
             self._orphans.setdefault((kind, metadata.namespace), {})[uid] = subject
@@ -130,7 +135,7 @@ class View:
             return
         kind, metadata = type(gone), gone.metadata
         del self._by_kind[kind][uid]
-        del self._by_namespace[kind, metadata.namespace][uid]
+        del self._by_namespace[metadata.namespace][kind][uid]
         if self._by_name.get((kind, metadata.namespace, metadata.name)) == uid:
             del self._by_name[kind, metadata.namespace, metadata.name]
         self._orphans.get((kind, metadata.namespace), {}).pop(uid, None)

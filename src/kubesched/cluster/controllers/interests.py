@@ -94,13 +94,11 @@ def settles(view: View, subject: Any) -> Iterator[str]:
     """Keys of those that look at a whole namespace: a little later, once for many changes."""
     if type(subject) in (Node, Lease) or not subject.metadata.namespace:
         return
-    namespace = subject.metadata.namespace
-    if type(subject) is not PodDisruptionBudget:
-        for budget in view.within(PodDisruptionBudget, namespace):
-            yield budget.metadata.uid
-    if type(subject) is Pod:
-        for service in view.within(Service, namespace):
-            yield service.metadata.uid
+    here = view.all_within(subject.metadata.namespace)
+    if type(subject) is not PodDisruptionBudget and PodDisruptionBudget in here:
+        yield from here[PodDisruptionBudget]
+    if type(subject) is Pod and Service in here:
+        yield from here[Service]
 
 
 def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
@@ -200,7 +198,8 @@ def _statuses(node: Node) -> list[tuple[str, str]]:
 
 def _adopters(view: View, subject: Any, kinds: tuple[type[ApiObject], ...]) -> Iterator[str]:
     """Owners that select an object which has no controller."""
+    here = view.all_within(subject.metadata.namespace)
     for kind in kinds:
-        for owner in view.within(kind, subject.metadata.namespace):
+        for owner in here[kind].values() if kind in here else ():
             if selector_of(owner).matches(subject.metadata.labels):
                 yield owner.metadata.uid

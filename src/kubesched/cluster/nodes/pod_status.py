@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubesched.api import Pod
-from kubesched.api.pod import Container
+from kubesched.api.pod import Container, PodCondition
 from kubesched.api.time import format_time
 from kubesched.cluster.nodes.pod_run import FINISHED, ContainerRun, PodRun
 
@@ -46,7 +46,7 @@ def needs_report(run: PodRun, now_ns: int) -> bool:
 
 
 def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
-    """The status as a patch. `addresses` are the node's and the pod's."""
+    """What is to change in the status, as a patch. `addresses` are the node's and the pod's."""
     pod = run.pod
     now = format_time(now_ns)
     held = {each.type: each for each in pod.status.conditions}
@@ -54,6 +54,8 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
     conditions = []
     for kind, (status, reason, message) in _conditions(run, now_ns).items():
         before = held.get(kind)
+        if before is not None and _says(before, status, reason, message, generation):
+            continue
         since = now
         if before is not None and before.status == status:
             since = before.last_transition_time or now
@@ -67,13 +69,14 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
     began = pod.status.start_time or now
     status_: Json = {
         "phase": run.phase,
-        "startTime": began,
         "conditions": conditions,
         "containerStatuses": [
             _container_status(run, each, spec, now_ns)
             for each, spec in zip(run.containers, pod.spec.containers, strict=True)
         ],
     }
+    if not pod.status.start_time:
+        status_["startTime"] = began
     if generation:
         status_["observedGeneration"] = generation
     if run.reason:
@@ -86,6 +89,8 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
 
 
 def _addresses(pod: Pod, addresses: tuple[str, str]) -> Json:
+    if pod.status.host_ip and pod.status.pod_ip:
+        return {}
     host_ip, pod_ip = addresses
     if pod.spec.host_network:
         pod_ip = host_ip
@@ -96,6 +101,18 @@ def _addresses(pod: Pod, addresses: tuple[str, str]) -> Json:
         "podIP": pod_ip,
         "podIPs": [{"ip": pod_ip}],
     }
+
+
+def _says(
+    held: PodCondition, status: str, reason: str, message: str, generation: int | None
+) -> bool:
+    """Whether a condition reads so already."""
+    return (
+        held.status == status
+        and (held.reason or "") == reason
+        and (held.message or "") == message
+        and (not generation or held.observed_generation == generation)
+    )
 
 
 def _waits(run: PodRun) -> bool:
