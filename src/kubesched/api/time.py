@@ -61,4 +61,10 @@ def _second(ns: int) -> str:
 @lru_cache(maxsize=64)
 def _clock_text(seconds: int) -> str:
     """Most times that are written in a row are in the same second."""
-    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    days, rest = divmod(seconds, 86_400)
+    return f"{_day_text(days)}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+
+
+@lru_cache(maxsize=8)
+def _day_text(days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).strftime("%Y-%m-%d")

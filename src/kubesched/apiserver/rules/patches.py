@@ -257,16 +257,23 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
 def _merge_plain(
     original: Mapping[str, Any], patch: Mapping[str, Any], name: str
 ) -> dict[str, Any]:
-    """Merge a patch without directives, which nearly all are."""
+    """Merge a patch without directives, which nearly all are.
+
+    What it does not change is given back as it is, so that nobody has to look into it again.
+    """
     merged = dict(original)
+    changed = False
     for key, value in patch.items():
         if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, _SCALARS):
+            changed |= merged.pop(key, None) is not None
+            continue
+        known = merged.get(key)
+        if not isinstance(value, _SCALARS):
+            value = _merge_value(known, value, key, name, patch)
+        if value is not known and (type(value) is not type(known) or value != known):
             merged[key] = value
-        else:
-            merged[key] = _merge_value(merged.get(key), value, key, name, patch)
-    return merged
+            changed = True
+    return merged if changed or type(original) is not dict else original
 
 
 def _merge_value(

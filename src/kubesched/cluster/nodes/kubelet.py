@@ -52,6 +52,8 @@ class FakeKubelet:
             start_delay_ns=start_delay_ns, stop_delay_ns=stop_delay_ns, behavior=behavior
         )
         self._changed = asyncio.Event()
+        self._next_ns: int | None = None
+        """When the next step is due that is waited for."""
         self._stopping = StopSwitch()
         self._host_ips: dict[str, str] = {}
         self._nodes: set[str] = set()
@@ -70,11 +72,12 @@ class FakeKubelet:
             tasks.create_task(self._follow(self._watch_pods), name="FakeKubelet.pods")
             while True:
                 self._changed.clear()
+                self._next_ns = None
                 now_ns = self._clock.now_ns()
                 for step in self._lifecycles.due(now_ns):
                     # A task each, so that a slow answer for one pod does not hold up others.
                     tasks.create_task(self._take(step), name=f"FakeKubelet.{step.kind}")
-                due_ns = self._lifecycles.next_due_ns()
+                due_ns = self._next_ns = self._lifecycles.next_due_ns()
                 timeout_ns = None if due_ns is None else due_ns - now_ns
                 await self._clock.wait(self._changed, timeout_ns)
 
@@ -114,7 +117,7 @@ class FakeKubelet:
             self._lifecycles.stop_node(name)
         else:
             self._lifecycles.start_node(name, self._clock.now_ns())
-            self._changed.set()
+            self._look_again()
 
     async def _watch_pods(self) -> None:
         pods = await self._api.list(Pod, field_selector=_BOUND)
@@ -132,7 +135,13 @@ class FakeKubelet:
 
     def _observe(self, pod: Pod) -> None:
         self._lifecycles.observe(pod, self._clock.now_ns())
-        self._changed.set()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Have the steps looked at if one is due before the next that is waited for."""
+        due_ns = self._lifecycles.next_due_ns()
+        if due_ns is not None and (self._next_ns is None or due_ns < self._next_ns):
+            self._changed.set()
 
     async def _take(self, step: Step) -> None:
         """Tell the API server what happened, until it listens or it no longer matters."""
@@ -149,7 +158,7 @@ class FakeKubelet:
                 log.warning("Could not report on a pod, trying again", error=error)
                 await self._clock.sleep(_RETRY_NS)
         self._lifecycles.done(step, self._clock.now_ns(), failed=failed)
-        self._changed.set()
+        self._look_again()
 
     async def _report(self, step: Step) -> None:
         pod = step.run.pod

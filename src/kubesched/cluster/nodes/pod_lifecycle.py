@@ -65,8 +65,11 @@ class PodLifecycles:
         uid = pod.metadata.uid
         run = self._runs.get(uid)
         if run is None:
-            if pod.status.phase in FINISHED and pod.metadata.deletion_timestamp is None:
-                return
+            if pod.status.phase in FINISHED and (
+                pod.metadata.deletion_timestamp is None
+                or pod.metadata.deletion_grace_period_seconds == 0
+            ):
+                return  # nothing is left to do, or to wait for
             run = PodRun(
                 pod, self._behavior(pod), self._start_delay_ns, self._stop_delay_ns, now_ns
             )
@@ -74,6 +77,8 @@ class PodLifecycles:
             self._on_node.setdefault(node, {})[uid] = None
             if run.phase == "Running" and (ports := host_ports(pod)):
                 self._ports.setdefault(node, {})[uid] = ports
+        elif run.pod is pod:
+            return  # a watch shows what an answer has shown
         if run.has_other_images(pod):
             run.change_images(pod, self._behavior(pod), self._start_delay_ns, now_ns)
         run.observe(pod, now_ns)

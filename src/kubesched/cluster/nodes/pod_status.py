@@ -61,8 +61,10 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
             since = before.last_transition_time or now
         condition: Json = {"type": kind, "status": status, "lastTransitionTime": since}
         # Null takes away what an earlier report said.
-        condition["reason"] = reason or None
-        condition["message"] = message or None
+        if reason or before is not None:
+            condition["reason"] = reason or None
+        if message or before is not None:
+            condition["message"] = message or None
         if generation:
             condition["observedGeneration"] = generation
         conditions.append(condition)
