@@ -23,6 +23,7 @@ __all__ = [
     "GPU_INDEX",
     "GPU_MILLI",
     "GPU_MODEL",
+    "MOST_DEVICES",
     "Ledger",
     "Request",
     "States",
@@ -36,7 +37,7 @@ GPU_INDEX = "alibabacloud.com/gpu-index"  # the devices a pod was given: "0" or 
 
 DEVICE = 1000
 _KINDS = 8  # pods that share a device, and those that ask for 1, 2, 4, 8, ... whole ones
-_WIDTH = 8  # the most devices of a node
+MOST_DEVICES = 8  # of a node
 _MAX_STATES = 1 << 17  # then their numbers start again
 
 
@@ -106,7 +107,9 @@ class Ledger:
         self._state = np.zeros(0, dtype=np.intp)  # [row]
         self._kinds = np.zeros((0, _KINDS), dtype=np.int64)  # [row, kind]
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._states = np.zeros((64, 3 + _WIDTH), dtype=np.int64)  # cpu, devices, model, left...
+        self._states = np.zeros(
+            (64, 3 + MOST_DEVICES), dtype=np.int64
+        )  # cpu, devices, model, left...
         self.models: list[str] = []
         self.epoch = 0  # grows when state numbers start again
 
@@ -191,7 +194,7 @@ class Ledger:
     def _count(self, node: NodeInfo) -> tuple[list[int], list[int]]:
         """What is left on each device, and how many pods of each kind there are."""
         devices = _devices(node)
-        left = [DEVICE] * devices + [0] * (_WIDTH - devices)
+        left = [DEVICE] * devices + [0] * (MOST_DEVICES - devices)
         kinds = [0] * _KINDS
         for known in node.pods:
             request = request_of(known.pod)
@@ -217,4 +220,4 @@ class Ledger:
 
 
 def _devices(node: NodeInfo) -> int:
-    return min(node.allocatable.scalar.get(GPU_COUNT, 0), _WIDTH)
+    return min(node.allocatable.scalar.get(GPU_COUNT, 0), MOST_DEVICES)

@@ -113,8 +113,6 @@ def profile_of(
             "multiPoint": {"enabled": [{"name": plugin.name}]},
             "preScore": {"disabled": [{"name": "*"}]}
             | ({"enabled": [{"name": plugin.name}]} if policy == "Random" else {}),
-            # All pods have the same priority, so there is never anybody to preempt.
-            "postFilter": {"disabled": [{"name": "*"}]},
             "score": {"disabled": [{"name": "*"}], "enabled": [{"name": plugin.name}]},
         },
         "pluginConfig": [{"name": plugin.name, "args": args}] if plugin.args_type else [],

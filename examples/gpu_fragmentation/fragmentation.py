@@ -21,6 +21,21 @@ __all__ = ["Amounts", "TypicalPod", "TypicalPods", "typical_pods"]
 _COVERED = 0.95  # the share of all pods that the typical ones stand for
 
 
+# Why idle GPU is of no use to a typical pod. Where everything fits, devices with too little left
+# are still of no use, which counts as lack of GPU.
+_LACK_BOTH, _LACK_GPU, _LACK_CPU, _WITHOUT_GPU, _WITHOUT_GPU_LACK_CPU, _NO_ACCESS = range(6)
+_REASONS = 6
+_EACH_REASON = np.arange(_REASONS)[:, np.newaxis, np.newaxis]
+_SATISFIED = 15  # 8: wants GPU, 4: may use the model, 2: enough devices, 1: enough CPU
+_REASON_OF = np.array(
+    [
+        *[_WITHOUT_GPU_LACK_CPU, _WITHOUT_GPU] * 4,
+        *[_NO_ACCESS] * 4,
+        *[_LACK_BOTH, _LACK_GPU, _LACK_CPU, _LACK_GPU],
+    ]
+)
+
+
 class TypicalPod(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A kind of pod, and how popular it is among the typical ones."""
 
@@ -58,12 +73,15 @@ class Amounts(NamedTuple):
 
     @property
     def fragment(self) -> NDArray[np.float64]:
-        """The expected fragment. Scores are cut to integers, so the order of additions counts."""
-        total = self.lack_both + self.lack_gpu
-        total = total + self.lack_cpu
-        total = total + self.without_gpu
-        total = total + self.without_gpu_lack_cpu
-        return total + self.no_access
+        """The expected fragment."""
+        return _fragment(
+            self.lack_both,
+            self.lack_gpu,
+            self.lack_cpu,
+            self.without_gpu,
+            self.without_gpu_lack_cpu,
+            self.no_access,
+        )
 
 
 class TypicalPods:
@@ -76,6 +94,7 @@ class TypicalPods:
         self._count = _column([pod.gpu_count for pod in pods])
         self._share = np.array([pod.share for pod in pods], dtype=np.float64)[:, np.newaxis]
         self._wants_gpu = self._count > 0
+        self._wanting = 8 * self._wants_gpu.astype(np.int64)
         # One column per distinct amount: many kinds of pods ask for the same.
         self._amounts, self._amount_of = np.unique(self._milli[:, 0], return_inverse=True)
         self._access: dict[str, NDArray[np.bool_]] = {}
@@ -100,7 +119,7 @@ class TypicalPods:
         access: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
         """The expected fragment of each state; see `amounts`."""
-        return self.amounts(cpu, left, access).fragment
+        return _fragment(*self._sums(*self._facts(cpu, left), access))
 
     def amounts(
         self,
@@ -113,40 +132,69 @@ class TypicalPods:
         `cpu` is free CPU [state], `left` idle GPU [state, device] (0 for devices that are not
         there), `access` what `access()` says of the state's model [typical pod, state].
         """
-        idle = left.sum(axis=1)  # int64[state]
-        fits = (
-            left[np.newaxis] >= self._amounts[:, np.newaxis, np.newaxis]
-        )  # [amount, state, device]
-        enough = fits.sum(axis=2)[self._amount_of] >= self._count  # bool[typical pod, state]
-        too_small = idle - (left * fits).sum(axis=2)  # int64[amount, state]
-        has_cpu = cpu >= self._cpu
-        of_gpu = self._wants_gpu & access
-        satisfied = of_gpu & enough & has_cpu
-        weighted = self._share * idle
-        small = self._share * too_small[self._amount_of]
-        usable = self._share * (idle - too_small[self._amount_of])
+        idle, too_small, enough, has_cpu = self._facts(cpu, left)
+        satisfied = self._wants_gpu & access & enough & has_cpu
+        usable = self._share * (idle - too_small)
+        sums = self._sums(idle, too_small, enough, has_cpu, access)
         return Amounts(
-            _summed(of_gpu & ~enough & ~has_cpu, weighted),
-            _total(np.where(satisfied, small, np.where(of_gpu & ~enough & has_cpu, weighted, 0.0))),
-            _summed(satisfied, usable),
-            _summed(of_gpu & enough & ~has_cpu, weighted),
-            _summed(~self._wants_gpu & has_cpu, weighted),
-            _summed(~self._wants_gpu & ~has_cpu, weighted),
-            _summed(self._wants_gpu & ~access, weighted),
+            sums[_LACK_BOTH],
+            sums[_LACK_GPU],
+            _total(np.where(satisfied, usable, 0.0)),
+            *(sums[reason] for reason in range(_LACK_CPU, _REASONS)),
         )
+
+    def _facts(
+        self, cpu: NDArray[np.int64], left: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """What is idle [state], and for each [typical pod, state]: what of it is on devices that
+        are too small, and whether there are enough devices and CPU.
+        """
+        idle = left.sum(axis=1)
+        fits = left >= self._amounts[:, np.newaxis, np.newaxis]  # bool[amount, state, device]
+        too_small = idle - (left * fits).sum(axis=2)  # int64[amount, state]
+        enough = fits.sum(axis=2)[self._amount_of] >= self._count
+        return idle, too_small[self._amount_of], enough, cpu >= self._cpu
+
+    def _sums(
+        self,
+        idle: NDArray[np.int64],
+        too_small: NDArray[np.int64],
+        enough: NDArray[np.bool_],
+        has_cpu: NDArray[np.bool_],
+        access: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """float64[reason, state]: idle GPU by why a typical pod cannot use it, expected."""
+        facts = self._wanting + 4 * access + 2 * enough + has_cpu  # int64[typical pod, state]
+        reasons = _REASON_OF.take(facts)
+        unusable = self._share * np.where(facts == _SATISFIED, too_small, idle)
+        # Added one by one in the order of the typical pods; a zero in between changes nothing.
+        apart = np.where(reasons == _EACH_REASON, unusable, 0.0)
+        return _total(apart, axis=1)
 
 
 def _column(values: list[int]) -> NDArray[np.int64]:
     return np.array(values, dtype=np.int64)[:, np.newaxis]
 
 
-def _summed(where: NDArray[np.bool_], amounts: NDArray[np.float64]) -> NDArray[np.float64]:
-    return _total(np.where(where, amounts, 0.0))
-
-
-def _total(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _total(amounts: NDArray[np.float64], axis: int = 0) -> NDArray[np.float64]:
     """The sum over typical pods in their order, which `sum` does not promise."""
-    if not len(amounts):
-        return np.zeros(amounts.shape[1])
-    total: NDArray[np.float64] = np.add.accumulate(amounts, axis=0)[-1]
+    if not amounts.shape[axis]:
+        return amounts.sum(axis=axis)
+    return np.add.accumulate(amounts, axis=axis).take(-1, axis=axis)
+
+
+def _fragment(
+    lack_both: NDArray[np.float64],
+    lack_gpu: NDArray[np.float64],
+    lack_cpu: NDArray[np.float64],
+    without_gpu: NDArray[np.float64],
+    without_gpu_lack_cpu: NDArray[np.float64],
+    no_access: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """All of it. Scores are cut to integers, so the order of additions counts."""
+    total = lack_both + lack_gpu
+    total += lack_cpu
+    total += without_gpu
+    total += without_gpu_lack_cpu
+    total += no_access
     return total

@@ -8,7 +8,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from examples.gpu_fragmentation.devices import DEVICE, Request, States, request_of
+from examples.gpu_fragmentation.devices import (
+    DEVICE,
+    MOST_DEVICES,
+    Request,
+    States,
+    request_of,
+)
 from examples.gpu_fragmentation.fragmentation import TypicalPod, TypicalPods
 from examples.gpu_fragmentation.sharing import GpuPolicy, cpu_of
 from kubesched.api import Pod
@@ -29,6 +35,7 @@ __all__ = ["POLICIES", "BestFit", "DotProd", "Fgd", "GpuClustering", "GpuPacking
 # Amounts are divided by those of the largest machine.
 _MAX_CPU, _MAX_GPU = 128_000, 8_000
 _NOTHING = np.zeros(0, dtype=np.int64)
+_EARLIER = np.tri(MOST_DEVICES, k=-1, dtype=bool)  # [device, one before it]
 
 
 class Random(GpuPolicy):
@@ -179,9 +186,8 @@ class Fgd(GpuPolicy):
         Of devices with equally much left, the first stands for all.
         """
         fits = states.left >= request.milli
-        for device in range(1, fits.shape[1]):
-            earlier = states.left[:, :device] == states.left[:, device : device + 1]
-            fits[:, device] &= ~earlier.any(axis=1)
+        same = states.left[:, :, np.newaxis] == states.left[:, np.newaxis, :]
+        fits &= ~(same & _EARLIER).any(axis=2)
         rows, devices = fits.nonzero()
         left = states.left[rows]
         left[np.arange(len(rows)), devices] -= request.milli
@@ -195,8 +201,12 @@ class Fgd(GpuPolicy):
     ) -> NDArray[np.int64]:
         """What a step from one state to another is worth: 50 if nothing is lost or won."""
         access = self._access_of(before)
-        lost = self._typical.fragment(before.cpu, before.left, access)
-        lost -= self._typical.fragment(cpu, left, access)
+        fragments = self._typical.fragment(
+            np.concatenate((before.cpu, cpu)),
+            np.concatenate((before.left, left)),
+            np.concatenate((access, access), axis=1),
+        )
+        lost = fragments[: len(cpu)] - fragments[len(cpu) :]
         return _cut(100 * (1 / (1 + np.exp(-lost / 1000))))
 
     def _access_of(self, states: States) -> NDArray[np.bool_]:

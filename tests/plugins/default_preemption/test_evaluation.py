@@ -449,3 +449,25 @@ def test_the_configured_number_of_candidates_is_looked_for() -> None:
 
     chosen = {run(lambda seed=seed: scenario(seed)) for seed in range(20)}
     assert chosen == {"a", "b"}
+
+
+def test_filters_are_asked_only_about_nodes_with_somebody_to_evict() -> None:
+    asked: list[str] = []
+
+    def note(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        asked.append(node.name)
+        return SUCCESS
+
+    async def scenario() -> None:
+        pod = preemptor()
+        peers = [running("peer-a", "a", priority=HIGH), running("peer-c", "c", priority=HIGH)]
+        world = World(
+            [*nodes("a", "b", "c"), *peers, running("low", "b"), pod],
+            plugin_class("Noting", filter=note),
+        )
+        diagnosis = world.diagnose(pod)
+        asked.clear()
+        assert nominated_to(world.preempt(pod, diagnosis)) == "b"
+        assert set(asked) == {"b"}
+
+    run(scenario)

@@ -33,7 +33,7 @@ from kubesched.plugins.default_preemption.candidates import (
 )
 from kubesched.plugins.default_preemption.known_rows import KnownRows
 from kubesched.plugins.default_preemption.pod_columns import NOT_STARTED, PodColumns
-from kubesched.plugins.default_preemption.selection import select_victims
+from kubesched.plugins.default_preemption.selection import NO_VICTIMS, select_victims
 from kubesched.plugins.default_preemption.totals import TotalsDryRun
 from kubesched.util.errors import PluginError
 
@@ -90,6 +90,7 @@ class DryRun:
 
         One that breaks no budget must be among them, if there is any.
         """
+        rows = self._with_victims(rows)
         if self._known is not None:
             candidates = self._search_known(self._known, rows, wanted)
             # If there are none, it has to be said why.
@@ -106,6 +107,19 @@ class DryRun:
             found.add(self._dry_run(rows[start : start + size]))
             start += size
         return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
+
+    def _with_victims(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows that have pods of lower priority; filters need not be asked about the others.
+
+        In a cluster where all pods are equally important, this is all there is to it.
+        """
+        self._columns.refresh(self._handle.snapshot.nodes, rows)
+        has_victims = self._columns.has_below(rows, self._priority)
+        without = rows[~has_victims]
+        if not len(without):
+            return rows
+        self._note(without, Rejections(np.ones(len(without), dtype=np.uint8), (NO_VICTIMS,)))
+        return rows[has_victims]
 
     def _search_known(self, known: KnownRows, rows: NDArray[np.intp], wanted: int) -> Candidates:
         """The first `wanted` candidates; none also if what is known does not help to find them."""

@@ -22,6 +22,7 @@ __all__ = ["NOT_STARTED", "PodColumns", "PodMatrix"]
 
 NOT_STARTED: Final = np.iinfo(np.int64).max
 _BUILT_IN: Final = 3
+_NOBODY: Final = np.iinfo(np.int64).max
 _FIRST_ROOM: Final = 1024
 
 Label = tuple[str, frozenset[tuple[str, str]]]
@@ -61,6 +62,7 @@ class PodColumns:
         self._end = 0
         self._given_up = 0  # places that rows have outgrown
         self._pods: list[list[PodInfo]] = [[] for _ in range(capacity)]
+        self._lowest = np.full(capacity, _NOBODY, dtype=np.int64)  # priority of the last of a row
         self.priority = np.zeros(_FIRST_ROOM, dtype=np.int64)
         self.start_ns = np.zeros(_FIRST_ROOM, dtype=np.int64)  # NOT_STARTED: it has not
         self.label_set = np.zeros(_FIRST_ROOM, dtype=np.int32)
@@ -91,6 +93,10 @@ class PodColumns:
             for row, node in zip(stale.tolist(), nodes.at_rows(stale), strict=True):
                 self._write(row, node.pods)
             self._stale[stale] = False
+
+    def has_below(self, rows: NDArray[np.intp], priority: int) -> NDArray[np.bool_]:
+        """Which of these rows, which are up to date, have a pod of less than this priority."""
+        return self._lowest[rows] < priority
 
     def below(self, rows: NDArray[np.intp], priority: int) -> PodMatrix:
         """The pods of these rows, which are up to date, that have less than this priority."""
@@ -142,6 +148,7 @@ class PodColumns:
         ordered = [pods[place] for _, _, place in ranked]
         self._pods[row] = ordered
         self._length[row] = count = len(ordered)
+        self._lowest[row] = -ranked[-1][0] if ranked else _NOBODY
         if count > self._room[row]:
             self._move(row, count)
         start = int(self._offset[row])
