@@ -70,7 +70,9 @@ class PodRequestOptions(msgspec.Struct, frozen=True, kw_only=True):
 FIT_REQUESTS: Final = PodRequestOptions()
 """What must fit: the pod's wishes, whatever was granted so far."""
 
-NODE_REQUESTS: Final = PodRequestOptions(use_status=True, pod_level_status=True)
+NODE_REQUESTS: Final = PodRequestOptions(
+    use_status=True, pod_level_status=True, node_allocatable_claims=True
+)
 """What a node is charged."""
 
 SCORE_REQUESTS: Final = PodRequestOptions(pod_level=False, defaults=_DEFAULTS)
@@ -163,7 +165,7 @@ def _is_one_container(pod: Pod, options: PodRequestOptions) -> bool:
         or spec.overhead
         or spec.resources is not None
         or options.defaults
-        or options.node_allocatable_claims
+        or (options.node_allocatable_claims and pod.status.node_allocatable_resource_claim_statuses)
     ):
         return False
     if not options.use_status or not pod.status.container_statuses:

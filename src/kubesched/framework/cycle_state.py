@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from kubesched.api import Pod
@@ -34,6 +35,7 @@ class CycleState:
 
     __slots__ = (
         "_values",
+        "adjust_assumed",
         "asks_every_node",
         "cached_answers",
         "filter_answers",
@@ -52,6 +54,8 @@ class CycleState:
         self.filter_answers: dict[str, Any] = {}
         # A plugin's Filter fails on some node, or may: then the attempt must not leave one out.
         self.asks_every_node = False
+        # A plugin's: the pod as it will be on a node, where that differs from what it is.
+        self.adjust_assumed: Callable[[Pod, str], Pod] | None = None
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
@@ -87,6 +91,7 @@ class CycleState:
         copy.cached_answers = None
         copy.filter_answers = {}  # they are about another state
         copy.asks_every_node = self.asks_every_node
+        copy.adjust_assumed = self.adjust_assumed
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score
         copy.skip_pre_bind = self.skip_pre_bind

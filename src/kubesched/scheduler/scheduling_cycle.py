@@ -103,6 +103,8 @@ class SchedulingCycle:
         """Assume the pod on the node, then Reserve and Permit."""
         framework, state, queued, _ = attempt
         assumed = queued.pod_info.placed_on(node_name)
+        if state.adjust_assumed is not None:
+            assumed = PodInfo(state.adjust_assumed(assumed.pod, node_name))
         try:
             self._cache.assume_pod(assumed)
         except CacheError as exc:

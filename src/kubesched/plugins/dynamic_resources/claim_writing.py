@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from kubesched.api import (
     AllocationResult,
     ApiError,
+    NodeAllocatableResourceClaimStatus,
     Pod,
     PodExtendedResourceClaimStatus,
     ResourceClaim,
@@ -234,6 +235,22 @@ class ClaimWriter:
             )
         except ApiError as exc:
             raise ClaimError(f"update pod {name} ExtendedResourceClaimStatus: {exc}") from exc
+
+    async def tell_node_allocatable(
+        self, pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]
+    ) -> None:
+        """Write to the pod what its claims take of the node; raises ClaimError."""
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        told = [to_builtins(each) for each in statuses]
+        patch = {"status": {"nodeAllocatableResourceClaimStatuses": told or None}}
+        try:
+            await self._handle.api.patch(
+                Pod, pod.metadata.name, pod.metadata.namespace, patch, subresource="status"
+            )
+        except ApiError as exc:
+            raise ClaimError(
+                f"update pod {name} NodeAllocatableResourceClaimStatuses: {exc}"
+            ) from exc
 
     async def delete_special(self, claim: ResourceClaim) -> None:
         """Remove a claim for extended resources, with its protection.

@@ -6,7 +6,7 @@ from kubesched.api import Pod, PodResourceClaim, ResourceClaim
 from kubesched.framework import Lister
 from kubesched.util.errors import KubeschedError
 
-__all__ = ["UnresolvedClaimError", "claims_of"]
+__all__ = ["UnresolvedClaimError", "claims_of", "names_of_claims"]
 
 
 class UnresolvedClaimError(KubeschedError):
@@ -24,6 +24,16 @@ def claims_of(pod: Pod, claims: Lister[ResourceClaim]) -> list[ResourceClaim]:
         name, is_generated = _name_of(pod, wanted)
         if name is not None:
             found.append(_usable(pod, name, is_generated, claims))
+    return found
+
+
+def names_of_claims(pod: Pod) -> list[tuple[str, str]]:
+    """What the pod calls each of its claims, and how the claim is named."""
+    found = []
+    for wanted in pod.spec.resource_claims:
+        name, _ = _name_of(pod, wanted)
+        if name is not None:
+            found.append((wanted.name, name))
     return found
 
 

@@ -23,6 +23,7 @@ class DeviceFeatures(msgspec.Struct, frozen=True):
     partitionable_devices: bool = True
     filter_timeout: bool = True
     list_attributes: bool = False
+    node_allocatable: bool = False
 
     @classmethod
     def of(cls, handle: Handle | None) -> DeviceFeatures:
@@ -42,6 +43,7 @@ class DeviceFeatures(msgspec.Struct, frozen=True):
             partitionable_devices=is_on("DRAPartitionableDevices"),
             filter_timeout=is_on("DRASchedulerFilterTimeout"),
             list_attributes=is_on("DRAListTypeAttributes"),
+            node_allocatable=is_on("DRANodeAllocatableResources"),
         )
 
     @property

@@ -6,14 +6,14 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kubesched.api import DeviceClaim, Pod, ResourceClaim
+from kubesched.api import AllocationResult, DeviceClaim, Pod, ResourceClaim
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
 from kubesched.plugins.dynamic_resources.answers import Answer, AnswerCache, Answers, Verdict
 from kubesched.plugins.dynamic_resources.device_state import DeviceState
@@ -21,8 +21,13 @@ from kubesched.plugins.dynamic_resources.extended_requests import (
     ExtendedRequests,
     extended_requests,
 )
+from kubesched.plugins.dynamic_resources.node_allocatable import (
+    NodeAllocatable,
+    NodeAllocatableError,
+)
 from kubesched.plugins.dynamic_resources.pod_devices import PodDevices
 from kubesched.plugins.dynamic_resources.requests import ClaimRequests
+from kubesched.plugins.dynamic_resources.results import allocation_of
 from kubesched.plugins.dynamic_resources.search import SearchTimeoutError
 from kubesched.plugins.helpers.node_matching import match_any_term
 
@@ -57,6 +62,9 @@ class DeviceFilter:
     def __init__(self, devices: DeviceState, answers: AnswerCache) -> None:
         self._devices = devices
         self._answers = answers
+        self.node_allocatable: NodeAllocatable | None = None
+        if devices.features.node_allocatable:
+            self.node_allocatable = NodeAllocatable(devices.inventory)
 
     def filter(self, data: PodDevices, pod: Pod, node: NodeInfo) -> Status:
         if not data.claims:
@@ -74,6 +82,14 @@ class DeviceFilter:
             answer = self.answer(data, pod, node, lacking)
             if answer.verdict is not Verdict.FITS:
                 return _status_of(answer, node.name)
+        if self.node_allocatable is not None:
+            try:
+                allocations = self.allocations_on(data, pod, node)
+                status = self.node_allocatable.check(data, pod, node, allocations)
+            except NodeAllocatableError as exc:
+                return Status.failure(exc)
+            if not status.is_success:
+                return status
         assert node.node is not None
         labels, name = node.node.metadata.labels, node.name
         unavailable = data.unusable.union(
@@ -101,6 +117,23 @@ class DeviceFilter:
             return None
         return self.variant(data, pod, lacking), self.answer(data, pod, node, lacking)
 
+    def allocations_on(
+        self, data: PodDevices, pod: Pod, node: NodeInfo, share_id: Callable[[], str] = str
+    ) -> dict[int, AllocationResult]:
+        """What claims that need devices get on a node where all of them fit, by place."""
+        found = self.found_on(data, pod, node)
+        if found is None or found[1].solution is None:
+            return {}
+        assert node.node is not None
+        (variant, answer), views = found, self._devices.inventory.of_node(node.node).views
+        assert answer.solution is not None
+        return {
+            place: allocation_of(
+                answer.solution, number, variant.requests[number], views, node.name, share_id
+            )
+            for number, place in enumerate(data.pending)
+        }
+
     def variant(self, data: PodDevices, pod: Pod, lacking: int) -> Variant:
         found = data.variants.get(lacking)
         if found is None:
@@ -125,6 +158,8 @@ class DeviceFilter:
     def filter_nodes(self, data: PodDevices, pod: Pod, nodes: NodeView) -> Rejections:
         if not data.claims or not len(nodes):
             return Rejections.none()
+        if self.node_allocatable is not None:
+            return Rejections.from_statuses(self.filter(data, pod, node) for node in nodes)
         codes = np.zeros(len(nodes), dtype=np.uint8)
         statuses = [*_STATUSES, UNAVAILABLE, CANNOT_FIT]
         asked = np.ones(len(nodes), dtype=bool)  # those whose claims must be looked at

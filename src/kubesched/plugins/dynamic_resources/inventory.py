@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kubesched.api import Node, ResourceSlice
 from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices, PoolId
-from kubesched.plugins.dynamic_resources.device_content import DeviceContents
+from kubesched.plugins.dynamic_resources.device_content import DeviceContent, DeviceContents
 from kubesched.plugins.dynamic_resources.features import DeviceFeatures
 from kubesched.plugins.dynamic_resources.pools import Pool, PoolState, PoolView
 from kubesched.plugins.dynamic_resources.slices import SliceRecord
@@ -182,6 +182,11 @@ class DeviceInventory:
         found = self._nodes[name] = self._look_at(node)
         found.group.holders += 1
         return found
+
+    def content_of(self, driver: str, pool: str, device: str) -> DeviceContent | None:
+        """What is published of a device, in the latest generation of its pool."""
+        known = self._pools.get((driver, pool))
+        return None if known is None else known.content_of(device)
 
     def node_gone(self, name: str) -> None:
         """Keep nothing of a node that is gone."""

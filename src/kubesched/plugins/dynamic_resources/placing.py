@@ -21,6 +21,10 @@ from kubesched.plugins.dynamic_resources.claim_writing import (
 from kubesched.plugins.dynamic_resources.condition_wait import ConditionWait
 from kubesched.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.plugins.dynamic_resources.filtering import DeviceFilter, special_claim_on
+from kubesched.plugins.dynamic_resources.node_allocatable import (
+    NodeAllocatableError,
+    with_claim_statuses,
+)
 from kubesched.plugins.dynamic_resources.pod_devices import PodDevices, is_in_memory
 from kubesched.plugins.dynamic_resources.results import allocation_of
 from kubesched.util.logging import get_logger
@@ -48,6 +52,17 @@ class Placing:
         self._filtering = filtering
         self._writer = writer
         self._conditions = ConditionWait(handle, devices, binding_timeout_ns)
+
+    def charged(self, data: PodDevices, pod: Pod, node: NodeInfo) -> Pod:
+        """The pod with what its claims take of the node itself (§10.2)."""
+        rule = self._filtering.node_allocatable
+        assert rule is not None, "asked only where the feature is on"
+        allocations = self._filtering.allocations_on(data, pod, node)
+        try:
+            data.node_allocatable = rule.statuses(data, pod, allocations)
+        except NodeAllocatableError as exc:  # Filter looked at the same before, and let it pass
+            log.error("What claims take of a node is not known", exc=exc, pod=pod)
+        return with_claim_statuses(pod, data.node_allocatable) if data.node_allocatable else pod
 
     def reserve(self, data: PodDevices, pod: Pod, node: NodeInfo | None) -> Status:
         """Keep the devices for the pod that the search found on the node."""
@@ -100,6 +115,17 @@ class Placing:
                     self._spawn(claim, self._delete(claim, pod))
             elif claim.status.allocation is not None and is_reserved_for(claim, pod):
                 self._spawn(claim, self._release(claim, pod))
+        if data.is_node_allocatable_written:
+            self._handle.spawn(self._clear_node_allocatable(pod), "clear a pod's node resources")
+        data.node_allocatable, data.is_node_allocatable_written = (), False
+
+    async def _clear_node_allocatable(self, pod: Pod) -> None:
+        if await self._writer.is_bound(pod):
+            return
+        try:
+            await self._writer.tell_node_allocatable(pod, ())
+        except ClaimError as exc:
+            log.error("What claims take of a node stays in the pod's status", exc=exc, pod=pod)
 
     async def _release(self, claim: ResourceClaim, pod: Pod) -> None:
         if not await self._writer.is_bound(pod):
@@ -139,6 +165,12 @@ class Placing:
                 await self._writer.bind(data, place, pod, node_name)
             except ClaimError as exc:
                 return Status.failure(exc)
+        if data.node_allocatable:
+            try:
+                await self._writer.tell_node_allocatable(pod, data.node_allocatable)
+            except ClaimError as exc:
+                return Status.failure(exc)
+            data.is_node_allocatable_written = True
         if not self._devices.features.binding_conditions:
             return SUCCESS
         return await self._conditions.until_ready(data, pod, node_name)

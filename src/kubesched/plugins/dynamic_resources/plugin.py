@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubesched.api import DeviceClass, Pod, ResourceClaim, ResourceSlice
@@ -81,6 +83,8 @@ class DynamicResources(Plugin):
         self._deallocation = Deallocation(handle, writer)
         classes = DeviceClassResolver(handle)
         self._reader = ClaimReader(handle, self.devices, classes, timeout_ns)
+        if features.node_allocatable:
+            self.reads = replace(self.reads, pods_on_node=PodsOnNode.DETAIL)
 
     def _late_after(self) -> Callable[[], bool] | None:
         """Tells from now on whether the time for one node is over; None: there is no limit."""
@@ -128,7 +132,10 @@ class DynamicResources(Plugin):
         if isinstance(data, Status):
             return data
         state.write(STATE_KEY, data)
-        if self.filtering.may_fail(data, pod_info.pod, nodes):
+        if self.filtering.node_allocatable is not None:
+            state.asks_every_node = True
+            state.adjust_assumed = partial(self._charged, data)
+        elif self.filtering.may_fail(data, pod_info.pod, nodes):
             # An error on any node ends the attempt, so none may be passed over.
             state.asks_every_node = True
         return SUCCESS
@@ -179,6 +186,11 @@ class DynamicResources(Plugin):
         if not data.claims:
             return SUCCESS
         return self._placing.reserve(data, pod, self.handle.snapshot.get(node_name))
+
+    def _charged(self, data: PodDevices, pod: Pod, node_name: str) -> Pod:
+        """The pod as it is charged to the node, with what its claims take there."""
+        node = self.handle.snapshot.get(node_name)
+        return pod if node is None else self._placing.charged(data, pod, node)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         data = _data(state)

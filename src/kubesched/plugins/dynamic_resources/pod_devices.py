@@ -7,7 +7,12 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api import AllocationResult, ContainerExtendedResourceRequest, ResourceClaim
+from kubesched.api import (
+    AllocationResult,
+    ContainerExtendedResourceRequest,
+    NodeAllocatableResourceClaimStatus,
+    ResourceClaim,
+)
 from kubesched.api.node_selector import NodeMatcher
 
 __all__ = ["IN_MEMORY_NAME", "PodDevices", "is_in_memory"]
@@ -49,6 +54,10 @@ class PodDevices(msgspec.Struct, eq=False):
     in_flight_uids: dict[int, str] = {}
     # Which container gets what of the claim for extended resources, from Reserve on.
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+    # What claims take of the node itself, once a node is chosen, and whether the pod was told.
+    node_allocatable: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    is_node_allocatable_written: bool = False
 
     @property
     def has_user_claims(self) -> bool:

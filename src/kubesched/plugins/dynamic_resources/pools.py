@@ -229,6 +229,11 @@ class Pool:
             if each.generation == generation:
                 yield from each.devices.entries
 
+    def content_of(self, device: str) -> DeviceContent | None:
+        """What is published of a device, in the latest generation."""
+        latest = max(each.generation for each in self.slices)
+        return next((found for name, found in self._devices_of(latest) if name == device), None)
+
     def available_counters(
         self, view: PoolView, usage: PoolUsage | None
     ) -> Mapping[CounterKey, Quantity]:
