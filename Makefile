@@ -8,7 +8,7 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help torture run ui screenshots test lint types format bench million conformance clean
+.PHONY: help torture soak run ui screenshots test lint types format bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ screenshots: $(READY)  ## Pictures of the page for the documents (needs Chromium
 
 torture: $(READY)  ## Storms from seeds, in virtual time [SEEDS=1000 FROM=50000]
 	@$(BIN)/python -m tests.torture --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
+
+soak: $(READY)  ## Real processes under churn, kill -9, full disks, rotation [MINUTES=15]
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),15)
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -49,7 +49,7 @@ from kubesched.server.serving.secure_server import (
     build_access_control,
 )
 from kubesched.util.clock import MICROSECOND, Clock
-from kubesched.util.components import Component, running
+from kubesched.util.components import running
 from kubesched.util.log_output import LogFlusher
 from kubesched.util.logging import get_logger
 from kubesched.util.loop_watchdog import LoopWatchdog
@@ -150,7 +150,9 @@ class SchedulerProcess:
             fence = self._elector.fence
         main = self._clients.client("scheduler", fence=fence)
         # The port is taken before anything is built, so that a second process ends here.
-        server_parts = await self._build_server()
+        server = await self._build_server()
+        server_parts = () if server is None else (server,)
+        watchdog = LoopWatchdog(while_stalled=None if server is None else server.answer_while)
         scheduler = self._scheduler = self._build_scheduler(
             main, await self._broadcaster(events, main)
         )
@@ -159,7 +161,7 @@ class SchedulerProcess:
             version=KUBERNETES_VERSION,
             kubesched=f"v{kubesched.__version__}",
         )
-        async with running(LoopWatchdog(), *self._log_flushers(), leader_events, *server_parts):
+        async with running(watchdog, *self._log_flushers(), leader_events, *server_parts):
             code = await self._lead(scheduler)
         if code == 0:
             log.info("Requested to terminate, exiting")
@@ -305,10 +307,10 @@ class SchedulerProcess:
             may_act=None if self._elector is None else self._elector.may_act,
         )
 
-    async def _build_server(self) -> tuple[Component, ...]:
+    async def _build_server(self) -> SchedulerServer | None:
         options = self._config.options
         if options.secure_serving.port == 0:
-            return ()
+            return None
         metrics = ServingMetrics(
             self._registry,
             (self._scheduler_metrics, self._client_metrics, self._election_metrics),
@@ -328,7 +330,7 @@ class SchedulerProcess:
             options.secure_serving, access, self._pages(), metrics, self._clock, self._seed
         )
         await server.start()
-        return (server,)
+        return server
 
     def _pages(self) -> Pages:
         config, gates = self._config, self._config.gates

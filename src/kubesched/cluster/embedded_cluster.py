@@ -28,7 +28,7 @@ from kubesched.apiserver.store.persistence import DataFile, open_store
 from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
-from kubesched.cluster.controllers.event_expiry import EventExpiry
+from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
 from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
@@ -62,6 +62,7 @@ class EmbeddedCluster:
         furnished: bool = True,
         heartbeats: bool = True,
         behavior: Callable[[Pod], Behavior] = behavior_of,
+        events_last_ns: int = LASTS_NS,
     ) -> None:
         """With `data` the cluster is kept in that file, and goes on where it was.
 
@@ -94,7 +95,7 @@ class EmbeddedCluster:
                 authority=lambda: self._certificate.decode(),
             ),
             GarbageCollector(self.store, clock),
-            EventExpiry(self.store, clock),
+            EventExpiry(self.store, clock, lasts_ns=events_last_ns),
         )
         self._server: ApiServer | None = None
         self._certificate = b""

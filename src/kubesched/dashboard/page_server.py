@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 
 from aiohttp import web
 
+from kubesched.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
+from kubesched.apiserver.http.limits import Limits
 from kubesched.dashboard.dashboard import PREFIX, Dashboard
+from kubesched.util.accept_failures import AcceptFailures
 from kubesched.util.errors import KubeschedError
 
 __all__ = ["PageServer"]
@@ -20,6 +24,7 @@ class PageServer:
     def __init__(self, dashboard: Dashboard, host: str, port: int) -> None:
         self._dashboard = dashboard
         self._host, self._port = host, port
+        self._guard = ConnectionGuard(Limits())
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -28,10 +33,12 @@ class PageServer:
         return f"http://{host}:{self._port}"
 
     async def __aenter__(self) -> PageServer:
-        server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        AcceptFailures.sum_up(asyncio.get_running_loop())
+        server = GuardedServer(self._handle, self._guard, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
+        # Out of descriptors, asyncio tries in vain for each of a backlog.
+        site = web.TCPSite(self._runner, self._host, self._port, backlog=128)
         try:
             await site.start()
         except OSError as error:
@@ -52,6 +59,7 @@ class PageServer:
             await self._runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._guard.note_request(request.protocol)
         if request.path != PREFIX and not request.path.startswith(f"{PREFIX}/"):
             return web.Response(status=303, headers={"Location": f"{PREFIX}/"})
         return await self._dashboard.handle(request)

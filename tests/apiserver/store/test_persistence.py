@@ -148,11 +148,13 @@ def test_a_namespace_that_was_going_goes(tmp_path: Path) -> None:
 def test_a_write_that_cannot_be_kept_does_not_happen(tmp_path: Path) -> None:
     data, store = opened(tmp_path / "c.db")
     put(store, "a")
-    before = content(store)
+    before, revision = content(store), store.revision
     data.close()
-    with pytest.raises(KubeschedError, match="cannot write"):
+    with pytest.raises(ApiError, match="cannot write"):
         put(store, "b")
     assert content(store) == before
+    # It would be given once more after a restart.
+    assert store.revision == revision
 
 
 def test_a_file_has_one_user_at_a_time(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from kubesched.apiserver.http.request_and_answer import JSON, Answer, Request, S
 from kubesched.apiserver.http.router import ApiService, refused
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.store.wire_form import status_body
+from kubesched.util.accept_failures import AcceptFailures
 from kubesched.util.logging import get_logger
 
 __all__ = ["ApiServer", "Handler"]
@@ -80,6 +81,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be used."""
+        AcceptFailures.sum_up(asyncio.get_running_loop())
         self._guard = ConnectionGuard(self._limits)
         server = GuardedServer(
             self._handle,
@@ -95,7 +97,7 @@ class ApiServer:
             self._host,
             self._port,
             ssl_context=self._tls,
-            # Out of descriptors, asyncio logs a failure for each of these.
+            # Out of descriptors, asyncio tries in vain for each of these.
             backlog=128,
         )
         try:

@@ -635,7 +635,12 @@ class Store:
 
     def _publish(self, collection: Collection, change: Change) -> None:
         if self._on_change is not None:
-            self._on_change(change)
+            try:
+                self._on_change(change)
+            except BaseException:
+                # A number that nothing has is not told: after a restart it would be given again.
+                self.revision = change.revision - 1
+                raise
         collection.commit(change)
         if self._quota_records:
             self._quotas.account(collection.resource, change)

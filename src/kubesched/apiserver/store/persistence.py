@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.store.admission_policies import enforce_policies
 from kubesched.apiserver.store.collection import Restored
 from kubesched.apiserver.store.custom_resource_definitions import (
@@ -26,8 +27,11 @@ from kubesched.apiserver.store.custom_resource_definitions import (
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.records import Change
 from kubesched.util.errors import KubeschedError
+from kubesched.util.logging import get_logger
 
 __all__ = ["DataFile", "open_store"]
+
+log = get_logger(__name__)
 
 _FORMAT = 1
 _SCHEMA = """
@@ -63,6 +67,7 @@ class DataFile:
             KubeschedError: it cannot be used: another process has it, or it is something else.
         """
         self._path = path
+        self._is_failing = False
         try:
             path.touch(mode=0o600)
             _check_private(path)
@@ -97,7 +102,7 @@ class DataFile:
             yield Restored(resource, key, revision, msgspec.json.decode(data))
 
     def write(self, change: Change) -> None:
-        """Keep a change. Raises KubeschedError if that fails; then nothing is kept of it."""
+        """Keep a change. Raises ApiError 500 if that fails; then nothing is kept of it."""
         record = change.record
         resource = record.resource.group_resource
         execute = self._connection.execute
@@ -112,7 +117,14 @@ class DataFile:
         except sqlite3.Error as exc:
             with contextlib.suppress(sqlite3.Error):
                 execute("ROLLBACK")
-            raise KubeschedError(f"cannot write {self._path}: {exc}") from exc
+            if not self._is_failing:
+                # Once: a full disk fails every write, and logs may be on it.
+                log.error("Changes cannot be kept", exc=exc, file=str(self._path))
+            self._is_failing = True
+            raise api_errors.internal_error(f"cannot write the data file: {exc}") from exc
+        if self._is_failing:
+            log.info("Changes can be kept again", file=str(self._path))
+            self._is_failing = False
 
     def drop(self, restored: Restored) -> None:
         """Keep an object no longer."""

@@ -5,6 +5,8 @@ Without an end they would be all that a cluster consists of after a few days of 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kubesched.api import ApiError
@@ -13,17 +15,25 @@ from kubesched.api.time import parse_time
 from kubesched.apiserver.store.object_store import Store
 from kubesched.util.clock import MINUTE, Clock
 from kubesched.util.components import StopSwitch
+from kubesched.util.logging import get_logger
 
-__all__ = ["EventExpiry", "last_seen_ns"]
+__all__ = ["LASTS_NS", "EventExpiry", "last_seen_ns"]
 
-_LASTS_NS: Final = 60 * MINUTE
+log = get_logger(__name__)
+
+LASTS_NS: Final = 60 * MINUTE
 _PERIOD_NS: Final = 5 * MINUTE
+_PER_TURN: Final = 100
+"""Deleted in one turn of the loop: after an hour of churn there are many thousands."""
 
 Json = dict[str, Any]
 
 
-def last_seen_ns(event: Json) -> int:
-    """When an event happened last, as far as it says."""
+def last_seen_ns(event: Json, now_ns: int) -> int:
+    """When an event happened last, as far as it says.
+
+    What is no time, or lies ahead, does not count: nobody's event lasts for ever.
+    """
     series = event.get("series") or {}
     texts = (
         event.get("metadata", {}).get("creationTimestamp"),
@@ -32,14 +42,21 @@ def last_seen_ns(event: Json) -> int:
         event.get("deprecatedLastTimestamp"),
         series.get("lastObservedTime"),
     )
-    return max((parse_time(text) for text in texts if text), default=0)
+    return max((at_ns for text in texts if (at_ns := _time_ns(text)) <= now_ns), default=0)
+
+
+def _time_ns(text: str | None) -> int:
+    try:
+        return parse_time(text or "")
+    except ValueError:
+        return 0
 
 
 class EventExpiry:
     """Looks through the events of a store every few minutes."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, clock: Clock, *, lasts_ns: int = LASTS_NS) -> None:
+        self._store, self._clock, self._lasts_ns = store, clock, lasts_ns
         self._stop = StopSwitch()
 
     async def run(self) -> None:
@@ -50,16 +67,25 @@ class EventExpiry:
 
     async def _expire_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(_PERIOD_NS)
-            self.expire(self._clock.now_ns())
+            await self._clock.sleep(min(_PERIOD_NS, self._lasts_ns))
+            try:
+                for number, _ in enumerate(self._expired(self._clock.now_ns()), start=1):
+                    if number % _PER_TURN == 0:
+                        await asyncio.sleep(0)
+            except ApiError as error:
+                log.warning("Old events could not be deleted, trying again later", error=error)
 
     def expire(self, now_ns: int) -> int:
         """Delete what is old; returns how many there were."""
+        return sum(1 for _ in self._expired(now_ns))
+
+    def _expired(self, now_ns: int) -> Iterator[None]:
+        """Delete what is old, one event at a time."""
         resource = self._store.catalog.by_type(Event)
         old = [
             record
             for record in self._store.collection(resource).objects.values()
-            if last_seen_ns(record.data) <= now_ns - _LASTS_NS
+            if last_seen_ns(record.data, now_ns) <= now_ns - self._lasts_ns
         ]
         for record in old:
             metadata = record.data["metadata"]
@@ -68,4 +94,4 @@ class EventExpiry:
             except ApiError as error:
                 if error.code != 404:
                     raise
-        return len(old)
+            yield

@@ -203,19 +203,21 @@ class GarbageCollector:
 
     def _judge_all(self) -> None:
         todo, self._todo = self._todo, {}
-        for uid in todo:
+        for uid in list(todo):
             known = self._known.get(uid)
             if known is None:
+                del todo[uid]
                 continue
             dependents = [self._known[each] for each in self._dependents.get(uid, ())]
             verdict = judge(known, lambda owner, of=known: self._owner(of, owner), dependents)  # type: ignore[misc]
-            if verdict.kind == "keep":
-                continue
             try:
-                self._carry_out(known, verdict)
+                if verdict.kind != "keep":
+                    self._carry_out(known, verdict)
             except ApiError as error:
                 if error.code not in _UNIMPORTANT:
+                    self._todo = {**todo, **self._todo}  # this one and those after it
                     raise
+            del todo[uid]
 
     def _owner(self, known: _Known, owner: Json) -> _Known | None:
         """The owner that a reference names; None if it is gone.

@@ -50,7 +50,9 @@ from kubesched.server.options.command_line import (
 from kubesched.server.serving.connections import HttpServer
 from kubesched.server.serving.filters import Endpoints
 from kubesched.server.serving.listener import listen, shown_address
+from kubesched.server.serving.stalled_answers import answer_while
 from kubesched.server.serving.tls_contexts import TlsContexts
+from kubesched.util.accept_failures import AcceptFailures
 from kubesched.util.clock import Clock
 from kubesched.util.components import running
 from kubesched.util.logging import get_logger, set_verbosity
@@ -238,6 +240,7 @@ class SchedulerServer:
             ServingError: the address cannot be used.
         """
         await self._access.authorities.look_up()
+        AcceptFailures.sum_up(asyncio.get_running_loop())
         self._listener = listen(self._options)
 
     async def run(self) -> None:
@@ -263,6 +266,11 @@ class SchedulerServer:
             http.pre_shutdown()
             await http.shutdown(_SHUTDOWN_SECONDS)
             log.info("[graceful-termination] secure server is exiting")
+
+    def answer_while(self, is_stalled: Callable[[], bool]) -> None:
+        """Tell probes that the loop stands still, while it does. For another thread to call."""
+        if self._listener is not None:
+            answer_while(is_stalled, self._listener, self._tls.listening)
 
     def stop(self) -> None:
         """Stop accepting; requests under way have five seconds."""

@@ -1,0 +1,185 @@
+"""Real processes under churn and trouble: `python -m tests.soak --minutes 15`.
+
+An embedded API server with a data file, two `kubesched run` with leader election over TLS, users
+that create and delete, and troubles: kill -9, SIGSTOP, a full disk, no descriptors, rotated
+certificates. In the first third leaders and servers die; later they must live through what
+comes, and memory, descriptors and threads must level off. Samples go to standard output as JSON
+lines; the last line says whether all held, and so does the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from kubesched.api import Pod
+from kubesched.client.http_api import HttpApi
+from kubesched.util.errors import KubeschedError
+from tests.soak.churn import Churn
+from tests.soak.flatness import Sample, not_flat
+from tests.soak.processes import Process
+from tests.soak.troubles import HARD, SOFT
+from tests.soak.world import World
+
+_SAMPLE_S = 5.0
+_PAUSE_S = 12.0
+_REST_S = 120.0
+_MOST_LOGGED_BYTES_PER_MINUTE = 2_000_000
+_LOST = b"Leaderelection lost"
+
+
+class Soak:
+    """One run, and what went wrong in it."""
+
+    def __init__(self, world: World, minutes: float) -> None:
+        self._world, self._seconds = world, minutes * 60
+        self._began = time.monotonic()
+        self._stopping = asyncio.Event()
+        self._is_over = False
+        # By process, how often it was started, and whether it leads: that takes more memory.
+        self._lives: defaultdict[tuple[str, int, bool], list[Sample]] = defaultdict(list)
+        self._nodes_of_pods: dict[str, str] = {}
+        self._bound: set[str] = set()
+        self.problems: list[str] = []
+
+    async def run(self) -> None:
+        world = self._world
+        keepers = []
+        try:
+            for process in world.processes:
+                await process.start()
+                if process is world.server:
+                    await process.ready.wait()
+                keepers.append(asyncio.create_task(self._keep_alive(process)))
+            async with world.client() as users, world.client() as observer:
+                churn = Churn(users, random.Random(1), rate=12)
+                await churn.furnish()
+                looking = asyncio.create_task(self._look(observer, churn))
+                churning = asyncio.create_task(churn.run(self._stopping))
+                await self._trouble()
+                self._stopping.set()
+                await churning
+                await self._come_to_rest(observer, churn)
+                looking.cancel()
+        finally:
+            self._is_over = True
+            for process in world.processes:
+                await process.end()
+            await asyncio.gather(*keepers)
+        self._judge()
+
+    @property
+    def _second(self) -> float:
+        return time.monotonic() - self._began
+
+    async def _trouble(self) -> None:
+        number = 0
+        while self._second < self._seconds:
+            await asyncio.sleep(_PAUSE_S)
+            is_hard = self._second < self._seconds / 3
+            troubles = HARD if is_hard else SOFT
+            trouble = troubles[number % len(troubles)]
+            number += 1
+            write({"second": round(self._second), "trouble": trouble.__name__})
+            await trouble(self._world)
+
+    async def _keep_alive(self, process: Process) -> None:
+        while True:
+            code = await process.wait()
+            if self._is_over:
+                return
+            said = b"".join(list(process.last_lines)[-5:])
+            if code != -9 and not (code == 1 and _LOST in said):
+                text = said.decode(errors="replace")
+                self.problems.append(f"{process.name} ended with {code}: {text}")
+            write({"second": round(self._second), "ended": process.name, "code": code})
+            await asyncio.sleep(1)
+            await process.start()
+
+    async def _look(self, api: HttpApi, churn: Churn) -> None:
+        while True:
+            line: dict[str, object] = {"second": round(self._second)}
+            leader = self._world.leader()
+            for process in self._world.processes:
+                usage = process.usage()
+                if usage is not None:
+                    life = (process.name, process.starts, process is leader)
+                    self._lives[life].append(Sample(self._second, usage))
+                    line[process.name] = usage
+            try:
+                async with asyncio.timeout(_SAMPLE_S):
+                    self._compare((await api.list(Pod)).items)
+            except (KubeschedError, TimeoutError):
+                line["server"] = "no answer"
+            line |= {"leader": leader and leader.name, "created": churn.created}
+            line |= {"bound": len(self._bound), "refused": churn.refused}
+            write(line)
+            await asyncio.sleep(_SAMPLE_S)
+
+    def _compare(self, pods: list[Pod] | tuple[Pod, ...]) -> None:
+        """A pod that has a node keeps it."""
+        there = {}
+        for pod in pods:
+            node = pod.spec.node_name
+            before = self._nodes_of_pods.get(pod.metadata.uid, "")
+            if before and node != before:
+                self.problems.append(f"{pod.metadata.name} went from {before} to {node!r}")
+            there[pod.metadata.uid] = node
+            if node:
+                self._bound.add(pod.metadata.uid)
+        self._nodes_of_pods = there
+
+    async def _come_to_rest(self, api: HttpApi, churn: Churn) -> None:
+        """Without new troubles every pod that fits gets a node."""
+        await churn.finish()
+        deadline = time.monotonic() + _REST_S
+        waiting = [""]
+        while waiting and time.monotonic() < deadline:
+            await asyncio.sleep(2)
+            pods = (await api.list(Pod)).items
+            waiting = [pod.metadata.name for pod in pods if not pod.spec.node_name]
+        if waiting:
+            self.problems.append(f"{len(waiting)} pods wait for ever: {waiting[:5]}")
+        if self._world.leader() is None:
+            self.problems.append("nobody leads")
+
+    def _judge(self) -> None:
+        minutes = self._second / 60
+        for life, samples in self._lives.items():
+            long = samples[-1].second - samples[0].second > self._seconds / 3
+            self.problems += [f"{life[0]}: {each}" for each in not_flat(samples) if long]
+        for process in self._world.processes:
+            self.problems += process.bad_lines
+            if process.logged_bytes > _MOST_LOGGED_BYTES_PER_MINUTE * minutes:
+                self.problems.append(f"{process.name} logged {process.logged_bytes} bytes")
+        if len(self._bound) < self._seconds:
+            self.problems.append(f"only {len(self._bound)} pods were bound")
+
+
+def write(line: dict[str, object]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=15)
+    parser.add_argument("--logs", type=Path, help="keep the logs of the processes in this folder")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kubesched-soak-") as folder:
+        soak = Soak(World(Path(folder), options.logs), options.minutes)
+        asyncio.run(soak.run())
+    for problem in soak.problems:
+        print(problem)
+    print(f"{options.minutes:g} minutes: " + ("did not hold" if soak.problems else "held"))
+    sys.exit(1 if soak.problems else 0)
+
+
+if __name__ == "__main__":
+    main()

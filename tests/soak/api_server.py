@@ -1,0 +1,51 @@
+"""The API server of a soak: the embedded cluster behind TLS that asks for client certificates.
+
+`python -m tests.soak.api_server FOLDER PORT` keeps its objects in FOLDER, says `ready`, and reads
+its certificate and its authorities again on SIGHUP, as servers do whose certificates are rotated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import ssl
+import sys
+from pathlib import Path
+
+from kubesched.apiserver.http.router import ApiService
+from kubesched.apiserver.http.server import ApiServer
+from kubesched.apiserver.http.users import ADMIN, Users
+from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.util.clock import MINUTE, RealClock
+from kubesched.util.components import running
+
+TOKEN = "soak"
+
+
+async def serve(folder: Path, port: int) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    def read_certificates() -> None:
+        context.load_cert_chain(folder / "server.pem", folder / "server.key")
+        context.load_verify_locations(folder / "authorities.pem")
+
+    read_certificates()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, read_certificates)
+    clock = RealClock()
+    cluster = EmbeddedCluster(
+        # An hour of events would still be growing when most soaks end.
+        clock,
+        random.Random(0),
+        data=folder / "cluster.db",
+        events_last_ns=MINUTE,
+    )
+    service = ApiService(cluster.store, clock, users=Users({TOKEN: ADMIN}))
+    async with cluster, ApiServer(service, port=port, tls=context), running(*cluster.parts):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2])))
