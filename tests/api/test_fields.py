@@ -66,12 +66,6 @@ def test_values_may_be_escaped() -> None:
     assert FieldSelector.parse(str(selector)) == selector
 
 
-def test_the_value_that_a_selector_fixes() -> None:
-    selector = FieldSelector.parse("metadata.name=x,status.phase!=Failed")
-    assert selector.required_value("metadata.name") == "x"
-    assert selector.required_value("status.phase") is None
-
-
 WRONG = {
     "metadata.name": "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
     "spec.nope=1": "field label not supported: spec.nope",

@@ -71,12 +71,7 @@ def test_recorded_reviews_are_read(goldens: Path) -> None:
 
 def test_names_of_a_core_and_of_a_grouped_kind() -> None:
     pod = kind_of(Pod)
-    assert (pod.group, pod.version, pod.list_kind, pod.group_resource) == (
-        "",
-        "v1",
-        "PodList",
-        "pods",
-    )
+    assert (pod.group, pod.version, pod.group_resource) == ("", "v1", "pods")
     replica_set = kind_of(api.ReplicaSet)
     assert (replica_set.group, replica_set.group_resource) == ("apps", "replicasets.apps")
 

@@ -122,13 +122,6 @@ class FieldSelector(NamedTuple):
 
         return matches
 
-    def required_value(self, path: str) -> str | None:
-        """The only value that the selector lets a field have, if it fixes one."""
-        for term in self.terms:
-            if term.path == path and not term.is_negated:
-                return term.value
-        return None
-
     def __str__(self) -> str:
         return ",".join(map(str, self.terms))
 

@@ -85,10 +85,6 @@ class Kind(msgspec.Struct, frozen=True):
         return self.kind.lower()
 
     @property
-    def list_kind(self) -> str:
-        return f"{self.kind}List"
-
-    @property
     def group_resource(self) -> str:
         """The plural with its group, as error messages name it: `replicasets.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

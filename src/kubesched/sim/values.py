@@ -113,10 +113,6 @@ class Distribution(msgspec.Struct, frozen=True):
     shape: float = 0.0
     weights: tuple[float, ...] = ()
 
-    @property
-    def is_constant(self) -> bool:
-        return self.kind == "constant"
-
     def draw(self, rng: random.Random) -> int:
         """One value, never below zero. A constant draws no random number."""
         values = self.values

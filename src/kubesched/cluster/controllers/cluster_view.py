@@ -6,7 +6,7 @@ a watch then brings late does not undo it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kubesched.api import OwnerReference, Pod, ResourceClaim
@@ -178,10 +178,6 @@ class View:
             and (owner := controller_of(each)) is not None
             and owner.uid == uid
         ]
-
-    def nodes_of_pods(self) -> Iterator[str]:
-        """Names of nodes, there or not, that some pod is bound to."""
-        return (name for name, pods in self._on_node.items() if pods)
 
 
 def _version(subject: Any) -> int:
