@@ -94,7 +94,7 @@ class DeployedUsers(Users):
             self.refused.append(wanted)
             raise
 
-    def allows(self, groups: tuple[str, ...], wanted: Attributes) -> bool:
+    def allows(self, groups: tuple[str, ...], wanted: Attributes, name: str = "") -> bool:
         if "system:masters" in groups:
             return True
         if "scheduler" in groups:

@@ -67,4 +67,4 @@ def _clock_text(seconds: int) -> str:
 
 @lru_cache(maxsize=8)
 def _day_text(days: int) -> str:
-    return (_EPOCH + timedelta(days=days)).strftime("%Y-%m-%d")
+    return (_EPOCH + timedelta(days=days)).isoformat()[:10]

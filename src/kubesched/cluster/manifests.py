@@ -19,6 +19,7 @@ from kubesched.api.access import ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.core import Namespace
 from kubesched.api.kinds import KINDS, by_api_version_kind
+from kubesched.api.plain_kinds import PLAIN_KINDS, plain_kind
 from kubesched.api.quantity import quantity_from_json
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.rules.api_errors import not_found
@@ -46,7 +47,7 @@ _SERVER_METADATA = (
 _AMOUNTS = frozenset({"requests", "limits", "capacity", "allocatable", "overhead"})
 _INVALID = 422
 _FORBIDDEN = 403
-_RANK = {kind.type: rank for rank, kind in enumerate(KINDS)}
+_RANK = {kind.type: rank for rank, kind in enumerate((*KINDS, *PLAIN_KINDS))}
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -206,7 +207,8 @@ def _object(file: str, source: YamlDocument, problems: _Problems) -> _Found | No
         for field in missing:
             problems.add(file, source.line, f"{field} is missing")
         return None
-    kind = by_api_version_kind(str(value["apiVersion"]), str(value["kind"]))
+    named = (str(value["apiVersion"]), str(value["kind"]))
+    kind = by_api_version_kind(*named) or plain_kind(*named)
     is_dumped = _is_dumped(value)
     if kind is None and is_dumped:
         return None  # a dump may hold more than is known here

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.apiserver.http.protobuf import openapi_v2, read_protobuf
+from kubesched.apiserver.http.protobuf import openapi_v2, read_protobuf, write_protobuf
 from kubesched.apiserver.http.protobuf.encoding import (
     MalformedError,
     fields,
@@ -16,7 +16,8 @@ from kubesched.apiserver.http.protobuf.encoding import (
     varint,
     wrapped,
 )
-from kubesched.apiserver.rules.schema import referenced
+from kubesched.apiserver.http.protobuf.messages import CRD, messages
+from kubesched.apiserver.rules.schema import definition_of, referenced, unknown_fields
 from tests.apiserver.http.client import Client
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -126,3 +127,157 @@ def test_openapi_v2_holds_the_definitions_and_what_they_need() -> None:
     (properties,) = decoded(named["io.k8s.api.core.v1.ConfigMap"], 25)
     names = {decoded(entry, 1)[0].decode() for entry in decoded(properties, 1)}
     assert names == {"apiVersion", "binaryData", "data", "immutable", "kind", "metadata"}
+
+
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+SAMPLES: dict[str, Any] = {
+    QUANTITY: "10m",
+    TIME: "2026-11-15T07:43:48Z",
+    MICRO_TIME: "2026-11-15T07:43:48.123456Z",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "25%",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": {"any": [1]},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": {"f:a": {}},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Duration": "1m0s",
+    f"{CRD}JSON": {"a": None},
+    f"{CRD}JSONSchemaPropsOrArray": {"type": "string"},
+    f"{CRD}JSONSchemaPropsOrBool": True,
+    f"{CRD}JSONSchemaPropsOrStringArray": ["a"],
+}
+SCALARS = {"s": "text", "i": 7, "b": True, "d": 1.5, "y": "AAEC"}
+
+
+def sample(name: str, depth: int = 0) -> Any:
+    """An object with a value in every field, down to where types begin to repeat."""
+    if name in SAMPLES:
+        return SAMPLES[name]
+    if name.endswith("ExtraValue"):
+        return ["x"]
+    document: dict[str, Any] = {}
+    for label, form, kind in messages()[name].values():
+        if kind not in SCALARS and depth > 5:
+            continue
+        value = SCALARS[kind] if kind in SCALARS else sample(kind, depth + 1)
+        if form == "inline":
+            document |= value
+        elif form == "map":
+            document[label] = {"key": value}
+        else:
+            document[label] = [value] if form == "list" else value
+    return document
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        each
+        for each in Client().store.catalog.all()
+        if definition_of(each.group, each.version, each.kind) in messages()
+    ],
+    ids=lambda each: f"{each.api_version} {each.kind}",
+)
+def test_what_is_written_is_read_again(resource: Any) -> None:
+    name = definition_of(resource.group, resource.version, resource.kind)
+    assert name is not None
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    document = {**head, **sample(name)}
+    assert read_protobuf(write_protobuf(document)) == document
+    # Every field that is written is one that the kind publishes.
+    assert unknown_fields(resource.group, resource.version, resource.kind, document) == []
+
+
+def test_a_toleration_without_a_value_has_none() -> None:
+    toleration = wrapped(22, text(1, "k") + text(2, "Exists") + text(3, "") + text(4, ""))
+    container = wrapped(2, text(1, "c") + text(2, "i"))
+    body = envelope("v1", "Pod", metadata("p") + wrapped(2, container + toleration))
+    assert read_protobuf(body)["spec"]["tolerations"] == [{"key": "k", "operator": "Exists"}]
+    client = Client()
+    code, _ = client.send("POST", "/api/v1/namespaces/default/pods", body, content_type=PROTOBUF)
+    assert code == 201
+
+
+def test_a_definition_in_binary_form_is_served() -> None:
+    client = Client()
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {"size": {"type": "integer", "default": 1, "minimum": 0}},
+                "x-kubernetes-validations": [{"rule": "self.size < 5"}],
+            }
+        },
+    }
+    definition = {
+        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    code, made = client.send("POST", path, write_protobuf(definition), content_type=PROTOBUF)
+    assert code == 201, made
+    assert made["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == schema
+    things = "/apis/example.com/v1/namespaces/default/things"
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {}}
+    assert client.create(things, thing)["spec"] == {"size": 1}
+    thing["metadata"] = {"name": "u"}
+    assert client.send("POST", things, {**thing, "spec": {"size": 7}})[0] == 422
+
+
+def test_clients_that_read_nothing_else_get_the_binary_form() -> None:
+    client = Client()
+    client.create(
+        "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}, "data": {"a": "1"}}
+    )
+    path = "/api/v1/namespaces/default/configmaps"
+    answer: Any = client.ask("GET", f"{path}/c", accept=PROTOBUF)
+    assert answer.content_type == PROTOBUF
+    assert read_protobuf(answer.body)["data"] == {"a": "1"}
+    listed: Any = client.ask("GET", path, accept=PROTOBUF)
+    assert listed.body.startswith(b"k8s\0")
+    both: Any = client.ask("GET", path, accept=f"{PROTOBUF},application/json")
+    assert both.content_type == "application/json"
+    assert client.send("GET", path, accept=f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1")[0] == 406
+
+
+def test_a_watch_in_binary_form_is_framed() -> None:
+    client = Client()
+    path = "/api/v1/namespaces/default/configmaps"
+    client.create(path, {"metadata": {"name": "c"}})
+    stream: Any = client.ask("GET", f"{path}?watch=1", accept=PROTOBUF)
+    assert stream.content_type == f"{PROTOBUF};stream=watch"
+    frames = stream.encode(stream.watcher.read())
+    size = int.from_bytes(frames[:4], "big")
+    assert len(frames) == size + 4
+    event = dict(fields(frames[4:]))
+    assert event[1] == b"ADDED"
+    inner: Any = dict(fields(event[2]))[1]  # type: ignore[arg-type]
+    assert read_protobuf(inner)["metadata"]["name"] == "c"
+
+
+def test_schemas_within_schemas_without_end_are_refused() -> None:
+    content = b""
+    for _ in range(20_000):
+        content = wrapped(28, content)
+    with pytest.raises(MalformedError):
+        read_protobuf(
+            envelope(
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                wrapped(2, wrapped(7, wrapped(4, wrapped(1, content)))),
+            )
+        )

@@ -87,13 +87,13 @@ def field_problems(
         raise api_errors.unsupported_option(options, "fieldValidation", validation, _VALIDATIONS)
     if validation == "Ignore":
         return ()
-    problems = [f'duplicate field "{path}"' for path in (duplicate_fields(body) if body else ())]
+    repeated = [f'duplicate field "{path}"' for path in (duplicate_fields(body) if body else ())]
     strategy = resource.strategy
     if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
         unknown = list(unknown_paths(document, strategy.custom.schema, is_resource=True))
     else:
         unknown = unknown_fields(resource.group, resource.version, resource.kind, document)
-    problems += [f'unknown field "{path}"' for path in unknown]
+    problems = [*(f'unknown field "{path}"' for path in unknown), *repeated]
     if problems and validation == "Strict":
         raise api_errors.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -34,6 +35,9 @@ VERSION: Json = {
 }
 _ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _PART_VERBS = ("get", "patch", "update")
+_STREAM_VERBS = ("create", "get")
+_PROXY_VERBS = ("create", "delete", "get", "patch", "update")
+_READ_VERBS = ("get", "list")
 
 
 class _Part(NamedTuple):
@@ -58,6 +62,31 @@ class _Entry(NamedTuple):
     categories: tuple[str, ...] = ()
     parts: tuple[_Part, ...] = ()
     stored_hash: str = ""
+
+
+_PARTS: dict[str, tuple[_Part, ...]] = {
+    "namespaces": (_Part("finalize", "Namespace", ("update",)),),
+    "nodes": (_Part("proxy", "NodeProxyOptions", _PROXY_VERBS),),
+    "pods": (
+        _Part("attach", "PodAttachOptions", _STREAM_VERBS),
+        _Part("binding", "Binding", ("create",)),
+        _Part("ephemeralcontainers", "Pod", _PART_VERBS),
+        _Part("eviction", "Eviction", ("create",), "policy", "v1"),
+        _Part("exec", "PodExecOptions", _STREAM_VERBS),
+        _Part("log", "Pod", ("get",)),
+        _Part("portforward", "PodPortForwardOptions", _STREAM_VERBS),
+        _Part("proxy", "PodProxyOptions", _PROXY_VERBS),
+        _Part("resize", "Pod", _PART_VERBS),
+    ),
+    "serviceaccounts": (
+        _Part("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),
+    ),
+    "services": (_Part("proxy", "ServiceProxyOptions", _PROXY_VERBS),),
+    "certificatesigningrequests.certificates.k8s.io": (
+        _Part("approval", "CertificateSigningRequest", _PART_VERBS),
+    ),
+}
+"""Subresources beside scale and status, by resource."""
 
 
 class Discovery:
@@ -141,16 +170,31 @@ class Discovery:
 
 
 # Where the reference lists some groups; clients take the first that has what they look for.
-_FIRST = ("", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io")
+_FIRST = (
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+)
 _BUILT_IN = (
     *_FIRST,
+    "autoscaling",
     "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
     "policy",
+    "rbac.authorization.k8s.io",
     "storage.k8s.io",
+    "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
     "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
 )
 
 
@@ -158,22 +202,29 @@ def _order(group: str) -> int:
     return _BUILT_IN.index(group) if group in _BUILT_IN else len(_BUILT_IN)
 
 
-def _rank(version: str) -> tuple[bool, str]:
-    return ("alpha" in version or "beta" in version, version)
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_STABILITY = {None: 0, "beta": 1, "alpha": 2}
+
+
+def _rank(version: str) -> tuple[int, int, int, str]:
+    """Stable versions first, newer before older; names of another form last."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (3, 0, 0, version)
+    major, stability, minor = match.groups()
+    return (_STABILITY[stability], -int(major), -int(minor or 0), "")
 
 
 def _entry(resource: Resource) -> _Entry:
-    parts = []
-    if resource.plural == "pods" and not resource.group:
-        parts.append(_Part("binding", "Binding", ("create",)))
-        parts.append(_Part("eviction", "Eviction", ("create",), "policy", "v1"))
+    parts = [*_PARTS.get(resource.group_resource, ())]
     if scale_paths(resource) is not None:
         parts.append(_Part("scale", "Scale", _PART_VERBS, "autoscaling", "v1"))
     if resource.strategy.has_status:
         parts.append(_Part("status", resource.kind, _PART_VERBS))
     verbs: tuple[str, ...] = _ALL_VERBS
+    if resource.group_resource == "componentstatuses":
+        verbs = _READ_VERBS
     if resource.group_resource == "namespaces":
-        parts.insert(0, _Part("finalize", resource.kind, ("update",)))
         verbs = tuple(verb for verb in verbs if verb != "deletecollection")
     return _Entry(
         resource.plural,
@@ -190,6 +241,8 @@ def _entry(resource: Resource) -> _Entry:
 
 def _stored_hash(resource: Resource) -> str:
     """Which version a resource is stored in, as clients compare it."""
+    if resource.group_resource == "componentstatuses":
+        return ""  # nobody stores them
     if resource.type is None and resource.to_stored is not None:
         return ""  # another face of a custom resource
     group = "" if resource.kind == "Event" else resource.group

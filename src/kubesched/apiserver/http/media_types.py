@@ -1,7 +1,7 @@
 """Which forms a client can read, and which it has written.
 
-Answers are JSON or YAML; bodies may also be in Kubernetes' binary form, which some clients
-write without being able to do otherwise.
+Answers are JSON or YAML, and in Kubernetes' binary form only to clients that read nothing else;
+bodies may be in any of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kubesched.api.access import ApiError, PatchType
 from kubesched.apiserver.http.protobuf import PROTOBUF
 from kubesched.apiserver.rules import api_errors
 
-__all__ = ["Form", "accepted_form", "body_language", "patch_type"]
+__all__ = ["NO_METADATA", "Form", "accepted_form", "body_language", "patch_type"]
 
 Shape = Literal["object", "table", "metadata"]
 _SHAPES: dict[str, Shape] = {
@@ -24,6 +24,7 @@ _META_VERSIONS = ("v1", "v1beta1")
 _LANGUAGES = {
     "application/json": "json",
     "application/yaml": "yaml",
+    PROTOBUF: "protobuf",
     "application/*": "json",
     "*/*": "json",
 }
@@ -31,6 +32,10 @@ _NOT_ACCEPTABLE = (
     "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
     "application/vnd.kubernetes.protobuf, application/json;stream=watch, "
     "application/vnd.kubernetes.protobuf;stream=watch"
+)
+NO_METADATA = (
+    "the server could not find the requested resource as a table or as metadata: it is an answer, "
+    "not an object"
 )
 _UNKNOWN_BODY = "the body of the request was in an unknown format - accepted media types include: "
 _PATCHES: dict[str, PatchType] = {
@@ -51,9 +56,13 @@ class Form(NamedTuple):
 
 
 def accepted_form(accept: str) -> Form:
-    """The first form in an Accept header that the server can give. Raises ApiError 406."""
+    """The first form in an Accept header that the server can give. Raises ApiError 406.
+
+    What can be had in JSON is: it is made once for all who read it.
+    """
     if not accept:
         return Form()
+    binary: Form | None = None
     for clause in accept.split(","):
         media, *parameters = (part.strip() for part in clause.split(";"))
         language = _LANGUAGES.get(media)
@@ -61,11 +70,19 @@ def accepted_form(accept: str) -> Form:
             continue
         given = dict(parameter.partition("=")[::2] for parameter in parameters)
         wanted = given.get("as")
-        if wanted is None:
-            return Form(language)
         version = given.get("v", "v1")
-        if wanted in _SHAPES and given.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
-            return Form(language, _SHAPES[wanted], version)
+        if wanted is None:
+            found = Form(language)
+        elif wanted in _SHAPES and given.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
+            found = Form(language, _SHAPES[wanted], version)
+        else:
+            continue
+        if language != "protobuf":
+            return found
+        if binary is None and found.shape != "table":
+            binary = found
+    if binary is not None:
+        return binary
     raise api_errors.not_acceptable(_NOT_ACCEPTABLE)
 
 

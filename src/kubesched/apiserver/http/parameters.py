@@ -9,8 +9,16 @@ import msgspec
 from kubesched.apiserver.http.request_and_answer import Request
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.validation.problems import forbidden, not_supported
+from kubesched.util.go_format import parse_duration
 
-__all__ = ["ListOptions", "deletion_grace", "is_dry_run", "list_options", "propagation"]
+__all__ = [
+    "ListOptions",
+    "check_timeout",
+    "deletion_grace",
+    "is_dry_run",
+    "list_options",
+    "propagation",
+]
 
 _LIST_OPTIONS = "ListOptions.meta.k8s.io"
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
@@ -28,6 +36,19 @@ class ListOptions(msgspec.Struct, frozen=True):
     bookmarks: bool
     initial_events: bool | None
     timeout_seconds: int
+
+
+def check_timeout(request: Request) -> None:
+    """Raises ApiError 400 for a time limit that is none; answers are faster than any other."""
+    text = request.query.get("timeout", "")
+    if not text:
+        return
+    try:
+        parse_duration(text)
+    except ValueError as exc:
+        raise api_errors.bad_request(
+            f"invalid timeout specified in the request URL - {exc}"
+        ) from None
 
 
 def list_options(request: Request) -> ListOptions:

@@ -13,13 +13,22 @@ from typing import Any
 import msgspec
 import yaml
 
+from kubesched.api.meta import Status
 from kubesched.apiserver.http.media_types import Form
+from kubesched.apiserver.http.protobuf import (
+    PROTOBUF,
+    UnwritableError,
+    watch_frame,
+    write_protobuf,
+)
 from kubesched.apiserver.http.request_and_answer import JSON, Answer
 from kubesched.apiserver.http.tables import layout_of
+from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.store.paging import Page
 from kubesched.apiserver.store.records import Record
 from kubesched.apiserver.store.watching import Seen
+from kubesched.apiserver.store.wire_form import status_body
 
 __all__ = ["Rendering", "encode", "warnings"]
 
@@ -93,7 +102,7 @@ class Rendering:
 
         The first table of a watch has the definitions of its columns, the others do not.
         """
-        if self._form.shape == "object":
+        if self._form.shape == "object" and not self._is_binary:
             return _encoded_events
         introduced = False
 
@@ -104,11 +113,13 @@ class Rendering:
                 assert each.record is not None
                 if self._form.shape == "metadata":
                     shown = self._metadata(each.record)
+                elif self._form.shape == "object":
+                    shown = msgspec.json.decode(each.record.encoded)
                 else:
                     metadata = {"resourceVersion": _version(each.record)}
                     shown = self._table([each.record], metadata, columns=not introduced)
                     introduced = True
-                lines.append(encode({"type": each.type, "object": shown}) + b"\n")
+                lines.append(self._event(each.type, shown))
             return b"".join(lines)
 
         return encode_events
@@ -129,7 +140,24 @@ class Rendering:
         else:
             shown = {"kind": resource.kind, "apiVersion": resource.api_version}
             shown["metadata"] = metadata
-        return encode({"type": "BOOKMARK", "object": shown}) + b"\n"
+        return self._event("BOOKMARK", shown)
+
+    def error(self, status: Status) -> bytes:
+        """The last event of a watch that cannot go on."""
+        return self._event("ERROR", status_body(status))
+
+    @property
+    def stream_type(self) -> str:
+        return f"{PROTOBUF};stream=watch" if self._is_binary else JSON
+
+    @property
+    def _is_binary(self) -> bool:
+        return self._form.language == "protobuf"
+
+    def _event(self, kind: str, shown: Json) -> bytes:
+        if self._is_binary:
+            return watch_frame(kind, shown)
+        return encode({"type": kind, "object": shown}) + b"\n"
 
     def _item(self, record: Record) -> bytes:
         encoded = record.encoded
@@ -166,6 +194,12 @@ class Rendering:
             document = msgspec.json.decode(body)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             return Answer(status, text.encode(), "application/yaml", headers or {})
+        if self._is_binary:
+            try:
+                binary = write_protobuf(msgspec.json.decode(body))
+            except UnwritableError as exc:
+                raise api_errors.not_acceptable(f"{exc}; ask for application/json") from exc
+            return Answer(status, binary, PROTOBUF, headers or {})
         return Answer(status, body, JSON, headers or {})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from kubesched.api.meta import Status
 from kubesched.apiserver.store.watching import Seen, Watcher
 
 __all__ = ["JSON", "TEXT", "Answer", "Request", "Stream"]
@@ -54,5 +55,8 @@ class Stream(msgspec.Struct, frozen=True):
     """The newest revision, which a watcher that has nothing to read has seen."""
     timeout_seconds: float | None
     bookmarks: bool
+    error: Callable[[Status], bytes]
+    """What says that the watch cannot go on."""
+    content_type: str
     initial_events: bool
     """Whether the client waits to be told that it has seen the initial state."""

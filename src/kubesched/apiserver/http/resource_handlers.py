@@ -16,6 +16,7 @@ from kubesched.apiserver.http.bodies import (
     read_json,
     read_options,
 )
+from kubesched.apiserver.http.kubelet_parts import KUBELET_PARTS, refuse_part
 from kubesched.apiserver.http.media_types import accepted_form, patch_type
 from kubesched.apiserver.http.parameters import (
     ListOptions,
@@ -28,6 +29,7 @@ from kubesched.apiserver.http.paths import Target
 from kubesched.apiserver.http.rendering import Rendering, encode
 from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.apiserver.http.scale import replicas_patch, scale_of, scale_paths
+from kubesched.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.apply import Manager, apply_document, is_tracked, tracked_document
 from kubesched.apiserver.rules.generated_metadata import stamp
@@ -51,6 +53,9 @@ Json = dict[str, Any]
 
 # Deletion of these answers with the object, of others with a Status.
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
+_RBAC = "rbac.authorization.k8s.io"
+_OBJECT_PARTS = frozenset({"approval", "ephemeralcontainers", "finalize", "resize", "status"})
+"""Parts that are written as the object is, for the store to know what of it counts."""
 _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -72,7 +77,12 @@ class ResourceHandlers:
             "binding": self._bind,
             "eviction": self._evict,
             "scale": self._scale,
+            "token": self._token,
         }
+        self.tokens: ServiceAccountTokens | None = None
+        """Issues tokens of service accounts, if anybody does."""
+        self.check_grant: Callable[[str, Json, str], None] | None = None
+        """Asked before a role or a binding is written, with its plural and namespace."""
 
     def answer(self, request: Request, target: Target) -> Answer | Stream:
         """Raises ApiError."""
@@ -81,17 +91,20 @@ class ResourceHandlers:
         resource = self._store.catalog.by_url(target.group, target.version, target.plural)
         if target.namespace is not None and not resource.namespaced:
             raise api_errors.unknown_resource()
-        if target.subresource and target.subresource != "status":
-            part = self._subresources.get(target.subresource)
-            if part is None:
-                raise api_errors.unknown_resource()
+        if target.subresource in KUBELET_PARTS:
+            refuse_part(self._store, resource, target.namespace, target.name, target.subresource)
+        if (part := self._subresources.get(target.subresource)) is not None:
             return part(request, target, resource)
+        if target.subresource and target.subresource not in _OBJECT_PARTS:
+            raise api_errors.unknown_resource()
         if target.name:
             if resource.namespaced and target.namespace is None:
                 raise api_errors.unknown_resource()
             return self._one(request, target, resource)
         if request.method in ("GET", "HEAD"):
             return self._list_or_watch(request, target, resource)
+        if resource.group_resource == "componentstatuses":
+            raise api_errors.method_not_allowed()
         if request.method == "POST" and (target.namespace or not resource.namespaced):
             return self._create(request, target, resource)
         if request.method == "DELETE" and resource.group_resource != "namespaces":
@@ -161,6 +174,8 @@ class ResourceHandlers:
             lambda: self._store.revision,
             timeout_seconds=options.timeout_seconds or None,
             bookmarks=options.bookmarks,
+            error=rendering.error,
+            content_type=rendering.stream_type,
             initial_events=bool(options.initial_events),
         )
 
@@ -169,8 +184,14 @@ class ResourceHandlers:
     def _create(self, request: Request, target: Target, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
+        self._check_grant(resource, target, document)
         record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
         return rendering.object(record, 201, problems)
+
+    def _check_grant(self, resource: Resource, target: Target, document: Json) -> None:
+        """Nobody gives away more than they have. Raises ApiError 403."""
+        if self.check_grant is not None and resource.group == _RBAC:
+            self.check_grant(resource.plural, document, target.namespace or "")
 
     def _make(
         self, resource: Resource, namespace: str | None, document: Json, *, dry_run: bool
@@ -194,6 +215,7 @@ class ResourceHandlers:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         _check_identity(document, target)
+        self._check_grant(resource, target, document)
         write = functools.partial(
             self._store.update,
             resource,
@@ -212,6 +234,17 @@ class ResourceHandlers:
             return self._apply(request, target, resource, rendering)
         patch = read_json(request.body, resource.kind)
         problems = () if kind == "json" else field_problems(request, resource, patch)
+        if self.check_grant is not None and resource.group == _RBAC:
+            tried = self._store.patch(
+                resource,
+                target.namespace,
+                target.name,
+                patch,
+                self._now_ns(),
+                patch_type=kind,
+                dry_run=True,
+            )
+            self._check_grant(resource, target, tried.data)
         write = functools.partial(
             self._store.patch,
             resource,
@@ -283,6 +316,7 @@ class ResourceHandlers:
             stamp(now_ns),
             force=request.flag("force"),
         )
+        self._check_grant(resource, target, document)
         if live is None:
             document["metadata"]["name"] = target.name
             record = self._make(resource, target.namespace, document, dry_run=dry_run)
@@ -407,6 +441,18 @@ class ResourceHandlers:
         elif request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()
         return Answer(200, encode(scale_of(record, paths)))
+
+    def _token(self, request: Request, target: Target, resource: Resource) -> Answer:
+        if resource.group_resource != "serviceaccounts" or target.namespace is None:
+            raise api_errors.unknown_resource()
+        if request.method != "POST":
+            raise api_errors.method_not_allowed()
+        if self.tokens is None:
+            raise api_errors.not_possible("this server issues no tokens")
+        body = read_body(request, "TokenRequest")
+        if not isinstance(body, dict) or not isinstance(body.get("spec", {}), dict):
+            raise api_errors.bad_request("the body is no TokenRequest")
+        return Answer(201, encode(self.tokens.request(target.namespace, target.name, body)))
 
     def _rendering(self, request: Request, resource: Resource) -> Rendering:
         form = accepted_form(request.header("accept"))

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kubesched.apiserver.http.service_account_tokens import AUDIENCE
 from kubesched.apiserver.http.users import Attributes, User, Users
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.rbac import Subject
+from kubesched.apiserver.store.access_rules import AccessRules
 
 __all__ = ["REVIEWS", "answer_review"]
 
 Json = dict[str, Any]
 
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
-_AUDIENCE = "https://localhost"
 REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
     (AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", False),
     (AUTHENTICATION, "tokenreviews"): ("TokenReview", False),
     (AUTHORIZATION, "localsubjectaccessreviews"): ("LocalSubjectAccessReview", True),
     (AUTHORIZATION, "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", False),
+    (AUTHORIZATION, "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", False),
     (AUTHORIZATION, "subjectaccessreviews"): ("SubjectAccessReview", False),
 }
 """Kind, and whether it is asked in a namespace, by group and plural."""
@@ -43,16 +46,30 @@ def _token(spec: Json, users: Users, _asker: User) -> Json:
     user = users.by_token(str(spec.get("token", "")))
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
-    return {"authenticated": True, "user": user.document(), "audiences": [_AUDIENCE]}
+    return {"authenticated": True, "user": user.document(), "audiences": [AUDIENCE]}
 
 
 def _own_access(spec: Json, users: Users, asker: User) -> Json:
-    return {"allowed": users.allows(asker.groups, _attributes(spec))}
+    return {"allowed": users.allows(asker.all_groups, _attributes(spec), asker.name)}
 
 
 def _access(spec: Json, users: Users, _asker: User) -> Json:
-    groups = spec.get("groups") or ()
-    return {"allowed": users.allows(tuple(groups), _attributes(spec))}
+    groups = tuple(spec.get("groups") or ())
+    return {"allowed": users.allows(groups, _attributes(spec), str(spec.get("user", "")))}
+
+
+def _own_rules(spec: Json, users: Users, asker: User) -> Json:
+    who = Subject(asker.name, asker.all_groups)
+    everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    every_path = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    rules: list[Json] = [*everything, *every_path]
+    if isinstance(users.authorizer, AccessRules):
+        rules = list(users.authorizer.rules_of(who, str(spec.get("namespace", ""))))
+    return {
+        "resourceRules": [rule for rule in rules if rule.get("resources")],
+        "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
+        "incomplete": False,
+    }
 
 
 _ANSWERS: dict[str, Callable[[Json, Users, User], Json]] = {
@@ -60,6 +77,7 @@ _ANSWERS: dict[str, Callable[[Json, Users, User], Json]] = {
     "SelfSubjectAccessReview": _own_access,
     "SubjectAccessReview": _access,
     "LocalSubjectAccessReview": _access,
+    "SelfSubjectRulesReview": _own_rules,
 }
 
 

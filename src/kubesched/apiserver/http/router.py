@@ -6,6 +6,8 @@ client sends, the worst that comes out is a refusal.
 
 from __future__ import annotations
 
+import functools
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +16,23 @@ import msgspec
 from kubesched.api.access import ApiError
 from kubesched.apiserver.http.bodies import read_body
 from kubesched.apiserver.http.discovery import AGGREGATED, VERSION, Discovery
+from kubesched.apiserver.http.health import HEALTH_PATHS, health, is_health
+from kubesched.apiserver.http.impersonation import impersonated
+from kubesched.apiserver.http.media_types import NO_METADATA, accepted_form
 from kubesched.apiserver.http.openapi import OpenApi
+from kubesched.apiserver.http.parameters import check_timeout
 from kubesched.apiserver.http.paths import Target, parse_path
+from kubesched.apiserver.http.protobuf import PROTOBUF, write_protobuf
 from kubesched.apiserver.http.rendering import encode, warnings
 from kubesched.apiserver.http.request_and_answer import TEXT, Answer, Request, Stream
 from kubesched.apiserver.http.resource_handlers import ResourceHandlers
 from kubesched.apiserver.http.reviews import REVIEWS, answer_review
+from kubesched.apiserver.http.service_account_tokens import ServiceAccountTokens
+from kubesched.apiserver.http.system_objects import SystemObjects
 from kubesched.apiserver.http.users import Attributes, User, Users
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.rbac import Subject
+from kubesched.apiserver.store.access_rules import AccessRules
 from kubesched.apiserver.store.admission_policies import enforce_policies
 from kubesched.apiserver.store.custom_resource_definitions import serve_stored
 from kubesched.apiserver.store.object_store import Store
@@ -30,10 +41,8 @@ from kubesched.util.clock import Clock
 
 __all__ = ["ApiService", "refused"]
 
-_HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
-_OPEN = _HEALTH | {"/version"}
-"""What anybody may ask."""
 _PAGE_NOT_FOUND = b"404 page not found\n"
+_RBAC = "rbac.authorization.k8s.io"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OPENAPI = "/openapi/v3"
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -51,8 +60,19 @@ def refused(error: ApiError) -> Answer:
 class ApiService:
     """Answers requests from a store."""
 
-    def __init__(self, store: Store, clock: Clock, *, users: Users | None = None) -> None:
-        """Without `users` everybody may do everything."""
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        users: Users | None = None,
+        rbac: bool = False,
+        token_key: bytes = b"",
+    ) -> None:
+        """Without `users` everybody may do everything; with `rbac`, what roles allow.
+
+        `token_key` signs tokens of service accounts; without one they end with the process.
+        """
         self.store = store
         self.address = ""
         """Where clients find this server, for discovery to say."""
@@ -62,6 +82,14 @@ class ApiService:
         serve_stored(store)
         self._policies = enforce_policies(store)
         self._resources = ResourceHandlers(store, clock)
+        self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
+        tokens = ServiceAccountTokens(store, token_key or secrets.token_bytes(32), clock.now_ns)
+        self._resources.tokens = tokens
+        self._users.issued = tokens.user_of
+        self._rules: AccessRules | None = None
+        if rbac:
+            self._system.provide(_RBAC, "")
+            self._users.authorizer = self._rules = AccessRules(store)
         self._pages: dict[str, Callable[[Request], Answer]] = {
             "/version": lambda _: _json(VERSION),
             "/api": self._core_versions,
@@ -73,7 +101,7 @@ class ApiService:
 
     def admit(self, request: Request) -> None:
         """Raises ApiError 401 for a request whose body is not worth reading."""
-        if request.path not in _OPEN:
+        if not _is_open(request.path):
             self._users.authenticate(request.header("authorization"))
 
     def answer(self, request: Request) -> Answer | Stream:
@@ -84,17 +112,23 @@ class ApiService:
 
     def _answer(self, request: Request) -> Answer | Stream:
         path = request.path
-        if path in _OPEN and request.method in ("GET", "HEAD"):
-            return _healthy(request) if path in _HEALTH else self._pages[path](request)
+        if _is_open(path) and request.method in ("GET", "HEAD"):
+            return health(request) if is_health(path) else self._pages[path](request)
         user = self._users.authenticate(request.header("authorization"))
         target = parse_path(path)
+        user = impersonated(request, user, self._users)
         self._users.authorize(user, _attributes(request, target))
+        check_timeout(request)
         if target is None:
             return self._page(request)
         if (target.group, target.plural) in REVIEWS and target.version == "v1":
             return self._review(request, target, user)
         if not self._discovery.has_version(target.group, target.version):
             return _not_found()
+        self._system.provide(target.group, target.plural)
+        if self._rules is not None:
+            who = Subject(user.name, user.all_groups)
+            self._resources.check_grant = functools.partial(self._rules.check_grant, who)
         if not self._policies.has_rules:
             return self._resources.answer(request, target)
         self._policies.requester = user.document()
@@ -157,7 +191,7 @@ class ApiService:
             f"/apis/{group}/{version}" if group else f"/api/{version}"
             for group, version in self._discovery.group_versions()
         ]
-        return _json({"paths": sorted([*self._pages, *_HEALTH, *versions])})
+        return _json({"paths": sorted([*self._pages, *HEALTH_PATHS, *versions])})
 
     def _review(self, request: Request, target: Target, user: User) -> Answer:
         kind, namespaced = REVIEWS[target.group, target.plural]
@@ -165,11 +199,21 @@ class ApiService:
             raise api_errors.unknown_resource()
         if request.method != "POST":
             raise api_errors.method_not_allowed()
+        form = accepted_form(request.header("accept"))
+        if form.shape != "object":
+            raise api_errors.not_acceptable(NO_METADATA)
         body = read_body(request, kind)
         if not isinstance(body, dict):
             raise api_errors.bad_request(f"the body is no {kind}")
         review = answer_review(target.group, target.plural, body, self._users, user)
+        if form.language == "protobuf":
+            return Answer(201, write_protobuf(review), PROTOBUF)
         return Answer(201, encode(review))
+
+
+def _is_open(path: str) -> bool:
+    """Whether anybody may ask."""
+    return path == "/version" or is_health(path)
 
 
 def _json(document: Any, content_type: str = "application/json") -> Answer:
@@ -178,13 +222,6 @@ def _json(document: Any, content_type: str = "application/json") -> Answer:
 
 def _not_found() -> Answer:
     return Answer(404, _PAGE_NOT_FOUND, TEXT)
-
-
-def _healthy(request: Request) -> Answer:
-    if "verbose" not in request.query:
-        return Answer(200, b"ok", TEXT)
-    checks = "[+]ping ok\n[+]store ok\n"
-    return Answer(200, f"{checks}{request.path[1:]} check passed\n".encode(), TEXT)
 
 
 def _wants_aggregated(request: Request) -> bool:

@@ -18,11 +18,9 @@ from aiohttp import web
 from kubesched.api.access import ApiError
 from kubesched.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
 from kubesched.apiserver.http.limits import Limits
-from kubesched.apiserver.http.rendering import encode
-from kubesched.apiserver.http.request_and_answer import JSON, Answer, Request, Stream
+from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.apiserver.http.router import ApiService, refused
 from kubesched.apiserver.rules import api_errors
-from kubesched.apiserver.store.wire_form import status_body
 from kubesched.util.accept_failures import AcceptFailures
 from kubesched.util.logging import get_logger
 
@@ -30,6 +28,7 @@ __all__ = ["ApiServer", "Handler"]
 
 _TOO_MANY_WATCHES = "too many watches on this server, please try again later"
 _SHUTDOWN_SECONDS = 1.0
+_IMPERSONATION = "impersonate-user"
 _SHORTEST_PAUSE = 0.005
 """Seconds between two writes to one watcher: what happens in between is sent together."""
 
@@ -187,7 +186,7 @@ class ApiServer:
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
         if len(self._streams) >= self._limits.watches:
             return _response(refused(api_errors.too_many_requests(_TOO_MANY_WATCHES, 1)))
-        response = web.StreamResponse(headers={"Content-Type": JSON})
+        response = web.StreamResponse(headers={"Content-Type": stream.content_type})
         pump = _Pump(stream, response, self._limits)
         self._streams.add(pump)
         try:
@@ -251,7 +250,7 @@ class _Pump:
             try:
                 lines = self._lines()
             except ApiError as error:
-                await self._write(_error_event(error))
+                await self._write(stream.error(error.status))
                 return
             if initial_events and watcher.idle:
                 lines += stream.bookmark(stream.revision(), True)
@@ -301,10 +300,6 @@ def _inflated(body: bytes, encoding: str, limit: int) -> bytes:
     return inflated
 
 
-def _error_event(error: ApiError) -> bytes:
-    return encode({"type": "ERROR", "object": status_body(error.status)}) + b"\n"
-
-
 def _request(request: web.BaseRequest) -> Request:
     url = request.rel_url
     return Request(
@@ -312,8 +307,18 @@ def _request(request: web.BaseRequest) -> Request:
         path=url.raw_path,
         # Of a parameter that is given twice the first counts.
         query=dict(reversed(list(url.query.items()))) if url.query_string else {},
-        headers={name.lower(): value for name, value in request.headers.items()},
+        headers=_headers(request),
     )
+
+
+def _headers(request: web.BaseRequest) -> dict[str, str]:
+    """By lower-case name. Of those that come more than once, the values are lines of one text."""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    if _IMPERSONATION in headers:
+        for name in headers:
+            if name.startswith("impersonate-"):
+                headers[name] = "\n".join(request.headers.getall(name))
+    return headers
 
 
 def _response(answer: Answer) -> web.Response:

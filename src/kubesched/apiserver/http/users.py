@@ -1,20 +1,23 @@
 """Who sends a request, and what they may do.
 
-A token names a user. Everybody with a token may do everything, except that members of
-`VIEWERS` may only read. Without tokens the server asks nobody who they are.
+A token names a user; a service account's is checked by whoever issues them. Everybody with a
+token may do everything, except that members of `VIEWERS` may only read, unless there are rules
+to ask. Without tokens the server asks nobody who they are.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.rbac import Attributes, Subject
 
-__all__ = ["ADMIN", "VIEWERS", "Attributes", "User", "Users"]
+__all__ = ["ADMIN", "VIEWERS", "Attributes", "Authorizer", "User", "Users"]
 
 VIEWERS = "kubesched:viewers"
 _MASTERS = "system:masters"
@@ -23,34 +26,41 @@ _UNAUTHENTICATED = "system:unauthenticated"
 _READING = frozenset({"get", "list", "watch"})
 _BEARER = "bearer "
 # Questions, not changes: anybody may ask what they themselves may do.
-_SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectreviews"})
+_SELF_REVIEWS = frozenset(
+    {"selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews"}
+)
 
 
 class User(msgspec.Struct, frozen=True):
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def all_groups(self) -> tuple[str, ...]:
+        """Its groups, and what everybody with a token belongs to."""
+        if _AUTHENTICATED in self.groups or _UNAUTHENTICATED in self.groups:
+            return self.groups
+        return (*self.groups, _AUTHENTICATED)
 
     def document(self) -> dict[str, object]:
-        """The user as reviews show it, a member of what everybody with a token belongs to."""
-        groups = [*self.groups, _AUTHENTICATED]
-        shown: dict[str, object] = {"username": self.name, "groups": groups}
-        return {**shown, "uid": self.uid} if self.uid else shown
+        """The user as reviews show it."""
+        shown: dict[str, object] = {"username": self.name, "groups": list(self.all_groups)}
+        if self.uid:
+            shown["uid"] = self.uid
+        if self.extra:
+            shown["extra"] = self.extra
+        return shown
 
 
 ADMIN = User("admin", "admin", (_MASTERS,))
 
 
-class Attributes(msgspec.Struct, frozen=True):
-    """What somebody wants to do: a verb on a resource, or on a path."""
+class Authorizer(Protocol):
+    """Says who may do what."""
 
-    verb: str
-    group: str = ""
-    plural: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
+    def allows(self, who: Subject, wanted: Attributes) -> bool: ...
 
 
 class Users:
@@ -59,6 +69,10 @@ class Users:
     def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
         """Without `tokens` everybody is the administrator."""
         self._tokens = None if tokens is None else dict(tokens)
+        self.issued: Callable[[str], User | None] = lambda _token: None
+        """Who is behind a token that the server itself has issued."""
+        self.authorizer: Authorizer | None = None
+        """Asked what somebody may do, unless nobody has set it."""
 
     def authenticate(self, authorization: str) -> User:
         """The user behind an Authorization header. Raises ApiError 401."""
@@ -78,9 +92,11 @@ class Users:
         for known, user in (self._tokens or {}).items():
             if hmac.compare_digest(known.encode(), given):
                 return user
-        return None
+        return self.issued(token)
 
-    def allows(self, groups: tuple[str, ...], wanted: Attributes) -> bool:
+    def allows(self, groups: tuple[str, ...], wanted: Attributes, name: str = "") -> bool:
+        if self.authorizer is not None:
+            return self.authorizer.allows(Subject(name, groups), wanted)
         if _UNAUTHENTICATED in groups:
             return False
         if VIEWERS not in groups or _MASTERS in groups:
@@ -89,7 +105,7 @@ class Users:
 
     def authorize(self, user: User, wanted: Attributes) -> None:
         """Raises ApiError 403."""
-        if not self.allows(user.groups, wanted):
+        if not self.allows(user.all_groups, wanted, user.name):
             raise _denied(user, wanted)
 
 

@@ -196,6 +196,11 @@ def method_not_allowed() -> ApiError:
     return _refusal(405, "MethodNotAllowed", message, StatusDetails())
 
 
+def not_possible(message: str) -> ApiError:
+    """501 for what a server of this kind cannot do."""
+    return _refusal(501, "NotImplemented", message)
+
+
 def too_large(limit: int) -> ApiError:
     message = f"Request entity too large: limit is {limit}"
     return _refusal(413, "RequestEntityTooLarge", message)

@@ -11,7 +11,9 @@ import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.api.base import ApiStruct
+from kubesched.api.plain_kinds import PlainObject
 from kubesched.apiserver.rules.api_errors import bad_request
+from kubesched.apiserver.rules.schema import type_problem
 from kubesched.apiserver.rules.served_resources import Resource
 
 __all__ = ["check_managed_fields", "checked_document", "cleaned", "unreadable"]
@@ -44,6 +46,10 @@ def checked_document(resource: Resource, body: Any) -> Json:
             msgspec.convert(document, resource.type)
         except msgspec.ValidationError as exc:
             raise unreadable(resource, str(exc)) from exc
+        if issubclass(resource.type, PlainObject):
+            wrong = type_problem(resource.group, resource.version, resource.kind, document)
+            if wrong is not None:
+                raise unreadable(resource, wrong)
     check_managed_fields(resource, document)
     return document
 

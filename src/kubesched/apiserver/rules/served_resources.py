@@ -8,7 +8,9 @@ import msgspec
 
 from kubesched.api.core import Event as CoreEvent
 from kubesched.api.kinds import KINDS, Kind
+from kubesched.api.plain_kinds import PLAIN_KINDS
 from kubesched.apiserver.rules.custom import CustomSchema, CustomStrategy
+from kubesched.apiserver.rules.strategies.autoscalers import from_version_1, to_version_1
 from kubesched.apiserver.rules.strategies.base import Json, Strategy
 from kubesched.apiserver.rules.strategies.cluster import (
     BudgetStrategy,
@@ -32,6 +34,7 @@ from kubesched.apiserver.rules.strategies.devices import (
 )
 from kubesched.apiserver.rules.strategies.events import EventStrategy, from_core, to_core
 from kubesched.apiserver.rules.strategies.nodes import NodeStrategy
+from kubesched.apiserver.rules.strategies.plain import PLAIN_STRATEGIES
 from kubesched.apiserver.rules.strategies.pods import PodStrategy
 from kubesched.apiserver.rules.strategies.volumes import (
     CSIDriverStrategy,
@@ -82,6 +85,7 @@ _STRATEGIES: dict[str, Strategy] = {
     "ConfigMap": ConfigMapStrategy(),
     "Secret": SecretStrategy(),
     "ControllerRevision": ControllerRevisionStrategy(),
+    **PLAIN_STRATEGIES,
     "Namespace": NamespaceStrategy(),
     "PriorityClass": PriorityClassStrategy(),
     "StorageClass": StorageClassStrategy(),
@@ -116,6 +120,7 @@ _ALL = frozenset(
         "cronjobs",
         "daemonsets",
         "deployments",
+        "horizontalpodautoscalers",
         "jobs",
         "pods",
         "replicasets",
@@ -124,6 +129,14 @@ _ALL = frozenset(
         "statefulsets",
     }
 )
+_CATEGORIES = dict.fromkeys(
+    ("admissionregistration.k8s.io", "apiregistration.k8s.io"), ("api-extensions",)
+)
+_FACES: dict[tuple[str, str], tuple[Callable[[Json], Json], Callable[[Json], Json]]] = {
+    (CoreEvent.api_version, CoreEvent.kind): (from_core, to_core),
+    ("autoscaling/v1", "HorizontalPodAutoscaler"): (from_version_1, to_version_1),
+}
+"""Ways to the stored form and back, of kinds that are stored in another one."""
 
 
 def _named(name: str, group: str) -> str:
@@ -133,6 +146,7 @@ def _named(name: str, group: str) -> str:
 def _built_in(kind: Kind) -> Resource:
     # Both faces of an event are one resource to the reference's messages: the core one.
     group = "" if kind.kind == "Event" else kind.group
+    to_stored, from_stored = _FACES.get((kind.api_version, kind.kind), (None, None))
     return Resource(
         group=kind.group,
         version=kind.version,
@@ -143,16 +157,16 @@ def _built_in(kind: Kind) -> Resource:
         type=kind.type,
         group_resource=_named(kind.plural, group),
         group_kind=_named(kind.kind, group),
-        to_stored=from_core if kind.type is CoreEvent else None,
-        from_stored=to_core if kind.type is CoreEvent else None,
+        to_stored=to_stored,
+        from_stored=from_stored,
         short_names=kind.short_names,
-        categories=("all",) if kind.plural in _ALL else (),
+        categories=_CATEGORIES.get(kind.group, ("all",) if kind.plural in _ALL else ()),
     )
 
 
 def built_in_resources() -> Iterable[Resource]:
-    """Everything `api.kinds` lists but bindings, which are no objects of their own."""
-    return (_built_in(kind) for kind in KINDS if kind.kind != "Binding")
+    """Everything that `api` lists but bindings, which are no objects of their own."""
+    return (_built_in(kind) for kind in (*KINDS, *PLAIN_KINDS) if kind.kind != "Binding")
 
 
 def custom_resource(

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kubesched.api.access import ApiError
+from kubesched.api.plain_kinds import plain_type
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.admission import (
     MutationError,
@@ -51,7 +52,8 @@ _MOST_WARNINGS = 20
 def _cluster_wide(kind: str, plural: str, strategy: Strategy) -> Resource:
     categories = ("api-extensions",)
     resource = custom_resource(_GROUP, "v1", kind, plural, namespaced=False, categories=categories)
-    return msgspec.structs.replace(resource, strategy=strategy)
+    made = plain_type(f"{_GROUP}/v1", kind)
+    return msgspec.structs.replace(resource, strategy=strategy, type=made)
 
 
 POLICY = _cluster_wide("ValidatingAdmissionPolicy", "validatingadmissionpolicies", PolicyStrategy())

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api.plain_kinds import plain_type
 from kubesched.apiserver.rules.custom import definition_problems, read_schema
 from kubesched.apiserver.rules.custom.naming import naming_problems
 from kubesched.apiserver.rules.served_resources import Resource, custom_resource
@@ -96,6 +97,7 @@ CUSTOM_RESOURCE_DEFINITION = msgspec.structs.replace(
         categories=("api-extensions",),
     ),
     strategy=_DefinitionStrategy(),
+    type=plain_type("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 )
 
 

@@ -419,9 +419,9 @@ class Store:
         strategy = resource.strategy
         self._now_ns = now_ns
         is_finalizing = subresource == "finalize" and resource.group_resource == "namespaces"
-        if not is_finalizing and (
-            subresource not in ("", "status") or (subresource and not strategy.has_status)
-        ):
+        is_part = strategy.has_status and subresource in strategy.status_parts
+        is_spec = subresource in strategy.spec_parts
+        if subresource and not is_finalizing and not is_part and not is_spec:
             raise api_errors.unknown_resource()
         given = document.get("metadata", {})
         check_write(resource, old, given)
@@ -433,6 +433,9 @@ class Store:
         if is_finalizing:
             spec = {**old.data.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
             new, problems = {**old.data, "metadata": new["metadata"], "spec": spec}, []
+        elif is_spec:
+            new = strategy.prepare_part(subresource, new, old.data)
+            problems = strategy.check_part(subresource, new, old.data)
         elif subresource:
             new = strategy.prepare_status(new, old.data)
             problems = strategy.check_status(new, old.data)
@@ -450,7 +453,8 @@ class Store:
             )
         if new == old.data:
             return old
-        if not subresource and "generation" in metadata and strategy.changed(new, old.data):
+        counts = not subresource or is_spec
+        if counts and "generation" in metadata and strategy.changed(new, old.data):
             bumped = {**new["metadata"], "generation": metadata["generation"] + 1}
             new = {**new, "metadata": bumped}
         if dry_run:

@@ -7,77 +7,28 @@ known here is skipped, as protocol buffers have it.
 from __future__ import annotations
 
 import base64
-import gzip
 import struct
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib import resources
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from kubesched.api.time import format_time
 from kubesched.apiserver.http.protobuf.encoding import MalformedError, fields
+from kubesched.apiserver.http.protobuf.messages import (
+    CRD,
+    DELETE_OPTIONS,
+    MAGIC,
+    META,
+    messages,
+)
 from kubesched.apiserver.rules.schema import definition_of
 from kubesched.util.clock import SECOND
+from kubesched.util.go_format import format_duration
 
-__all__ = ["PROTOBUF", "read_protobuf"]
-
-PROTOBUF = "application/vnd.kubernetes.protobuf"
+__all__ = ["read_protobuf"]
 
 Json = dict[str, Any]
-
-_MAGIC = b"k8s\0"
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_UNKNOWN = "io.k8s.apimachinery.pkg.runtime.Unknown"
-_DELETE_OPTIONS = _META + "DeleteOptions"
-# Zero values are always written. They say something only in fields that may be left out.
-_ZERO_COUNTS = frozenset(
-    (
-        "activeDeadlineSeconds",
-        "allowPrivilegeEscalation",
-        "allowVolumeExpansion",
-        "automountServiceAccountToken",
-        "backoffLimit",
-        "blockOwnerDeletion",
-        "completions",
-        "controller",
-        "deletionGracePeriodSeconds",
-        "enableServiceLinks",
-        "fsGroup",
-        "gracePeriodSeconds",
-        "hostUsers",
-        "immutable",
-        "leaseDurationSeconds",
-        "maxSkew",
-        "optional",
-        "parallelism",
-        "priority",
-        "privileged",
-        "progressDeadlineSeconds",
-        "readOnlyRootFilesystem",
-        "replicas",
-        "revisionHistoryLimit",
-        "runAsGroup",
-        "runAsNonRoot",
-        "runAsUser",
-        "shareProcessNamespace",
-        "storageClassName",
-        "suspend",
-        "terminationGracePeriodSeconds",
-        "tolerationSeconds",
-        "ttlSecondsAfterFinished",
-        "value",
-    )
-)
-
-
-@cache
-def _messages() -> Mapping[str, Mapping[str, tuple[str, str, str]]]:
-    """By the name of a message: number to name, form and type of a field."""
-    data = (resources.files("kubesched.apiserver.http.protobuf") / "messages.json.gz").read_bytes()
-    kind = dict[str, dict[str, tuple[str, str, str]]]
-    return msgspec.json.decode(gzip.decompress(data), type=kind)
 
 
 def read_protobuf(body: bytes) -> Json:
@@ -86,10 +37,10 @@ def read_protobuf(body: bytes) -> Json:
     Raises:
         MalformedError: it cannot be read, or its kind has no known binary form.
     """
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise MalformedError("provided data does not appear to be a protobuf message")
     envelope: dict[int, bytes] = {
-        number: value for number, value in fields(body[len(_MAGIC) :]) if isinstance(value, bytes)
+        number: value for number, value in fields(body[len(MAGIC) :]) if isinstance(value, bytes)
     }
     head = dict(fields(envelope.get(1, b"")))
     api_version, kind = (
@@ -97,14 +48,18 @@ def read_protobuf(body: bytes) -> Json:
         for number in (1, 2)
     )
     group, _, version = api_version.rpartition("/")
-    name = _DELETE_OPTIONS if kind == "DeleteOptions" else definition_of(group, version, kind)
-    if name is None or name not in _messages():
+    name = DELETE_OPTIONS if kind == "DeleteOptions" else definition_of(group, version, kind)
+    if name is None or name not in messages():
         raise MalformedError(f"no binary form of {kind} in {api_version} is known")
-    return {"kind": kind, "apiVersion": api_version, **_message(envelope.get(2, b""), name)}
+    try:
+        content = _message(envelope.get(2, b""), name)
+    except RecursionError:
+        raise MalformedError("exceeded max depth") from None
+    return {"kind": kind, "apiVersion": api_version, **content}
 
 
 def _message(message: bytes, name: str) -> Json:
-    known = _messages().get(name, {})
+    known = messages().get(name, {})
     document: Json = {}
     for number, raw in fields(message):
         field = known.get(str(number))
@@ -120,7 +75,8 @@ def _message(message: bytes, name: str) -> Json:
             document.setdefault(label, []).append(value)
         elif form == "inline":
             document.update(value)
-        elif value is not None and (value not in ("", 0) or label in _ZERO_COUNTS):
+        elif value is not None and (form == "kept" or value not in ("", 0)):
+            # Zero values are always written. They say something only where they are kept.
             document[label] = value
     return document
 
@@ -195,13 +151,52 @@ def _items(raw: bytes) -> list[str]:
     return [value.decode(errors="replace") for _, value in fields(raw) if isinstance(value, bytes)]
 
 
+def _duration(raw: bytes) -> str:
+    return format_duration(_numbers(raw).get(1, 0))
+
+
+def _schema_or(raw: bytes) -> Any:
+    """A schema, or what may stand in its place: several of them, names, or yes and no."""
+    parts: dict[int, list[int | bytes]] = {}
+    for number, value in fields(raw):
+        parts.setdefault(number, []).append(value)
+    return parts
+
+
+def _schema_or_list(raw: bytes) -> Any:
+    parts = _schema_or(raw)
+    if 2 in parts:
+        return [_value(each, CRD + "JSONSchemaProps") for each in parts[2]]
+    return _value(parts[1][0], CRD + "JSONSchemaProps") if 1 in parts else None
+
+
+def _schema_or_bool(raw: bytes) -> Any:
+    parts = _schema_or(raw)
+    if 2 in parts:
+        return _value(parts[2][0], CRD + "JSONSchemaProps")
+    return bool(parts.get(1, [0])[0])
+
+
+def _schema_or_names(raw: bytes) -> Any:
+    parts = _schema_or(raw)
+    if 2 in parts:
+        return [_value(each, "s") for each in parts[2]]
+    return _value(parts[1][0], CRD + "JSONSchemaProps") if 1 in parts else None
+
+
 _SPECIAL: dict[str, Callable[[bytes], Any]] = {
-    _META + "Time": _time,
-    _META + "MicroTime": _micro_time,
-    _META + "FieldsV1": _raw_json,
+    CRD + "JSON": _raw_json,
+    CRD + "JSONSchemaPropsOrArray": _schema_or_list,
+    CRD + "JSONSchemaPropsOrBool": _schema_or_bool,
+    CRD + "JSONSchemaPropsOrStringArray": _schema_or_names,
+    META + "Duration": _duration,
+    META + "Time": _time,
+    META + "MicroTime": _micro_time,
+    META + "FieldsV1": _raw_json,
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _text,
     "io.k8s.apimachinery.pkg.runtime.RawExtension": _raw_json,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "io.k8s.api.authentication.v1.ExtraValue": _items,
     "io.k8s.api.authorization.v1.ExtraValue": _items,
+    "io.k8s.api.certificates.v1.ExtraValue": _items,
 }

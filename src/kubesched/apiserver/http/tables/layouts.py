@@ -8,6 +8,7 @@ from typing import Any
 from kubesched.apiserver.http.tables.admission import ADMISSION
 from kubesched.apiserver.http.tables.cluster import CLUSTER
 from kubesched.apiserver.http.tables.custom import custom_layout
+from kubesched.apiserver.http.tables.others import OTHERS
 from kubesched.apiserver.http.tables.pods import PODS
 from kubesched.apiserver.http.tables.storage import STORAGE
 from kubesched.apiserver.http.tables.table import NAME, Column, Layout
@@ -22,7 +23,14 @@ def _created(data: Mapping[str, Any], _now_ns: int) -> Sequence[Any]:
     return (data["metadata"]["name"], data["metadata"].get("creationTimestamp", ""))
 
 
-_LAYOUTS: dict[str, Layout] = {"Pod": PODS, **ADMISSION, **CLUSTER, **STORAGE, **WORKLOADS}
+_LAYOUTS: dict[str, Layout] = {
+    "Pod": PODS,
+    **OTHERS,
+    **ADMISSION,
+    **CLUSTER,
+    **STORAGE,
+    **WORKLOADS,
+}
 _OF_OTHERS = Layout((NAME, Column("Created At", type="date")), _created)
 
 

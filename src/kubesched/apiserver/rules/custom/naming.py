@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kubesched.api.kinds import KINDS
+from kubesched.api.plain_kinds import PLAIN_KINDS
 from kubesched.apiserver.rules.validation.names import dns_1035_label, dns_subdomain
 from kubesched.apiserver.rules.validation.problems import (
     Problem,
@@ -21,7 +22,7 @@ Json = dict[str, Any]
 
 _SCOPES: Final = ("Cluster", "Namespaced")
 _LOWER_CASE: Final = ("plural", "singular")
-_BUILT_IN_GROUPS: Final = frozenset(kind.group for kind in KINDS)
+_BUILT_IN_GROUPS: Final = frozenset(kind.group for kind in (*KINDS, *PLAIN_KINDS))
 
 
 def naming_problems(name: str, spec: Any) -> list[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubesched.apiserver.rules.schema.definitions import definition_of, definitions, referenced
+from kubesched.apiserver.rules.schema.field_types import type_problem
 from kubesched.apiserver.rules.schema.unknown_fields import unknown_fields
 
-__all__ = ["definition_of", "definitions", "referenced", "unknown_fields"]
+__all__ = ["definition_of", "definitions", "referenced", "type_problem", "unknown_fields"]

@@ -37,6 +37,10 @@ class Strategy:
     name_rule: Callable[[str], Sequence[str]] = staticmethod(dns_subdomain)
     has_status = False
     """Whether status is a subresource: written on its own, and ignored elsewhere."""
+    status_parts: tuple[str, ...] = ("status",)
+    """Subresources that write the status, if there is one."""
+    spec_parts: tuple[str, ...] = ()
+    """Subresources that write some of the rest."""
     keeps_status = False
     """Whether a status given at creation is stored."""
     counts_generations = False
@@ -73,6 +77,10 @@ class Strategy:
     def prepare_status(self, new: Json, old: Json, /) -> Json:
         return {**old, "metadata": new["metadata"], "status": new.get("status", {})}
 
+    def prepare_part(self, _part: str, new: Json, _old: Json, /) -> Json:
+        """The object after a write to one of `spec_parts`."""
+        return new
+
     def check(self, new: Json, *, namespaced: bool) -> list[Problem]:
         problems = check_metadata(new["metadata"], namespaced=namespaced, name_rule=self.name_rule)
         return problems + self.check_new(new)
@@ -86,6 +94,9 @@ class Strategy:
 
     def check_change(self, _new: Json, _old: Json, /) -> list[Problem]:
         return []
+
+    def check_part(self, _part: str, new: Json, old: Json, /) -> list[Problem]:
+        return self.check_update(new, old)
 
     def check_status(self, new: Json, old: Json, /) -> list[Problem]:
         return check_metadata_update(new["metadata"], old["metadata"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from kubesched.apiserver.rules.validation.pods import (
     check_pod_update,
 )
 from kubesched.apiserver.rules.validation.problems import Problem
+from kubesched.apiserver.rules.validation.problems import forbidden as forbidden_field
 
 __all__ = ["PodStrategy", "bind", "topology_labels"]
 
@@ -36,10 +38,23 @@ _GATED_REASON = "SchedulingGated"
 _GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
+_EPHEMERAL = "ephemeralContainers"
+
+
+def _resized(containers: list[Json], wanted: Iterable[Json]) -> list[Json]:
+    """Containers with the resources that are asked for under their names."""
+    resources = {each.get("name"): each.get("resources") for each in wanted}
+    return [
+        {**each, "resources": resources[each["name"]]} if resources.get(each["name"]) else each
+        for each in containers
+    ]
+
+
 class PodStrategy(Strategy):
     has_status = True
     counts_generations = True
     graceful = True
+    spec_parts = ("ephemeralcontainers", "resize")
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
@@ -89,6 +104,25 @@ class PodStrategy(Strategy):
         owners = old["metadata"].get("ownerReferences")
         metadata = with_part(new["metadata"], "ownerReferences", owners)
         return {**new, "metadata": metadata, "spec": old["spec"], "status": status}
+
+    def prepare_part(self, part: str, new: Json, old: Json, /) -> Json:
+        wanted, spec = new["spec"], dict(old["spec"])
+        if part == "ephemeralcontainers":
+            spec[_EPHEMERAL] = wanted.get(_EPHEMERAL, [])
+        else:
+            for field in ("containers", "initContainers"):
+                if spec.get(field):
+                    spec[field] = _resized(spec[field], wanted.get(field) or ())
+        return {**old, "metadata": new["metadata"], "spec": spec}
+
+    def check_part(self, part: str, new: Json, old: Json, /) -> list[Problem]:
+        if part == "ephemeralcontainers":
+            kept = {each["name"]: each for each in new["spec"].get(_EPHEMERAL) or ()}
+            for index, each in enumerate(old["spec"].get(_EPHEMERAL) or ()):
+                if kept.get(each["name"]) != each:
+                    text = f'existing ephemeral containers "{each["name"]}" may not be changed'
+                    return [forbidden_field(f"spec.ephemeralContainers[{index}]", text)]
+        return check_pod(new, _examined(_encode(new["spec"])).problems)
 
     def check(self, new: Json, *, namespaced: bool) -> list[Problem]:  # noqa: ARG002
         return check_pod(new, _examined(_encode(new["spec"])).problems)

@@ -1,0 +1,57 @@
+"""Both faces of a HorizontalPodAutoscaler: version 2 is stored, version 1 knows one metric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["from_version_1", "to_version_1"]
+
+Json = dict[str, Any]
+
+_PERCENTAGE = "targetCPUUtilizationPercentage"
+_CURRENT = "currentCPUUtilizationPercentage"
+
+
+def _cpu(metrics: Any, part: str) -> int | None:
+    for metric in metrics or ():
+        resource = metric.get("resource") or {}
+        if metric.get("type") == "Resource" and resource.get("name") == "cpu":
+            value: int | None = (resource.get(part) or {}).get("averageUtilization")
+            return value
+    return None
+
+
+def from_version_1(document: Json) -> Json:
+    """The stored form of an object of version 1."""
+    spec = dict(document.get("spec") or {})
+    target = spec.pop(_PERCENTAGE, None)
+    if target is not None:
+        wanted = {"type": "Utilization", "averageUtilization": target}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": wanted}}]
+    stored = {**document, "spec": spec}
+    if isinstance(document.get("status"), dict):
+        status = dict(document["status"])
+        current = status.pop(_CURRENT, None)
+        if current is not None:
+            used = {"name": "cpu", "current": {"averageUtilization": current}}
+            status["currentMetrics"] = [{"type": "Resource", "resource": used}]
+        stored["status"] = status
+    return stored
+
+
+def to_version_1(document: Json) -> Json:
+    """What version 1 shows of a stored object."""
+    spec = dict(document.get("spec") or {})
+    target = _cpu(spec.pop("metrics", None), "target")
+    spec.pop("behavior", None)
+    if target is not None:
+        spec[_PERCENTAGE] = target
+    shown = {**document, "spec": spec}
+    if isinstance(document.get("status"), dict):
+        status = dict(document["status"])
+        current = _cpu(status.pop("currentMetrics", None), "current")
+        status.pop("conditions", None)
+        if current is not None:
+            status[_CURRENT] = current
+        shown["status"] = status
+    return shown
