@@ -55,6 +55,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: Path | None
     data: Path | None
     behavior_file: Path | None
+    rbac: bool
     folder: ClusterFolder | None  # of a cluster with a name
     seed: int
     verify_engine: bool
@@ -95,6 +96,7 @@ class ClusterRun:
             listen=options.listen,
             data=options.data,
             behavior=behavior,
+            rbac=options.rbac,
         )
         # A cluster that goes on has a workload of its own.
         self._manifests = given if given is not None else _sample() if self._cluster.is_new else []

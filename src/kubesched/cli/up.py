@@ -109,6 +109,12 @@ _UNNAMED: Final = "default"
     help="Go on in the background once the workload is placed, under the name `default` if none is "
     "given; `kubesched clusters` lists what runs.",
 )
+@click.option(
+    "--rbac",
+    is_flag=True,
+    help="Let clients do what Roles and bindings allow, and nothing else. The kubeconfig is the "
+    "administrator's.",
+)
 @click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
 @click.option(
     "--verify-engine",
@@ -228,6 +234,7 @@ def _here(
                 kubeconfig=kubeconfig,
                 data=options["data"] or (None if folder is None else folder.data),
                 behavior_file=options["behavior_file"],
+                rbac=options["rbac"],
                 folder=folder,
                 seed=options["seed"],
                 verify_engine=options["verify_engine"],

@@ -61,6 +61,7 @@ class EmbeddedCluster:
         data: Path | None = None,
         furnished: bool = True,
         heartbeats: bool = True,
+        rbac: bool = False,
         behavior: Callable[[Pod], Behavior] = behavior_of,
         events_last_ns: int = LASTS_NS,
     ) -> None:
@@ -68,7 +69,8 @@ class EmbeddedCluster:
 
         A `furnished` cluster begins with storage classes and the Service `kubernetes`.
         Without `heartbeats` nothing is written while all is well, and controllers write no events:
-        for simulations of long times. `behavior` says what pods do.
+        for simulations of long times. With `rbac`, clients may do what roles allow. `behavior` says
+        what pods do.
 
         Raises:
             KubeschedError: the file cannot be used.
@@ -101,6 +103,7 @@ class EmbeddedCluster:
         self._certificate = b""
         self._token = ""
         self._listen = listen
+        self._rbac = rbac
         if listen is not None:
             self._serve(listen, clock, limits)
 
@@ -133,7 +136,8 @@ class EmbeddedCluster:
             kept = self._secret(name, lambda: make_certificate([listen.host], now_ns).joined())
             certificate = Certificate.split(kept)
             self._certificate, context = certificate.certificate, certificate.context()
-        service = ApiService(self.store, clock, users=users)
+        key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
+        service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
         self._server = ApiServer(
             service, host=listen.host, port=listen.port, tls=context, limits=limits
         )
