@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import random
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from kubesched.api import Node, Pod, ReplicaSet
 from kubesched.cli.main import cli
+from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.util.clock import RealClock
 from kubesched.util.errors import KubeschedError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,57 +102,96 @@ def test_check(folder: Path) -> None:
     assert json.loads(invoke("check", "t.yaml", "-o", "json", code=1))[0]["problems"]
 
 
-LOSE_A_ZONE = """\
-kind: Scenario
-name: lose a zone
-duration: 2h
-step: 10m
-cluster:
-  capture: cluster.capture
-traces:
-- file: monday.jsonl
-events:
-- fail: {zone: zone-a}
-  at: 1h
-  for: 30m
-"""
-DUMP = """\
-apiVersion: v1
-kind: List
-items:
-"""
+def zone_of(number: int) -> str:
+    return f"zone-{'abc'[number % 3]}"
 
 
-def test_from_a_capture_to_a_lost_zone(folder: Path) -> None:
-    """The commands of docs/simulate.md; recording needs a live cluster, so its file is made."""
-    nodes = "".join(
-        f"- {{apiVersion: v1, kind: Node, metadata: {{name: n{n}, labels: "
-        f"{{topology.kubernetes.io/zone: zone-{zone}}}}}, status: "
-        f"{{allocatable: {{cpu: '4', memory: 8Gi, pods: '20'}}}}}}\n"
-        for n, zone in enumerate("abab")
-    )
-    (folder / "dump.yaml").write_text(DUMP + nodes)
-    invoke("capture", "-f", "dump.yaml", "-o", "cluster.capture")
-    added = {
-        "metadata": {"name": "p", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
+NODES = [
+    {
+        "metadata": {"name": f"n{n}", "labels": {"topology.kubernetes.io/zone": zone_of(n)}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "20"}},
     }
-    lines = [
-        {"format": "kubesched-trace/1", "start": "2026-01-05T00:00:00Z"},
-        {"time": 5, "add": added},
-    ]
-    (folder / "monday.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (folder / "lose-a-zone.yaml").write_text(LOSE_A_ZONE)
-    text = invoke("simulate", "lose-a-zone.yaml", "-o", "report.html")
-    assert text.startswith("lose a zone: 2h of virtual time, 1 runs, 1 seed")
-    assert (folder / "report.html").exists()
+    for n in range(6)
+]
+CONTAINER = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+WEB = {
+    "metadata": {"name": "web", "namespace": "default", "uid": "web-uid"},
+    "spec": {
+        "replicas": 9,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [CONTAINER]},
+        },
+    },
+}
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-uid"}
+PODS = [
+    {
+        "metadata": {
+            "name": f"web-{n}",
+            "namespace": "default",
+            "labels": {"app": "web"},
+            "ownerReferences": [{**OWNER, "controller": True}],
+        },
+        "spec": {"nodeName": f"n{n % 6}", "containers": [CONTAINER]},
+        "status": {"phase": "Running"},
+    }
+    for n in range(9)
+]
 
 
-def test_the_documents_show_what_is_tested() -> None:
-    text = (ROOT / "docs" / "simulate.md").read_text()
-    for command in (
-        "kubesched capture -o cluster.capture",
-        "kubesched record -o monday.jsonl --for 24h",
-        "kubesched simulate lose-a-zone.yaml -o report.html",
-    ):
-        assert command in text
+def commands_of(document: str, heading: str) -> list[str]:
+    """What is typed in the first console of a chapter, here-documents included."""
+    text = (ROOT / "docs" / document).read_text().split(f"\n## {heading}")[1]
+    console = text.split("```console\n")[1].split("```")[0]
+    return [part.rstrip() for part in console.removeprefix("$ ").split("\n$ ")]
+
+
+@pytest.mark.slow
+def test_from_a_cluster_to_a_lost_zone_as_the_document_types_it(tmp_path: Path) -> None:
+    """Four commands against a server.
+
+    The two nodes of the lost zone had three of nine pods. Nodes have room for two, so of three
+    evicted pods two find a place elsewhere, and one waits until the zone is back.
+    """
+    commands = commands_of("simulate.md", "From a cluster to")
+    assert len(commands) == 4
+    shim = tmp_path / "bin" / "kubesched"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m kubesched.cli.main "$@"\n')
+    shim.chmod(0o755)
+
+    async def typed(command: str) -> str:
+        environment = {
+            **os.environ,
+            "PATH": f"{shim.parent}:{os.environ['PATH']}",
+            "KUBECONFIG": str(tmp_path / "kubeconfig"),
+        }
+        process = await asyncio.create_subprocess_shell(
+            command, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, command
+        return output.decode()
+
+    async def main() -> list[str]:
+        cluster = EmbeddedCluster(RealClock(), random.Random(0), listen=Listen())
+        for kind, documents in ((Node, NODES), (ReplicaSet, [WEB]), (Pod, PODS)):
+            for document in documents:
+                assert cluster.api.load(kind, document)
+        async with cluster:
+            (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
+            return [await typed(command) for command in commands]
+
+    captured, _, summary, again = asyncio.run(main())
+    assert "objects in cluster.capture" in captured
+    assert summary.startswith("lose a zone: 12h of virtual time, 1 runs, 1 seed")
+    rows = {line[:24].strip(): line[24:].split() for line in summary.splitlines() if line}
+    assert rows["evicted"] == ["3"]
+    assert rows["bound"] == ["3"]
+    assert rows["pending at the end"] == ["0"]
+    # Unreachable after 50 s, evicted five minutes later: seen at the next step.
+    assert "most pods waited after 8h10m: 1 (1 Insufficient cpu)" in summary
+    assert summary.split("digest ")[1][:32] == again.split("digest ")[1][:32]
+    assert "lose a zone" in (tmp_path / "report.html").read_text()

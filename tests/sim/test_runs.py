@@ -180,9 +180,54 @@ def test_the_more_important_pod_preempts_and_priorities_are_told_apart() -> None
 
 def test_every_change_is_kept_if_asked() -> None:
     result = run(scenario(changes=True))
-    assert len(result.changes["time"]) > result.counts["created"]
-    assert result.changes["time"] == sorted(result.changes["time"])
+    changes = result.changes
+    assert len(changes["time"]) > result.counts["created"]
+    assert changes["time"] == sorted(changes["time"])
     assert not run(scenario()).changes
+    # What the steps say of the cluster is what the last change before them said.
+    for name in ("nodes", "pending", "bound", "cpu allocated", "cpu used", "memory allocated"):
+        for step, value in zip(result.series["time"], result.series[name], strict=True):
+            last = max(place for place, time in enumerate(changes["time"]) if time <= step)
+            assert changes[name][last] == value, (name, step)
+
+
+def test_what_is_used_and_allocated_goes_with_its_node() -> None:
+    """Two nodes of four cores, a pod of two on each; one node goes for good."""
+    result = run(
+        scenario(
+            cluster={"nodes": [{"name": "n", "count": 2, "cpu": 4, "memory": "8Gi"}]},
+            workloads=[{"name": "w", "replicas": 2, "cpu": 3, "memory": "1Gi"}],
+            events=[{"remove": {"nodes": ["n-0"]}, "at": "30m"}],
+            changes=True,
+        )
+    )
+    assert [values[-1] for values in (result.changes["nodes"], result.changes["cpu used"])] == [
+        1,
+        0.75,
+    ]
+    assert result.changes["cpu allocated"][-1] == result.series["cpu allocated"][-1] == 0.75
+
+
+RULES = """
+rules:
+- match: {labels: {app: slow}}
+  behavior: {startDelay: 30s}
+- match: {labels: {app: broken}}
+  behavior: {runDuration: 1m, exitCode: 3}
+"""
+
+
+def test_pods_behave_by_rules(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    workloads = [
+        {"name": name, "cpu": "100m", "labels": {"app": name}} for name in ("slow", "broken", "web")
+    ]
+    ruled = scenario(tmp_path, workloads=workloads, behaviour={"rules": "rules.yaml"})
+    result = run(ruled)
+    assert result.time_to_run["slow"]["max"] == pytest.approx(30)
+    assert result.time_to_run["web"]["max"] == pytest.approx(0.1)
+    assert result.counts["failed"] == 1
+    assert ruled.hash != scenario(tmp_path, workloads=workloads).hash
 
 
 def test_a_trace_is_replayed(tmp_path: Path) -> None:

@@ -113,6 +113,18 @@ MISTAKES = {
         38,
         "configurations[1].config: profiles[0].tieBreak: Unsupported value",
     ),
+    "a rule of behaviour": (
+        "events:\n",
+        "behaviour:\n  rules:\n  - match: {}\n    behavior: {startDelai: 1s}\nevents:\n",
+        32,
+        "behaviour.rules[0].behavior.startDelai: no such behaviour; there are startDelay",
+    ),
+    "no rules of behaviour": (
+        "events:\n",
+        "behaviour:\n  rules: there.yaml\nevents:\n",
+        30,
+        "behaviour.rules: ",
+    ),
     "no start": ("start: 2026-01-05T08:00:00Z", "start: monday", 4, "start: 'monday' is no time"),
     "no seeds": ("seeds: [1, 4-6]", "seeds: [1, x]", 5, "seeds[1]: 'x' is no seed"),
     "twice": ("- name: first by name", "- name: default", 37, "configurations[1].name: 'default'"),

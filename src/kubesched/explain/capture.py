@@ -32,6 +32,7 @@ _READ_ANNOTATIONS: Final = (
     "resource.kubernetes.io/",
     "storage.alpha.kubernetes.io/",
     "kubesched.dev/",
+    "kubesched.io/",
 )
 _GZIP_LEVEL: Final = 5
 

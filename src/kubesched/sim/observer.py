@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubesched.api import Node, Pod
@@ -95,6 +96,10 @@ class Observer:
         self.to_bind: dict[tuple[str, int], Histogram] = {}  # by workload and priority
         self.to_run: dict[tuple[str, int], Histogram] = {}
         self.node_seconds: Counter[str] = Counter()  # of nodes that are gone, in ns, by group
+        # By resource, over all nodes: what they have, what pods there ask for, and those that run.
+        self.total: dict[str, int] = {}
+        self.allocated: dict[str, int] = {}
+        self.used: dict[str, int] = {}
         self._digest = hashlib.blake2b(digest_size=16)
 
     @property
@@ -115,18 +120,28 @@ class Observer:
         name = node.metadata.name
         known = self.nodes.get(name)
         if known is None:
-            self.nodes[name] = NodeState(node, now_ns)
+            known = self.nodes[name] = NodeState(node, now_ns)
+            _add(self.total, known.allocatable)
             self.note(now_ns, "node", name)
             for pod in self.pods.values():
                 if pod.node == name and not pod.is_over:
-                    self._place(self.nodes[name], pod, 1)
+                    self._place(known, pod, 1)
+                    if pod.running_ns >= 0:
+                        self._use(known, pod, 1)
             return
-        known.allocatable = NodeState(node, now_ns).allocatable
+        allocatable = NodeState(node, now_ns).allocatable
+        if allocatable != known.allocatable:
+            _add(self.total, known.allocatable, -1)
+            _add(self.total, allocatable)
+            known.allocatable = allocatable
 
     def lose_node(self, name: str, now_ns: int) -> None:
         known = self.nodes.pop(name, None)
         if known is not None:
             self.node_seconds[known.group] += now_ns - known.since_ns
+            _add(self.total, known.allocatable, -1)
+            _add(self.allocated, known.requested, -1)
+            _add(self.used, known.used, -1)
             self.note(now_ns, "node-gone", name)
 
     # -- pods --------------------------------------------------------------------------
@@ -145,7 +160,7 @@ class Observer:
             known.running_ns = now_ns
             _histogram(self.to_run, known).add(now_ns - known.created_ns)
             if (node := self.nodes.get(known.node)) is not None:
-                node.used.update(known.amounts)
+                self._use(node, known, 1)
         elif status.phase in _FINISHED:
             self._finished(known, uid, status.phase, now_ns)
         if not known.is_disrupted:
@@ -206,14 +221,16 @@ class Observer:
         if (node := self.nodes.get(known.node)) is not None:
             self._place(node, known, -1)
             if known.running_ns >= 0:
-                node.used.subtract(known.amounts)
+                self._use(node, known, -1)
 
     def _place(self, node: NodeState, pod: PodState, sign: int) -> None:
         node.pods += sign
-        if sign > 0:
-            node.requested.update(pod.amounts)
-        else:
-            node.requested.subtract(pod.amounts)
+        _add(node.requested, pod.amounts, sign)
+        _add(self.allocated, pod.amounts, sign)
+
+    def _use(self, node: NodeState, pod: PodState, sign: int) -> None:
+        _add(node.used, pod.amounts, sign)
+        _add(self.used, pod.amounts, sign)
 
     def pending_reasons(self) -> dict[str, int]:
         """Pods that wait, by why they do; those that were not tried yet have no reason."""
@@ -231,6 +248,11 @@ def main_reason(message: str) -> str:
         if int(number) > most:
             best, most = text.strip(), int(number)
     return best or message
+
+
+def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
+    for name, amount in amounts.items():
+        to[name] = to.get(name, 0) + sign * amount
 
 
 def _histogram(table: dict[tuple[str, int], Histogram], pod: PodState) -> Histogram:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kubesched.sim.observer import NodeState, Observer
 
-__all__ = ["Series", "sample"]
+__all__ = ["Series", "momentary", "sample"]
 
 _KINDS = 16  # of pods that are looked at
 
@@ -46,15 +46,7 @@ class Series:
 def sample(observer: Observer, now_ns: int, start_ns: int, prices: Any) -> Row:
     """The cluster as it is now."""
     nodes = list(observer.nodes.values())
-    row: Row = {
-        "time": (now_ns - start_ns) / 1e9,
-        "nodes": len(nodes),
-        "pending": len(observer.waiting),
-        "bound": observer.counts["bound"],
-        "preempted": observer.counts["preempted"],
-        "evicted": observer.counts["evicted"],
-        "failed": observer.counts["failed"],
-    }
+    row = _counts(observer, now_ns, start_ns)
     for reason, count in observer.pending_reasons().items():
         row[f"pending: {reason}"] = count
     if any(prices.values()):
@@ -71,6 +63,28 @@ def sample(observer: Observer, now_ns: int, start_ns: int, prices: Any) -> Row:
             row |= _usage(f"{group}: ", nodes, resources, waste, member)
     row |= _balance(nodes, resources)
     return row
+
+
+def momentary(observer: Observer, now_ns: int, start_ns: int) -> Row:
+    """What can be said after every change without looking at all nodes."""
+    row = _counts(observer, now_ns, start_ns)
+    for name in sorted(observer.total):
+        if name != "pods" and (total := observer.total[name]):
+            row[f"{name} allocated"] = observer.allocated.get(name, 0) / total
+            row[f"{name} used"] = observer.used.get(name, 0) / total
+    return row
+
+
+def _counts(observer: Observer, now_ns: int, start_ns: int) -> Row:
+    return {
+        "time": (now_ns - start_ns) / 1e9,
+        "nodes": len(observer.nodes),
+        "pending": len(observer.waiting),
+        "bound": observer.counts["bound"],
+        "preempted": observer.counts["preempted"],
+        "evicted": observer.counts["evicted"],
+        "failed": observer.counts["failed"],
+    }
 
 
 def _usage(

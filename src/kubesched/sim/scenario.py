@@ -105,6 +105,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
     start_delay_ns: int = SECOND // 10
     stop_delay_ns: int = SECOND
+    rules: str = ""  # YAML, as `kubesched up --behavior` takes it
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,7 @@ from kubesched.api import ApiError, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.apiserver import Store
+from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.config.load import configuration_from_builtins, load_configuration
 from kubesched.explain.capture import read_capture
 from kubesched.explain.sources import load_files
@@ -89,7 +90,8 @@ def parse_scenario(
         raise ScenarioError("kind", f"must be Scenario, not {kind!r}")
     files = _Files(folder)
     files.add(content or msgspec.json.encode(value, order="deterministic"))
-    groups, objects = _cluster(top.members("cluster"), files)
+    cluster = _cluster(top.members("cluster"), files)
+    groups = cluster.groups
     names = [group.name for group in groups]
     trace = tuple(_traces(top, files))
     scenario = Scenario(
@@ -99,13 +101,13 @@ def parse_scenario(
         step_ns=_above_zero(top, "step", "5m"),
         seeds=_seeds(top.raw("seeds", 0), "seeds"),
         groups=groups,
-        objects=objects,
+        objects=cluster.objects,
         workloads=tuple(_workload(each) for each in top.each("workloads")),
         trace=trace,
         happenings=tuple(_happening(each, names) for each in top.each("events")),
         autoscalers=tuple(_autoscaler(each, names) for each in top.each("autoscaler")),
-        behaviour=_behaviour(top.members("behaviour")),
-        configurations=_configurations(top, files),
+        behaviour=_behaviour(top.members("behaviour"), files),
+        configurations=_configurations(top, files, cluster.configuration),
         changes=top.take("changes", bool, False),
     )
     top.done()
@@ -172,14 +174,21 @@ def _seeds(value: Any, path: str) -> tuple[int, ...]:
 # -- the cluster ---------------------------------------------------------------------------
 
 
-def _cluster(
-    members: Members, files: _Files
-) -> tuple[tuple[NodeGroup, ...], tuple[ApiObject, ...]]:
+class _Cluster(NamedTuple):
+    groups: tuple[NodeGroup, ...]
+    objects: tuple[ApiObject, ...]
+    configuration: Any  # of the scheduler in a capture, as its file has it
+
+
+def _cluster(members: Members, files: _Files) -> _Cluster:
     objects: list[ApiObject] = []
+    configuration = None
     try:
         if members.has("capture"):
             name = members.take("capture", str)
-            objects += read_capture(files.path(name, members.at("capture"))).objects
+            captured = read_capture(files.path(name, members.at("capture")))
+            objects += captured.objects
+            configuration = captured.configuration
         for number, name in enumerate(members.texts("files")):
             path = files.path(name, f"{members.at('files')}[{number}]")
             if path.name.removesuffix(".gz").endswith(".csv"):
@@ -194,7 +203,7 @@ def _cluster(
     members.done()
     if not groups and not any(isinstance(each, Node) for each in objects):
         raise ScenarioError(members.path, "has no nodes: needs nodes, files or capture")
-    return groups, tuple(objects)
+    return _Cluster(groups, tuple(objects), configuration)
 
 
 def _group(members: Members) -> NodeGroup:
@@ -339,21 +348,52 @@ def _autoscaler(members: Members, groups: list[str]) -> Autoscaler:
     return scaler
 
 
-def _behaviour(members: Members) -> Behaviour:
+def _behaviour(members: Members, files: _Files) -> Behaviour:
     behaviour = Behaviour(
         start_delay_ns=members.duration_ns("startDelay", "100ms"),
         stop_delay_ns=members.duration_ns("stopDelay", "1s"),
+        rules=_behaviour_rules(members, files),
     )
     members.done()
     return behaviour
 
 
+def _behaviour_rules(members: Members, files: _Files) -> str:
+    """Rules in a file, or written out here."""
+    rules = members.raw("rules")
+    if rules is None:
+        return ""
+    at, name = members.at("rules"), ""
+    if isinstance(rules, list):
+        text = msgspec.json.encode({"rules": rules}).decode()
+    else:
+        path = files.path(members.take("rules", str), at)
+        text, name = path.read_text(encoding="utf-8"), f"{path}: "
+    try:
+        parse_behavior_rules(text, 0, at)
+    except KubeschedError as error:
+        where, _, what = str(error).removeprefix(f"{at}: ").partition(": ")
+        if not where.startswith("rules["):
+            raise ScenarioError(at, name + " ".join(str(error).split())) from error
+        # Rules that are written out here have lines of their own.
+        place = f"{at}{where.removeprefix('rules')}" if isinstance(rules, list) else at
+        raise ScenarioError(place, what if not name else f"{name}{where}: {what}") from error
+    return text
+
+
 # -- what is compared ----------------------------------------------------------------------
 
 
-def _configurations(top: Members, files: _Files) -> tuple[Configuration, ...]:
+def _configurations(top: Members, files: _Files, captured: Any) -> tuple[Configuration, ...]:
+    """Those of the scenario, or the one that was captured, or the default one."""
     found = tuple(_configuration(each, files) for each in top.each("configurations"))
-    return found or (Configuration(name="default"),)
+    if found or captured is None:
+        return found or (Configuration(name="default"),)
+    try:
+        loaded = configuration_from_builtins(captured)
+    except KubeschedError as error:
+        raise ScenarioError("cluster.capture", " ".join(str(error).split())) from error
+    return (Configuration(name="captured", configuration=loaded),)
 
 
 def _configuration(members: Members, files: _Files) -> Configuration:

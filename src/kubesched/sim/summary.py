@@ -60,11 +60,30 @@ def _cell(measure: str, value: float) -> str:
 
 
 def _pending(results: Sequence[RunResult]) -> list[str]:
-    lines = []
+    lines = [said for each in results if (said := _most_waiting(each))]
     for each in results:
         for reason, count in each.pending.items():
             lines.append(f"{each.configuration}, seed {each.seed}: {count} pending, {reason}")
     return lines[:10]
+
+
+def _most_waiting(result: RunResult) -> str:
+    """When most pods waited, as far as the steps show, and what for."""
+    waiting = result.series.get("pending", [])
+    most = max(waiting, default=0.0)
+    if not most:
+        return ""
+    place = waiting.index(most)
+    reasons = [
+        f"{values[place]:.0f} {name.removeprefix('pending: ')}"
+        for name, values in result.series.items()
+        if name.startswith("pending: ") and values[place]
+    ]
+    when = format_duration(round(result.series["time"][place] * 1e9))
+    return (
+        f"{result.configuration}, seed {result.seed}: "
+        f"most pods waited after {when}: {most:.0f} ({', '.join(reasons)})"
+    )
 
 
 def _digests(results: Sequence[RunResult]) -> list[str]:

@@ -12,7 +12,8 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,12 +126,14 @@ def sweep(
     try:
         if progress is not None:
             progress(len(finished), len(tasks))
-        for result in _made(scenario, todo, processes, dask):
-            finished[Task(result.configuration, result.seed)] = result
-            if files is not None:
-                files.save(result)
-            if progress is not None:
-                progress(len(finished), len(tasks))
+        # Closed at once, wherever an interrupt comes: a pool that is left goes on to its end.
+        with contextlib.closing(_made(scenario, todo, processes, dask)) as made:
+            for result in made:
+                finished[Task(result.configuration, result.seed)] = result
+                if files is not None:
+                    files.save(result)
+                if progress is not None:
+                    progress(len(finished), len(tasks))
     except KeyboardInterrupt as interrupt:
         kept_runs = [finished[task] for task in tasks if task in finished]
         raise InterruptedSweepError(kept_runs, len(tasks)) from interrupt
@@ -157,7 +160,9 @@ def verify_repeats(scenario: Scenario) -> tuple[str, str]:
     return digests[0], digests[1]
 
 
-def _made(scenario: Scenario, tasks: list[Task], processes: int, dask: str) -> Iterator[RunResult]:
+def _made(
+    scenario: Scenario, tasks: list[Task], processes: int, dask: str
+) -> Generator[RunResult, None, None]:
     if dask:
         return _on_dask(scenario, tasks, dask)
     if processes <= 1 or len(tasks) <= 1:
@@ -165,7 +170,9 @@ def _made(scenario: Scenario, tasks: list[Task], processes: int, dask: str) -> I
     return _in_processes(scenario, tasks, min(processes, len(tasks)))
 
 
-def _in_processes(scenario: Scenario, tasks: list[Task], processes: int) -> Iterator[RunResult]:
+def _in_processes(
+    scenario: Scenario, tasks: list[Task], processes: int
+) -> Generator[RunResult, None, None]:
     # Spawned, not forked: a run must not depend on what its parent did before.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker)
@@ -173,8 +180,9 @@ def _in_processes(scenario: Scenario, tasks: list[Task], processes: int) -> Iter
         futures = [pool.submit(run_task, scenario, task) for task in tasks]
         yield from _results(futures)
     finally:
+        workers = list((getattr(pool, "_processes", None) or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in list((getattr(pool, "_processes", None) or {}).values()):
+        for process in workers:  # which shutdown would let finish what they do
             with contextlib.suppress(OSError):
                 process.terminate()
 
@@ -186,10 +194,21 @@ def _results(futures: Iterable[Future[RunResult]]) -> Iterator[RunResult]:
 
 def _begin_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     settle_collector()
 
 
-def _on_dask(scenario: Scenario, tasks: list[Task], address: str) -> Iterator[RunResult]:
+def _end_with_parent() -> None:
+    """Wait for the parent to end. A pool's workers would outlive one that is killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _on_dask(
+    scenario: Scenario, tasks: list[Task], address: str
+) -> Generator[RunResult, None, None]:
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError as error:

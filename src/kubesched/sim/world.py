@@ -12,8 +12,10 @@ from kubesched.api.base import ApiObject
 from kubesched.apiserver import Faults, LocalApi, Store
 from kubesched.apiserver.store.records import Change
 from kubesched.cluster.controllers import Controllers, GarbageCollector
+from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
+from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.sim.autoscaling import GroupAutoscaler
@@ -22,7 +24,7 @@ from kubesched.sim.feeding import Feeder
 from kubesched.sim.happenings import NodeKeeper
 from kubesched.sim.observer import Observer
 from kubesched.sim.results import RunResult
-from kubesched.sim.sampling import Series, sample
+from kubesched.sim.sampling import Series, momentary, sample
 from kubesched.sim.scenario import Configuration, Scenario
 from kubesched.util import virtual_loop
 from kubesched.util.clock import Clock, current_clock
@@ -131,6 +133,7 @@ class World:
                 self.clock,
                 start_delay_ns=scenario.behaviour.start_delay_ns,
                 stop_delay_ns=scenario.behaviour.stop_delay_ns,
+                behavior=self._behavior(),
             ),
             NodeAgent(self.api, self.clock, heartbeats=False),
             Controllers(self.api, self.clock),
@@ -147,6 +150,10 @@ class World:
             await self._sample_until(until_ns)
             for helper in helpers:
                 helper.cancel()
+
+    def _behavior(self) -> Callable[[Pod], Behavior]:
+        rules = self.scenario.behaviour.rules
+        return parse_behavior_rules(rules, self.seed) if rules else behavior_of
 
     # -- watching ----------------------------------------------------------------------
 
@@ -182,12 +189,7 @@ class World:
             if pod.status.phase in ("Succeeded", "Failed") and not pod.metadata.owner_references:
                 self._collect_later(pod)
         if self.scenario.changes:
-            row = {
-                "time": (now_ns - self.scenario.start_ns) / 1e9,
-                "pending": float(len(self.observer.waiting)),
-                "bound": float(self.observer.counts["bound"]),
-            }
-            self.changes.add(row, "")
+            self.changes.add(momentary(self.observer, now_ns, self.scenario.start_ns), "")
 
     def _collect_later(self, over: Pod | Job) -> None:
         if over.metadata.deletion_timestamp is None:
