@@ -688,8 +688,12 @@ def _key(namespace: str | None, name: str) -> str:
 def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -> Json:
     if patch_type == "apply" or (patch_type == "strategic" and resource.type is None):
         raise api_errors.unsupported_patch(strategic=resource.type is not None)
+    # A path of a JSON patch may lead into a status of which nothing is known yet.
+    shows_status = patch_type == "json" and resource.strategy.has_status and "status" not in old
     try:
-        patched = apply_patch(old, patch, patch_type)
+        patched = apply_patch({**old, "status": {}} if shows_status else old, patch, patch_type)
     except PatchError as exc:
         raise api_errors.bad_patch(str(exc)) from exc
+    if shows_status and patched.get("status") == {}:
+        del patched["status"]
     return {key: value for key, value in patched.items() if key not in ("kind", "apiVersion")}
