@@ -127,7 +127,7 @@ class CoreEventBroadcaster:
                 return
             except ApiError as error:
                 if error.code:
-                    if error.reason != "AlreadyExists":
+                    if error.reason != "AlreadyExists" and not _has_ended(error):
                         log.error("Server rejected event (will not retry!)", exc=error)
                     return
                 log.error("Unable to write event (may retry after sleeping)", exc=error)
@@ -149,6 +149,14 @@ class CoreEventBroadcaster:
                 if error.code != 404:
                     raise
         await self._api.create(_event(sending, namespace, last))
+
+
+def _has_ended(error: ApiError) -> bool:
+    """Whether the namespace takes no new objects because it is about to go."""
+    details = error.status.details
+    return details is not None and any(
+        cause.reason == "NamespaceTerminating" for cause in details.causes
+    )
 
 
 def _event(sending: _Sending, namespace: str, last: str) -> Event:

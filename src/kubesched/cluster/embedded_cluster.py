@@ -26,6 +26,7 @@ from kubesched.apiserver.rules.strategies.service_addresses import KUBERNETES_AD
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.persistence import DataFile, open_store
 from kubesched.client.core_event_recorder import CoreEventBroadcaster
+from kubesched.client.rate_limiter import TokenBucket
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
@@ -33,11 +34,15 @@ from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
+from kubesched.cluster.nodes.pod_events import PodEvent, PodEventSink
 from kubesched.util.clock import Clock
 from kubesched.util.components import Component
 from kubesched.util.errors import KubeschedError
 
 __all__ = ["EmbeddedCluster", "Listen"]
+
+_EVENTS_PER_SECOND, _EVENTS_AT_ONCE = 50.0, 300
+"""Of all kubelets together: when pods start by the thousand nobody reads what each of them did."""
 
 
 class Listen(NamedTuple):
@@ -88,7 +93,12 @@ class EmbeddedCluster:
         events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
         self.parts: tuple[Component, ...] = (
             events,
-            FakeKubelet(self.api, clock, behavior=behavior),
+            FakeKubelet(
+                self.api,
+                clock,
+                behavior=behavior,
+                events=_pod_events(events, clock) if heartbeats else None,
+            ),
             NodeAgent(self.api, clock, heartbeats=heartbeats),
             Controllers(
                 self.api,
@@ -190,5 +200,18 @@ class EmbeddedCluster:
 def _recorded(broadcaster: CoreEventBroadcaster) -> EventSink:
     def record(controller: str, subject: ApiObject, kind: str, reason: str, message: str) -> None:
         broadcaster.recorder(controller, "").event(subject, kind, reason, "", message)
+
+    return record
+
+
+def _pod_events(broadcaster: CoreEventBroadcaster, clock: Clock) -> PodEventSink:
+    """Events of kubelets, as long as there are not too many at once: then some are left out."""
+    bucket = TokenBucket(_EVENTS_PER_SECOND, _EVENTS_AT_ONCE)
+
+    def record(pod: Pod, event: PodEvent) -> None:
+        if bucket.take_if_any(clock.now_ns()):
+            kind = "Warning" if event.warning else "Normal"
+            recorder = broadcaster.recorder("kubelet", pod.spec.node_name)
+            recorder.event(pod, kind, event.reason, "", event.message)
 
     return record

@@ -8,11 +8,20 @@ import pytest
 
 from kubesched.api import Container, ContainerPort, ObjectMeta, Pod, PodSpec
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
-from kubesched.cluster.nodes.container_commands import Outcome, literal_outcome
+from kubesched.cluster.nodes.container_commands import Outcome, literal_end, literal_outcome
 from kubesched.cluster.nodes.pod_behavior import PREFIX, behavior_of
 from kubesched.util.clock import MINUTE, SECOND
 from kubesched.util.errors import KubeschedError
 from tests.cluster.nodes.test_kubelet import World, scenario
+
+TRAPPED = """_term(){
+    sleep 5
+    exit 143
+}
+trap _term SIGTERM
+while true; do
+    sleep 1
+done"""
 
 
 @pytest.mark.parametrize(
@@ -30,12 +39,30 @@ from tests.cluster.nodes.test_kubelet import World, scenario
         (["sh", "-c", "sleep infinity"], Outcome(None)),
         (["sh", "-c", "exit $RANDOM"], None),
         (["nginx"], None),
-        (["sh", "-c", "while true; do date; done"], None),
+        (["sh", "-c", "while true; do date; done"], Outcome(None)),
+        (["sh", "-c", "while true; do date; exit 1; done"], None),
+        (["sh", "-c", TRAPPED], Outcome(None)),
         ([], None),
     ],
 )
 def test_literal_commands_are_read(command: list[str], outcome: Outcome | None) -> None:
     assert literal_outcome(command) == outcome
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"),
+    [
+        (["sh", "-c", TRAPPED], Outcome(5 * SECOND, 143)),
+        (["sh", "-c", "trap 'exit 0' TERM; sleep infinity"], Outcome(0)),
+        (["sh", "-c", 'trap "sleep 2; rm x" SIGTERM; sleep 9'], None),
+        (["sh", "-c", "sleep 9"], None),
+        (["sleep", "9"], None),
+    ],
+)
+def test_what_a_script_does_when_it_is_told_to_end(
+    command: list[str], outcome: Outcome | None
+) -> None:
+    assert literal_end(command) == outcome
 
 
 async def make(world: World, policy: str = "Always", **annotations: str) -> None:

@@ -293,6 +293,22 @@ async def _refusals(spec: Spec) -> None:
     assert "kernel.shmmax" not in text
 
 
+async def _is_talked_about(spec: Spec) -> None:
+    await up(spec, pod("p"))
+    spec.delete("pods", "p")
+    await spec.until(lambda: not spec.exists("pods", "p"))
+    await spec.sleep(1)
+    assert spec.events("p") == ["Scheduled", "Pulled", "Created", "Started", "Killing"]
+    made = pod("q")
+    made["spec"]["containers"][0]["image"] = "example.com/nonexistent:1"
+    spec.create("pods", made)
+    await spec.until(lambda: spec.events("q") == ["Scheduled", "Failed"])
+    crashing = pod("r")
+    crashing["spec"]["containers"][0]["command"] = ["false"]
+    spec.create("pods", crashing)
+    await spec.until(lambda: "BackOff" in spec.events("r"))
+
+
 # Runtime classes
 
 
@@ -448,6 +464,7 @@ STORIES: dict[str, Story] = {
     "a pod's conditions say what they are about": _observed_in_conditions,
     "a pod's grace period is never negative": _negative_grace,
     "a pod has a quality of service": _quality_of_service,
+    "a pod's events": _is_talked_about,
     "pods are refused": _refusals,
     "runtime classes are looked up": _runtime_classes,
     "runtime classes place pods": _runtime_classes_place,

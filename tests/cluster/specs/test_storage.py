@@ -47,7 +47,9 @@ async def _lives_of_volumes(spec: Spec) -> None:
         spec.patch("persistentvolumeclaims", "pvc", body)
         await spec.sleep(1)
         updated = {name: "updated"}
-        spec.change("persistentvolumes", name, lambda v, u=updated: v["metadata"]["labels"].update(u))
+        spec.change(
+            "persistentvolumes", name, lambda v, u=updated: v["metadata"]["labels"].update(u)
+        )
         if deletion == "one":
             spec.delete("persistentvolumeclaims", "pvc")
             await spec.until(lambda: not spec.list("persistentvolumeclaims"), 30)
@@ -95,7 +97,9 @@ async def _protection(spec: Spec) -> None:
     await spec.until(lambda: not spec.exists("persistentvolumes", name), 10)
     spec.create("persistentvolumes", volume(spec))
     spec.create("persistentvolumeclaims", claim(spec))
-    await spec.until(lambda: spec.get("persistentvolumeclaims", "pvc")["status"]["phase"] == "Bound")
+    await spec.until(
+        lambda: spec.get("persistentvolumeclaims", "pvc")["status"]["phase"] == "Bound"
+    )
     await spec.until(lambda: spec.get("persistentvolumes", name)["status"]["phase"] == "Bound")
     spec.delete("persistentvolumes", name)
     assert "deletionTimestamp" in spec.get("persistentvolumes", name)["metadata"]
@@ -167,7 +171,12 @@ def _resource(plural: str, body: Json, status: Json | None = None) -> Story:
         label = {"metadata": {"labels": {key: "test"}}}
         pointer = f"/metadata/labels/{key}"
         add = [{"op": "add", "path": pointer, "value": "test"}]
-        for kind, patch in (("strategic", label), ("apply", label), ("merge", label), ("json", add)):
+        for kind, patch in (
+            ("strategic", label),
+            ("apply", label),
+            ("merge", label),
+            ("json", add),
+        ):
             created = spec.create(plural, {**body, "metadata": metadata})
             patched = _patched(spec, plural, created, kind, patch)
             assert patched["metadata"]["labels"][key] == "test"

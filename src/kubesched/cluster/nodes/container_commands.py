@@ -1,7 +1,8 @@
 """What a literal command does, as far as it can be told without running it.
 
-`exit N`, `sleep N`, `true` and `false`, alone or one after the other in a shell, are understood.
-Anything else is not: who asks decides what then happens.
+`exit N`, `sleep N`, `true` and `false`, alone or one after the other in a shell, are understood; so
+are a loop that never ends and what a script does when it is told to end (`trap`). Anything else is
+not: who asks decides what then happens.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ from typing import NamedTuple
 
 from kubesched.util.clock import MINUTE, SECOND
 
-__all__ = ["Outcome", "literal_outcome"]
+__all__ = ["Outcome", "literal_end", "literal_outcome"]
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 _STEP = re.compile(r"\s*(?:&&|;|\n)\s*")
+_ENDLESS = re.compile(
+    r"\s*while\s+(?:true|:)\s*(?:;|\n)\s*do\b((?!break|exit).)*\bdone\s*;?\s*", re.DOTALL
+)
+_FUNCTION = re.compile(r"\b(\w+)\s*\(\)\s*\{(.*?)\}\s*;?", re.DOTALL)
+_TRAP = re.compile(r"""\btrap\s+(?:'([^']*)'|"([^"]*)"|(\w+))\s+(?:SIG)?TERM\b\s*;?""")
 _UNITS = {"": SECOND, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 24 * 60 * MINUTE}
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
 
@@ -32,9 +38,30 @@ def literal_outcome(command: Sequence[str]) -> Outcome | None:
     words = list(command)
     if not words:
         return None
-    if _program(words[0]) in _SHELLS and len(words) == 3 and words[1] in ("-c", "-ec"):
-        return _script(words[2])
-    return _simple(words)
+    text = _script_of(words)
+    if text is None:
+        return _simple(words)
+    text = _TRAP.sub("", _FUNCTION.sub("", text))
+    return Outcome(None) if _ENDLESS.fullmatch(text) else _script(text)
+
+
+def literal_end(command: Sequence[str]) -> Outcome | None:
+    """What a container with this command does when it is told to end; None if it does not say."""
+    text = _script_of(command)
+    found = None if text is None else _TRAP.search(text)
+    if found is None or text is None:
+        return None
+    if (name := found[3]) is None:
+        return _script(found[1] or found[2] or "")
+    bodies = {function[1]: function[2] for function in _FUNCTION.finditer(text)}
+    return _script(bodies[name]) if name in bodies else None
+
+
+def _script_of(words: Sequence[str]) -> str | None:
+    """The script that a shell is given."""
+    if len(words) == 3 and _program(words[0]) in _SHELLS and words[1] in ("-c", "-ec"):
+        return words[2]
+    return None
 
 
 def _script(text: str) -> Outcome | None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from kubesched.api import ApiAccess, ApiError, Node, Pod
 from kubesched.cluster.nodes.node_agent import is_stopped
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
+from kubesched.cluster.nodes.pod_events import PodEventSink, ending_events, events_of
 from kubesched.cluster.nodes.pod_lifecycle import PodLifecycles, Step
 from kubesched.cluster.nodes.pod_status import status_of
 from kubesched.util.clock import MILLISECOND, SECOND, Clock
@@ -22,6 +23,7 @@ from kubesched.util.logging import get_logger
 __all__ = ["FakeKubelet"]
 
 _BOUND = "spec.nodeName!="
+_POD_NETWORK = 128
 _RETRY_NS = SECOND
 _GONE = 410
 # What a retry will not mend: the pod is gone, is another one, or may not change that way.
@@ -46,8 +48,9 @@ class FakeKubelet:
         start_delay_ns: int = 100 * MILLISECOND,
         stop_delay_ns: int = SECOND,
         behavior: Callable[[Pod], Behavior] = behavior_of,
+        events: PodEventSink | None = None,
     ) -> None:
-        self._api, self._clock = api, clock
+        self._api, self._clock, self._events = api, clock, events
         self._lifecycles = PodLifecycles(
             start_delay_ns=start_delay_ns, stop_delay_ns=stop_delay_ns, behavior=behavior
         )
@@ -123,6 +126,8 @@ class FakeKubelet:
         pods = await self._api.list(Pod, field_selector=_BOUND)
         self._lifecycles.keep_only({pod.metadata.uid for pod in pods.items})
         for pod in pods.items:
+            # An address that an earlier life of the cluster gave away is not given again.
+            self._pods_started = max(self._pods_started, _number(pod.status.pod_ip))
             self._observe(pod)
         version = pods.resource_version
         async for event in self._api.watch(Pod, resource_version=version, field_selector=_BOUND):
@@ -163,6 +168,10 @@ class FakeKubelet:
     async def _report(self, step: Step) -> None:
         pod = step.run.pod
         metadata = pod.metadata
+        if self._events is not None:
+            is_ending = step.kind == "remove"
+            for event in ending_events(step.run) if is_ending else events_of(step.run):
+                self._events(pod, event)
         if step.kind == "remove":
             await self._api.delete(
                 Pod, metadata.name, metadata.namespace, uid=metadata.uid, grace_period_seconds=0
@@ -186,7 +195,15 @@ class FakeKubelet:
 
     def _next_pod_ip(self) -> str:
         self._pods_started += 1
-        return _address(10, 128, self._pods_started)
+        return _address(10, _POD_NETWORK, self._pods_started)
+
+
+def _number(address: str | None) -> int:
+    """The number of a pod's address; 0 for one from elsewhere."""
+    parts = [int(part) for part in (address or "").split(".") if part.isdecimal()]
+    if len(parts) != 4 or parts[0] != 10 or parts[1] < _POD_NETWORK:
+        return 0
+    return (parts[1] - _POD_NETWORK) << 16 | parts[2] << 8 | parts[3]
 
 
 def _address(first: int, second: int, number: int) -> str:

@@ -122,6 +122,14 @@ def confirmed_status(node: Node, now_ns: int) -> dict[str, Any]:
     return {"conditions": conditions}
 
 
+def _number(address: str) -> int:
+    """The number from which an address was made; 0 for one from elsewhere."""
+    parts = [int(part) for part in address.split(".") if part.isdecimal()]
+    if len(parts) != 4 or parts[0] != 10 or parts[1] > 127:
+        return 0
+    return parts[1] << 16 | parts[2] << 8 | parts[3]
+
+
 class NodeAgent:
     """Writes the status of every node, and renews its lease.
 
@@ -134,6 +142,7 @@ class NodeAgent:
         self._heartbeats = heartbeats
         self._nodes: dict[str, Node] = {}
         self._numbers: dict[str, int] = {}
+        self._highest = 0
         self._stopped: set[str] = set()
         self._stopping = StopSwitch()
 
@@ -181,7 +190,7 @@ class NodeAgent:
         if name in self._stopped:
             self._stopped.remove(name)
             await self._resume(node)
-        number = self._numbers.setdefault(name, len(self._numbers) + 1)
+        number = self._number_of(node)
         status = first_status(node, self._clock.now_ns(), number)
         if status is not None:
             await self._patch(node, status)
@@ -189,6 +198,15 @@ class NodeAgent:
                 await self._renew(node)
         elif (system := lost_system(node)) is not None and self._heartbeats:
             await self._patch(node, system)
+
+    def _number_of(self, node: Node) -> int:
+        """A number that no other node has, from which its address follows."""
+        name = node.metadata.name
+        if name not in self._numbers:
+            held = next((each.address for each in node.status.addresses), "")
+            self._highest = max(self._highest, _number(held)) if held else self._highest + 1
+            self._numbers[name] = _number(held) if held else self._highest
+        return self._numbers[name]
 
     async def _resume(self, node: Node) -> None:
         if self._heartbeats:

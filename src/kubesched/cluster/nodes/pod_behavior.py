@@ -26,7 +26,7 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.pod import Container
-from kubesched.cluster.nodes.container_commands import Outcome, literal_outcome
+from kubesched.cluster.nodes.container_commands import Outcome, literal_end, literal_outcome
 from kubesched.util.clock import SECOND
 from kubesched.util.go_format import parse_duration
 
@@ -172,6 +172,9 @@ def _stop_delay_ns(said: Mapping[str, str], containers: tuple[Container, ...]) -
         return given_ns
     slowest = None
     for container in containers:
+        end = literal_end((*container.command, *container.args))
+        if end is not None and end.duration_ns is not None:
+            slowest = max(slowest or 0, end.duration_ns)
         hook = None if container.lifecycle is None else container.lifecycle.pre_stop
         if hook is None:
             continue
