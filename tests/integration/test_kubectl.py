@@ -250,7 +250,8 @@ def test_explain_knows_the_fields(kubectl: Kubectl) -> None:
 def test_events_say_what_the_scheduler_did(kubectl: Kubectl) -> None:
     kubectl("run", "p", "--image=pause")
     kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
-    _, row = kubectl.rows("events", "--field-selector", "involvedObject.name=p")
+    selected = "involvedObject.name=p,reason=Scheduled"
+    _, row = kubectl.rows("events", "--field-selector", selected)
     assert row[1:4] == ["Normal", "Scheduled", "pod/p"]
     assert row[4].startswith(f"Successfully assigned {kubectl.namespace}/p to node-")
 
