@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import cache
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from tests.cluster.specs.world import Json, Spec, Story, play
 
 AUTHORITY = "kube-root-ca.crt"
+REQUEST = b64encode(
+    b"-----BEGIN CERTIFICATE REQUEST-----\nMIIBAAA=\n-----END CERTIFICATE REQUEST-----\n"
+).decode()
 
 
 async def _authority(spec: Spec) -> None:
@@ -51,9 +55,94 @@ async def _accounts(spec: Spec) -> None:
     await spec.until(lambda: spec.exists("serviceaccounts", "default"))
 
 
+async def _tokens(spec: Spec) -> None:
+    spec.create("serviceaccounts", {"metadata": {"name": "e2e-sa"}})
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [], "expirationSeconds": 3600},
+    }
+    path = spec.path("serviceaccounts", "e2e-sa", "token")
+    token = spec.send("POST", path, body)["status"]["token"]
+    review = spec.create("tokenreviews", {"spec": {"token": token}})
+    assert review["status"]["authenticated"] is True
+    assert not review["status"].get("error")
+    username = f"system:serviceaccount:{spec.namespace}:e2e-sa"
+    assert review["status"]["user"]["username"] == username
+    spec.delete("serviceaccounts", "e2e-sa")
+    review = spec.create("tokenreviews", {"spec": {"token": token}})
+    assert not review["status"].get("authenticated")
+
+
+async def _reviews(spec: Spec) -> None:
+    held = spec.create("selfsubjectreviews", {})
+    assert held["status"]["userInfo"]["username"]
+    asked = {"verb": "list", "resource": "configmaps", "version": "v1", "namespace": spec.namespace}
+    user = f"system:serviceaccount:{spec.namespace}:default"
+    body = {"spec": {"resourceAttributes": asked, "user": user}}
+    assert "allowed" in spec.create("subjectaccessreviews", body)["status"]
+    body["metadata"] = {"namespace": spec.namespace}
+    assert "allowed" in spec.create("localsubjectaccessreviews", body)["status"]
+    body = {"spec": {"resourceAttributes": asked}}
+    assert spec.create("selfsubjectaccessreviews", body)["status"]["allowed"] is True
+
+
+async def _certificates(spec: Spec) -> None:
+    name, plural = f"e2e-{spec.namespace}", "certificatesigningrequests"
+    labels = {"test": spec.namespace}
+    wanted = {
+        "request": REQUEST,
+        "signerName": "example.com/e2e-signer",
+        "expirationSeconds": 3600,
+        "usages": ["digital signature", "key encipherment", "server auth"],
+    }
+    created = spec.create(plural, {"metadata": {"name": name, "labels": labels}, "spec": wanted})
+    assert len(spec.list(plural, f"test={spec.namespace}")) == 1
+    note = {"metadata": {"annotations": {"patched": "true"}}}
+    assert spec.patch(plural, name, note, kind="merge")["metadata"]["annotations"]
+    spec.change(plural, name, lambda csr: csr["metadata"]["annotations"].update(updated="true"))
+    uid = created["metadata"]["uid"]
+    assert spec.get(plural, name, "approval")["metadata"]["uid"] == uid
+    approved = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "E2E",
+        "message": "Set from an e2e test",
+    }
+    body = {"metadata": {"annotations": {"patchedapproval": "true"}}}
+    body["status"] = {"conditions": [{**approved, "type": "ApprovalPatch"}]}
+    patched = spec.patch(plural, name, body, "approval", kind="merge")
+    assert patched["status"]["conditions"][0]["type"] == "ApprovalPatch"
+
+    def approve(csr: Json) -> None:
+        csr["status"].setdefault("conditions", []).append(approved)
+
+    updated = spec.change(plural, name, approve, "approval")
+    assert [each["type"] for each in updated["status"]["conditions"]][-1] == "Approved"
+    assert spec.get(plural, name, "status")["metadata"]["uid"] == uid
+    body = {"metadata": {"annotations": {"patchedstatus": "true"}}}
+    body["status"] = {"certificate": REQUEST}
+    patched = spec.patch(plural, name, body, "status", kind="merge")
+    assert patched["status"]["certificate"] == REQUEST
+
+    def more(csr: Json) -> None:
+        csr["status"]["conditions"].append({**approved, "type": "StatusUpdate"})
+
+    updated = spec.change(plural, name, more, "status")
+    assert updated["status"]["conditions"][-1]["type"] == "StatusUpdate"
+    spec.delete(plural, name)
+    assert not spec.exists(plural, name)
+    spec.create(plural, {"metadata": {"name": name, "labels": labels}, "spec": wanted})
+    spec.delete_all(plural, f"test={spec.namespace}")
+    assert not spec.list(plural, f"test={spec.namespace}")
+
+
 STORIES: dict[str, Story] = {
     "the authority is known everywhere": _authority,
     "service accounts are managed": _accounts,
+    "tokens are given and recognized": _tokens,
+    "reviews are answered": _reviews,
+    "certificates are asked for, approved and given": _certificates,
 }
 
 

@@ -96,6 +96,27 @@ async def _leases(spec: Spec) -> None:
     assert not spec.exists("leases", "l")
 
 
+async def _pod_templates(spec: Spec) -> None:
+    inner = {"spec": {"containers": [{"name": "nginx", "image": "nginx"}]}}
+    for name in ("a", "b", "c"):
+        metadata = {"name": name, "labels": {"podtemplate-set": "true"}}
+        spec.create("podtemplates", {"metadata": metadata, "template": inner})
+    assert len(spec.list("podtemplates", "podtemplate-set=true")) == 3
+    body = {"metadata": {"labels": {"podtemplate": "patched"}}}
+    patched = spec.patch("podtemplates", "a", body, kind="strategic")
+    assert patched["metadata"]["labels"]["podtemplate"] == "patched"
+
+    def annotate(found: Json) -> None:
+        found["metadata"]["annotations"] = {"updated": "true"}
+
+    assert spec.change("podtemplates", "a", annotate)["metadata"]["annotations"] == {
+        "updated": "true"
+    }
+    spec.delete("podtemplates", "a")
+    spec.delete_all("podtemplates", "podtemplate-set=true")
+    assert not spec.list("podtemplates", "podtemplate-set=true")
+
+
 # Pods
 
 
@@ -451,6 +472,7 @@ STORIES: dict[str, Story] = {
     "immutable config maps": _immutable("configmaps", "value-1", "value-4"),
     "immutable secrets": _immutable("secrets", "dmFsdWUtMQ==", "dmFsdWUtNA=="),
     "leases": _leases,
+    "pod templates": _pod_templates,
     "a pod is submitted and removed": _is_submitted_and_removed,
     "a pod is updated": _is_updated,
     "a pod gets a deadline": _gets_a_deadline,

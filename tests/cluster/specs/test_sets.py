@@ -377,7 +377,32 @@ async def _life_of_a_deployment(spec: Spec) -> None:
     await spec.until(lambda: watch.read()[-1]["type"] == "DELETED")
 
 
+async def _service_of_a_set(spec: Spec) -> None:
+    """Where the pods of a service are, in both forms."""
+    ports = [{"name": "http", "port": 80, "targetPort": 8080}]
+    body = {"selector": {"name": "web"}, "ports": ports}
+    spec.create("services", {"metadata": {"name": "web"}, "spec": body})
+    spec.create("replicasets", owner("web", 2))
+    await spec.until(lambda: len(spec.running()) == 2)
+    addresses = sorted(each["status"]["podIP"] for each in spec.pods())
+
+    def older() -> list[str]:
+        subsets = spec.get("endpoints", "web").get("subsets", [])
+        return sorted(each["ip"] for part in subsets for each in part.get("addresses", ()))
+
+    def newer() -> list[str]:
+        (found,) = spec.list("endpointslices", "kubernetes.io/service-name=web")
+        return sorted(each["addresses"][0] for each in found["endpoints"])
+
+    await spec.until(lambda: older() == newer() == addresses)
+    spec.change("replicasets", "web", lambda found: found["spec"].update(replicas=0))
+    await spec.until(lambda: older() == newer() == [])
+    spec.delete("services", "web")
+    await spec.until(lambda: not spec.exists("endpoints", "web"))
+
+
 STORIES: dict[str, Story] = {
+    "a service knows where its pods are": _service_of_a_set,
     "a ReplicaSet has a scale": _scaled("replicasets"),
     "a Deployment has a scale": _scaled("deployments"),
     "a ReplicationController has a scale": _scaled("replicationcontrollers"),

@@ -244,6 +244,7 @@ STORIES: dict[str, Story] = {
     "CSIDrivers": _managed("csidrivers", {"spec": {"attachRequired": False}}),
     "CSINodes": _managed("csinodes", {"spec": {"drivers": []}}),
     "StorageClasses": _managed("storageclasses", {"provisioner": "e2e-fake-provisioner"}),
+    "VolumeAttributesClasses": _managed("volumeattributesclasses", {"driverName": "e2e-fake-csi"}),
     "CSIStorageCapacities": _managed(
         "csistoragecapacities", {"storageClassName": "c", "capacity": "1Gi", "nodeTopology": {}}
     ),

@@ -1,4 +1,4 @@
-"""EndpointSlices: where the pods of a Service are. Nothing is routed."""
+"""EndpointSlices and Endpoints: where the pods of a Service are. Nothing is routed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 from kubesched.api import Node, Pod, Service
 from kubesched.api.discovery import EndpointSlice
 from kubesched.api.labels import Selector
+from kubesched.api.plain_kinds import plain_type
 from kubesched.cluster.controllers.cluster_view import View, controller_reference, is_ready
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
 
-__all__ = ["plan_service"]
+__all__ = ["ENDPOINTS", "plan_service"]
 
 Json = dict[str, Any]
+
+ENDPOINTS = plain_type("v1", "Endpoints")
+"""The older form, which clients still read."""
+_MOST_ADDRESSES = 1000
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
 _MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -65,7 +70,54 @@ def plan_service(view: View, owner: Service, document: Mapping[str, Any], _now_n
         if known is None or known.get("endpoints", []) != part or known.get("ports", []) != ports:
             actions.append(Patch(ordered[number], {"endpoints": part, "ports": ports}))
     actions += [Delete(each) for each in ordered[len(wanted) :]]
-    return Plan(actions)
+    return Plan([*actions, *_older_form(view, owner, endpoints, ports)])
+
+
+def _older_form(
+    view: View, owner: Service, endpoints: list[Json], ports: list[Json]
+) -> list[Action]:
+    ready = [_address(each) for each in endpoints if each["conditions"]["ready"]]
+    waiting = [
+        _address(each)
+        for each in endpoints
+        if not each["conditions"]["ready"] and not each["conditions"]["terminating"]
+    ]
+    subset: Json = {}
+    if ready:
+        subset["addresses"] = ready[:_MOST_ADDRESSES]
+    if waiting:
+        subset["notReadyAddresses"] = waiting[:_MOST_ADDRESSES]
+    if subset and ports:
+        subset["ports"] = [{key: v for key, v in port.items() if v != ""} for port in ports]
+    subsets = [subset] if subset else []
+    name, namespace = owner.metadata.name, owner.metadata.namespace
+    held = view.find(ENDPOINTS, namespace, name)
+    if held is None:
+        made = {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": dict(owner.metadata.labels),
+                "ownerReferences": [controller_reference(owner)],
+            },
+            "subsets": subsets,
+        }
+        return [Create(ENDPOINTS, made, optional=True)]
+    known = view.document(ENDPOINTS, namespace, name)
+    if known is None or known.get("subsets", []) == subsets:
+        return []
+    return [Patch(held, {"subsets": subsets})]
+
+
+def _address(endpoint: Json) -> Json:
+    address = {
+        "ip": endpoint["addresses"][0],
+        "nodeName": endpoint["nodeName"],
+        "targetRef": endpoint["targetRef"],
+    }
+    if "hostname" in endpoint:
+        address["hostname"] = endpoint["hostname"]
+    return address
 
 
 def _slice(owner: Service, endpoints: list[Json], ports: list[Json]) -> Json:

@@ -36,7 +36,7 @@ from kubesched.cluster.controllers.daemon_sets import plan_daemon_set
 from kubesched.cluster.controllers.deployments import plan_deployment
 from kubesched.cluster.controllers.device_driver import plan_devices
 from kubesched.cluster.controllers.disruption_budgets import plan_disruption_budget
-from kubesched.cluster.controllers.endpoint_slices import plan_service
+from kubesched.cluster.controllers.endpoint_slices import ENDPOINTS, plan_service
 from kubesched.cluster.controllers.ephemeral_volumes import plan_ephemeral_claims
 from kubesched.cluster.controllers.jobs import TRACKING, plan_job, plan_pod_of_lost_job
 from kubesched.cluster.controllers.namespaces import plan_namespace
@@ -116,6 +116,7 @@ FOLLOWED: tuple[type[ApiObject], ...] = (
     ServiceAccount,
     ConfigMap,
     EndpointSlice,
+    ENDPOINTS,
     StorageClass,
     ResourceClaimTemplate,
     ResourceSlice,
