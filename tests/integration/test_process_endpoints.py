@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 from msgspec.structs import replace
 
+from kubesched.api.events import Event
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.testing import make_node, make_pod
 from kubesched.util.clock import RealClock
@@ -49,6 +50,7 @@ def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_pa
                 f"--authorization-kubeconfig={kubeconfig}",
                 "--bind-address=127.0.0.1",
                 f"--secure-port={port}",
+                "--explain-events",
                 env={**os.environ, "PYTHONWARNINGS": "error"},
                 stderr=asyncio.subprocess.DEVNULL,
             )
@@ -59,6 +61,8 @@ def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_pa
                     async with asyncio.timeout(30):
                         await until_ready(session, url)
                     await judge(session, url, cluster.token)
+                await judge_event(cluster)
+                await judge_commands(kubeconfig, url, tmp_path)
             finally:
                 process.terminate()
                 await process.wait()
@@ -102,3 +106,47 @@ async def judge(session: aiohttp.ClientSession, url: str, token: str) -> None:
     explanation = json.loads(text)
     assert explanation["verdict"] == "pending"
     assert "Insufficient cpu" in explanation["summary"]
+    queue = explanation["queue"]
+    assert (queue["place"], queue["attempts"]) == ("unschedulable", 1)
+    assert queue["rejected_by"] == ["NodeResourcesFit"]
+    awaited = {each["event"]: each["hints_of"] for each in queue["waits_for"]}
+    assert awaited["NodeAdd"] == ["NodeResourcesFit"]
+    assert (await get("/explain/queue"))[0] == 403
+    status, text = await get("/explain/queue", token)
+    assert (status, list(json.loads(text)["pods"])) == (200, ["default/giant"])
+
+
+async def judge_event(cluster: EmbeddedCluster) -> None:
+    """The event has the reference's text, and behind it what is wrong with amounts."""
+    async with asyncio.timeout(20):
+        while not (found := (await cluster.api.list(Event)).items):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    note = next(each.note for each in found if each.reason == "FailedScheduling")
+    assert note.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert note.endswith("asks 64, and even the largest node, a, has only 2 in all.")
+
+
+async def judge_commands(kubeconfig: Path, url: str, folder: Path) -> None:
+    """A running scheduler is asked by the commands, and its queue is kept in captures."""
+
+    async def run(*words: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "kubesched.cli.main",
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0, words
+        return out.decode()
+
+    asked = ("--scheduler", url, "--scheduler-insecure", "--kubeconfig", str(kubeconfig))
+    shown = await run("explain", "pod", "default/giant", *asked)
+    assert "default/giant is PENDING: Insufficient cpu" in shown
+    assert "waiting for an event that may help (unschedulable)" in shown
+    assert "waits for NodeAdd (hints of NodeResourcesFit decide)" in shown
+    path = folder / "taken"
+    await run("capture", "-o", str(path), *asked)
+    from_capture = await run("explain", "pod", "default/giant", "--capture", str(path))
+    assert "last rejected by NodeResourcesFit" in from_capture

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from kubesched.api.time import format_time
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
+from kubesched.cli.running_scheduler import RunningScheduler, scheduler_options
 from kubesched.config.load import load_configuration
 from kubesched.config.write import versioned
 from kubesched.explain import ExplainError
@@ -43,6 +45,7 @@ __all__ = ["capture"]
     help="Take a dump instead of a live cluster; may be repeated.",
 )
 @cluster_options
+@scheduler_options
 @click.option(
     "--config",
     "config_file",
@@ -55,26 +58,35 @@ def capture(
     anonymize: bool,
     files: tuple[str, ...],
     address: ClusterAddress,
+    scheduler: RunningScheduler | None,
     config_file: Path | None,
     as_json: bool,
 ) -> None:
     """Write nodes, pods, claims, volumes, budgets and the like to one compressed file.
 
     Only reading is asked of the cluster. Secrets, config maps, env, commands and annotations
-    that scheduling does not read are not in the file.
+    that scheduling does not read are not in the file. With --scheduler it holds the
+    configuration and the queue of that scheduler as well.
     """
     loaded = load_files(files) if files else asyncio.run(_live(address))
-    configuration = None
+    configuration = queue = None
+    if scheduler is not None:
+        configuration, queue = asyncio.run(_of_scheduler(scheduler))
     if config_file is not None:
         configuration = versioned(load_configuration(config_file.read_bytes()))
     taken = format_time(RealClock().now_ns())
-    whole = Capture(tuple(loaded.objects), taken, loaded.unknown, configuration)
+    whole = Capture(tuple(loaded.objects), taken, loaded.unknown, configuration, queue)
     try:
         count = write_capture(whole, path, anonymize=anonymize)
     except OSError as error:
         raise ExplainError(f"{path}: cannot be written: {error.strerror}") from error
     if as_json:
-        facts = {"file": str(path), "objects": count, "unknown": list(loaded.unknown)}
+        facts = {
+            "file": str(path),
+            "objects": count,
+            "unknown": list(loaded.unknown),
+            "queued": None if queue is None else len(queue["pods"]),
+        }
         click.echo(msgspec.json.encode(facts).decode())
         return
     click.echo(f"{count} objects in {path} ({path.stat().st_size / 1024:.0f} KiB)")
@@ -85,3 +97,7 @@ def capture(
 async def _live(address: ClusterAddress) -> Loaded:
     async with live_api(address, "capture") as api:
         return await read_cluster(api)
+
+
+async def _of_scheduler(scheduler: RunningScheduler) -> tuple[Any, Any]:
+    return await scheduler.configuration(), await scheduler.queue()

@@ -12,6 +12,7 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.cli.cluster_sources import ClusterSource, SourceOptions, source_options
+from kubesched.cli.running_scheduler import RunningScheduler, scheduler_options
 from kubesched.explain import ExplainError, Explanation
 from kubesched.explain.text import Paint, plain, render
 
@@ -39,6 +40,7 @@ def explain() -> None:
 )
 @click.argument("name", metavar="[NAMESPACE/]NAME", required=False, default="")
 @source_options
+@scheduler_options
 @click.option("--node", default="", metavar="NODE", help="Only this node, in full.")
 @click.option("--versus", default="", metavar="NODE", help="Why the chosen node and not this one.")
 @click.option("--no-suggestions", is_flag=True, help="Leave out what would help.")
@@ -53,6 +55,7 @@ def explain() -> None:
 def explain_pod(
     name: str,
     source: SourceOptions,
+    scheduler: RunningScheduler | None,
     node: str,
     versus: str,
     no_suggestions: bool,
@@ -61,12 +64,19 @@ def explain_pod(
     """Explain why a pod is pending, or where it goes and why there.
 
     The cluster comes from files (-f, a dump of `kubectl get nodes,pods,... -A -o yaml`), a
-    capture, or the API server of --kubeconfig, of which only reading is asked.
+    capture, or the API server of --kubeconfig, of which only reading is asked; or a running
+    scheduler is asked (--scheduler). Exit status: 0 answered, 1 not.
     """
-    cluster = asyncio.run(source.snapshot())
-    answer = cluster.snapshot.explain(
-        _pod(cluster, name), versus=versus, suggest=not no_suggestions
-    )
+    if scheduler is not None:
+        if not name or source.files or source.capture:
+            raise click.UsageError("--scheduler takes a pod's name, and neither -f nor --capture")
+        asked = scheduler.explain(name, versus=versus, suggest=not no_suggestions)
+        answer = asyncio.run(asked)
+    else:
+        cluster = asyncio.run(source.snapshot())
+        answer = cluster.snapshot.explain(
+            _pod(cluster, name), versus=versus, suggest=not no_suggestions
+        )
     if node:
         answer = _only_node(answer, node)
     click.echo(_encoded(answer, output))

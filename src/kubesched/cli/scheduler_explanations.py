@@ -1,60 +1,102 @@
 """Explanations from inside a running scheduler, for its own endpoint.
 
-The objects are those that its informers have, taken in one step on the event loop; the explanation
-is worked out in a thread, so no scheduling cycle waits for it. One at a time, however many ask.
+Worked out in a forked child (decision 0027): it has the objects of the informers and the queue as
+they are at that moment, and no scheduling cycle waits for it. One at a time, however many ask.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from kubesched.api.base import ApiObject
+from kubesched.config.feature_gates import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.explain import Snapshot
+from kubesched.explain import ExplainError, Snapshot
+from kubesched.explain.queue_places import place_of, queue_of
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.plugin_registry import PluginRegistry, Registry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import Clock
+from kubesched.util.forked import ChildError, in_child
 
 __all__ = ["SchedulerExplanations"]
 
+_LONGEST_S = 60.0
+
 
 class SchedulerExplanations:
-    """Answers `/explain/…` of a process."""
+    """Answers `/explain/…` of a process. `scheduler` gives it once there is one."""
 
     def __init__(
-        self, scheduler: Scheduler, configuration: KubeSchedulerConfiguration, clock: Clock
+        self,
+        scheduler: Callable[[], Scheduler | None],
+        configuration: KubeSchedulerConfiguration,
+        clock: Clock,
+        plugins: Registry,
+        gates: FeatureGates,
     ) -> None:
         self._scheduler = scheduler
         self._configuration = configuration
         self._clock = clock
+        self._plugins = PluginRegistry(IN_TREE_PLUGINS)
+        self._plugins.merge(plugins)
+        self._gates = gates
         self._turn = asyncio.Lock()
 
-    async def explain(self, namespace: str, name: str) -> bytes:
+    async def explain(
+        self, namespace: str, name: str, *, versus: str = "", suggest: bool = True
+    ) -> bytes:
         """The explanation of a pod as JSON, with its place in the queue.
 
         Raises:
-            ExplainError: there is no such pod, or it is not this scheduler's.
+            ExplainError: there is no such pod.
         """
-        key = f"{namespace}/{name}"
+        key, scheduler = f"{namespace}/{name}", self._running()
+
+        def work() -> bytes:
+            snapshot = Snapshot(
+                _objects(scheduler),
+                configuration=self._configuration,
+                clock=self._clock,
+                plugins=self._plugins,
+                gates=self._gates,
+            )
+            answer: dict[str, Any] = snapshot.explain(key, versus=versus, suggest=suggest).to_dict()
+            place = scheduler.queue.describe(key, self._clock.now_ns())
+            if place is not None:
+                answer["queue"] = place_of(place, scheduler.queue.line())
+            return msgspec.json.encode(answer)
+
+        return await self._beside(work)
+
+    async def queue(self) -> bytes:
+        """All pods that wait, as JSON."""
+        scheduler = self._running()
+        return await self._beside(
+            lambda: msgspec.json.encode(queue_of(scheduler.queue, self._clock.now_ns()))
+        )
+
+    def _running(self) -> Scheduler:
+        scheduler = self._scheduler()
+        if scheduler is None:
+            raise ExplainError("this process has not begun to schedule")
+        return scheduler
+
+    async def _beside(self, work: Callable[[], bytes]) -> bytes:
         async with self._turn:
-            objects = list(self._objects())
-            configuration, clock = self._configuration, self._clock
+            if not hasattr(os, "fork"):
+                return await asyncio.to_thread(work)
+            try:
+                return await in_child(work, _LONGEST_S)
+            except ChildError as error:
+                raise ExplainError(str(error)) from error
 
-            def work() -> dict[str, Any]:
-                snapshot = Snapshot(objects, configuration=configuration, clock=clock)
-                return snapshot.explain(key).to_dict()
 
-            answer = await asyncio.to_thread(work)
-        place = self._scheduler.queue.describe(key, self._clock.now_ns())
-        if place is not None:
-            shown: dict[str, Any] = msgspec.to_builtins(place)
-            shown.pop("pod", None)
-            answer["queue"] = shown
-        return msgspec.json.encode(answer)
-
-    def _objects(self) -> Iterable[ApiObject]:
-        for informer in self._scheduler.informers.components():
-            yield from informer.store.list()
+def _objects(scheduler: Scheduler) -> Iterable[ApiObject]:
+    for informer in scheduler.informers.components():
+        yield from informer.store.list()

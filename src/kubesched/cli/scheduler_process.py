@@ -32,11 +32,13 @@ from kubesched.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.config.profiles import as_written
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION, effective_version
 from kubesched.config.write import versioned
-from kubesched.explain import ExplainError
+from kubesched.explain.event_notes import EventNotes
+from kubesched.framework import FitError
 from kubesched.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
 from kubesched.metrics.process_metrics import BuildMetrics
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.cache_debugger import log_state
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server.endpoints.health import HealthCheck, SwitchCheck
@@ -110,7 +112,14 @@ class SchedulerProcess:
         self._hostname = hostname
         self._elector: LeaderElector | None = None
         self._scheduler: Scheduler | None = None
-        self._explanations: SchedulerExplanations | None = None
+        self._explanations = SchedulerExplanations(
+            lambda: self._scheduler,
+            self._config.configuration,
+            clock,
+            inputs.plugins,
+            gates,
+        )
+        self._event_notes: EventNotes | None = None
         self._stopping = asyncio.Event()
         self._may_place = asyncio.Event()
         self._leads = False
@@ -302,10 +311,19 @@ class SchedulerProcess:
             broadcaster=broadcaster,
             begins=self._may_place,
             verify_engine=config.options.verify_engine,
+            failure_note=self._failure_note if config.options.explain_events else None,
             stream_lists=config.gates.enabled("WatchListClient"),
             share_parts=True,
             may_act=None if self._elector is None else self._elector.may_act,
         )
+
+    def _failure_note(self, attempt: Attempt, error: FitError) -> str:
+        assert self._scheduler is not None, "no attempt is made before there is one"
+        if self._event_notes is None:
+            self._event_notes = EventNotes(
+                self._scheduler.informers.lister, self._scheduler.cache.snapshot, self._clock
+            )
+        return self._event_notes.note(attempt.queued.pod_info, error.diagnosis)
 
     async def _build_server(self) -> SchedulerServer | None:
         options = self._config.options
@@ -359,17 +377,8 @@ class SchedulerProcess:
             profiling=config.configuration.enable_profiling,
             statusz=gates.enabled("ComponentStatusz"),
             flagz=gates.enabled("ComponentFlagz"),
-            explain=self._explain,
+            explanations=self._explanations,
         )
-
-    async def _explain(self, namespace: str, name: str) -> bytes:
-        if self._scheduler is None:
-            raise ExplainError("this process has not begun to schedule")
-        if self._explanations is None:
-            self._explanations = SchedulerExplanations(
-                self._scheduler, self._config.configuration, self._clock
-            )
-        return await self._explanations.explain(namespace, name)
 
     def _known_pods(self) -> Iterable[Pod]:
         return () if self._scheduler is None else self._scheduler.informers.lister(Pod).list()

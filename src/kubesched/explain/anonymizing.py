@@ -78,6 +78,24 @@ class Anonymizer:
             return self._text(value, field)
         return value
 
+    def queue(self, queue: Any) -> Any:
+        """What a scheduler said of its queue: pods are known there by `namespace/name`."""
+        if not isinstance(queue, dict):
+            return queue
+        pods = {
+            self._pod_key(key): {
+                **place,
+                "nominated_to": self._word("name", place.get("nominated_to", "")),
+                "next_in_line": [self._pod_key(each) for each in place.get("next_in_line", ())],
+            }
+            for key, place in queue.get("pods", {}).items()
+        }
+        return {**queue, "pods": pods}
+
+    def _pod_key(self, key: str) -> str:
+        namespace, _, name = key.partition("/")
+        return f"{self._word('namespace', namespace)}/{self._word('name', name)}"
+
     def _mapping(self, value: dict[str, Any], field: str) -> dict[str, Any]:
         if field in _LABEL_MAPS and all(isinstance(each, str) for each in value.values()):
             return {self._key(key): self._value(key, each) for key, each in value.items()}

@@ -77,7 +77,7 @@ def write_capture(capture: Capture, path: Path, *, anonymize: bool = False) -> i
         FORMAT, capture.taken, anonymize, capture.unknown, capture.configuration, capture.queue
     )
     if hide is not None:
-        header.queue = hide.document(header.queue)
+        header.queue = hide.queue(header.queue)
     lines = [msgspec.json.encode(header)]
     for type_ in sorted(by_kind, key=order.__getitem__):
         kind = kind_of(type_)

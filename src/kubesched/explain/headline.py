@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kubesched.config import plugin_names
 from kubesched.explain.details import DetailContext, describe_reason
 from kubesched.explain.details.context import Detail, listed, plural
-from kubesched.explain.model import ClusterModel
+from kubesched.explain.objects import Objects
 from kubesched.explain.verdicts import AllVerdicts, PluginVerdicts
 from kubesched.framework import PodInfo
 
@@ -52,21 +52,31 @@ class _Cause(NamedTuple):
     mask: NDArray[np.bool_]  # by node
 
 
-def find_headline(model: ClusterModel, pod_info: PodInfo, verdicts: AllVerdicts) -> Headline:
-    """Say it in one sentence; the verdicts have each cause once (`one_cause_each`)."""
+def find_headline(
+    objects: Objects, pod_info: PodInfo, verdicts: AllVerdicts, *, is_complete: bool = True
+) -> Headline:
+    """Say it in one sentence; the verdicts have each cause once (`one_cause_each`).
+
+    If they are not complete, but those of the first rule that rejects a node, no node can be set
+    aside: who knows what else is wrong with it.
+    """
     nodes = verdicts.nodes
     about_pod = [each for each in verdicts.by_plugin if each.is_about_pod]
     everywhere = np.ones(len(nodes), dtype=np.bool_)
 
     def described(cause: _Cause, where: NDArray[np.bool_]) -> Detail:
         positions = np.flatnonzero(cause.mask & where)
-        context = DetailContext(model.objects, pod_info, nodes, positions)
+        context = DetailContext(objects, pod_info, nodes, positions)
         return describe_reason(context, cause.plugin, cause.reason)
 
     if about_pod:
         causes = [cause for each in about_pod for cause in _causes(each)]
         return Headline("; ".join(described(cause, everywhere).says for cause in causes))
     causes = [cause for each in verdicts.by_plugin for cause in _causes(each)]
+    if not is_complete:
+        weighed = _by_weight(causes, everywhere)
+        counted = [(described(each, everywhere), int(each.mask.sum())) for each in weighed]
+        return Headline(_sentence(counted, len(nodes)))
     left, narrowed, answering = _left_to_explain(causes, everywhere)
     sentence = ""
     for cause, kept in narrowed:

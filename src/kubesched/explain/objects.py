@@ -7,18 +7,26 @@ no taint" replaces an object for as long as a block runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from kubesched.api.base import ApiObject
 
-__all__ = ["ClusterObjects", "ObjectLister"]
+__all__ = ["ClusterObjects", "ObjectLister", "Objects"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 Listener = Callable[[Any, Any], None]  # (old or None, new or None)
+
+
+class Objects(Protocol):
+    """Objects to be looked at: all that describing needs."""
+
+    def get(self, kind: type[T], name: str, namespace: str = "") -> T | None: ...
+
+    def list(self, kind: type[T], namespace: str | None = None) -> Collection[T]: ...
 
 
 class ClusterObjects:

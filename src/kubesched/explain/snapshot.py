@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,12 @@ class Snapshot:
         configuration: KubeSchedulerConfiguration | None = None,
         unknown: Sequence[str] = (),
         clock: Clock | None = None,
+        queue: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        """`queue` are the places of pods that wait, as a running scheduler told them."""
         self.unknown = tuple(unknown)
+        self._places: Mapping[str, Any] = {} if queue is None else queue.get("pods", {})
         self.model = ClusterModel(
             objects, clock or RealClock(), configuration=configuration, **options
         )
@@ -64,7 +67,7 @@ class Snapshot:
         capture = read_capture(Path(path))
         if options.get("configuration") is None and capture.configuration is not None:
             options["configuration"] = configuration_from_builtins(capture.configuration)
-        return cls(capture.objects, unknown=capture.unknown, **options)
+        return cls(capture.objects, unknown=capture.unknown, queue=capture.queue, **options)
 
     def overlaid(self, objects: Iterable[ApiObject]) -> Snapshot:
         """This snapshot with further objects in it, or other versions of those it has."""
@@ -90,7 +93,11 @@ class Snapshot:
     def explain(self, pod: Pod | str, *, versus: str = "", suggest: bool = True) -> Explanation:
         """Why the pod waits, or where it goes and why there."""
         found = self.pod(pod) if isinstance(pod, str) else pod
-        return explain_pod(self.model, found, versus=versus, suggest=suggest, unknown=self.unknown)
+        answer = explain_pod(
+            self.model, found, versus=versus, suggest=suggest, unknown=self.unknown
+        )
+        place = self._places.get(answer.pod)
+        return answer if place is None else replace(answer, queue=dict(place))
 
     def fit(self, *pods: Pod, replicas: int | None = None) -> Fit:
         """How many copies of the pods fit; without `replicas` as many as possible."""

@@ -52,7 +52,7 @@ def pending_summary(
     advice = _advice(suggestions, preemption)
     if making_room:
         return making_room
-    headline = find_headline(model, PodInfo(pod), one_cause_each(pod, verdicts))
+    headline = find_headline(model.objects, PodInfo(pod), one_cause_each(pod, verdicts))
     if outcome.diagnosis is None and not any(each.is_about_pod for each in verdicts.by_plugin):
         headline = Headline(f"the attempt ends in an error: {outcome.message}")
     elif not (verdicts.rejection_counts() > 0).all() and outcome.diagnosis is not None:

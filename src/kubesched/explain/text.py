@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
+from kubesched.explain.queue_places import queue_lines
 from kubesched.explain.results import (
     Explanation,
     NodeGroup,
@@ -55,7 +56,8 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
         lines += _groups(rejecting, width, paint)
     if explanation.queue:
         lines += ["", paint("Queue", "head")]
-        lines += [f"  {key}: {value}" for key, value in explanation.queue.items()]
+        for line in queue_lines(explanation.queue):
+            lines += _wrapped(line, width, "  ", "    ")
     if explanation.message:
         lines += ["", paint("In kube-scheduler's words", "dim")]
         lines += _wrapped(explanation.message, width, "  ")

@@ -6,7 +6,7 @@ docs/reference/04 §11 and §12.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -148,6 +148,13 @@ class Diagnosis:
                 found[row] = status.code is code
         answer: NDArray[np.bool_] = found[rows]
         return answer
+
+    def iter_verdicts(self) -> Iterator[NodeVerdicts]:
+        yield from self._verdicts
+
+    def statuses_by_name(self) -> Mapping[str, Status]:
+        """Verdicts that were given one node at a time; they come after those by row."""
+        return self._by_name
 
     def reason_counts(self, all_nodes: int) -> Counter[str]:
         """On how many nodes each reason was given."""

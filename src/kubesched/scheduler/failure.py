@@ -25,7 +25,7 @@ from kubesched.util.clock import Clock
 from kubesched.util.errors import KubeschedError, place_of
 from kubesched.util.logging import get_logger
 
-__all__ = ["CLEAR_NOMINATION", "FailureHandler", "HandleFailure"]
+__all__ = ["CLEAR_NOMINATION", "FailureHandler", "FailureNote", "HandleFailure"]
 
 log = get_logger(__name__)
 
@@ -34,6 +34,10 @@ CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
 
 # Deals with a pod whose attempt ended in this status: it must end up in the queue, or be done.
 HandleFailure = Callable[[Attempt, Status, Nominating | None], None]
+
+
+# More about a pod that fits nowhere, to stand behind the reference's text in the event's note.
+FailureNote = Callable[[Attempt, FitError], str]
 
 
 class FailureHandler:
@@ -50,8 +54,10 @@ class FailureHandler:
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         instead: HandleFailure | None = None,
+        note: FailureNote | None = None,
     ) -> None:
         """With `instead` that is called, and nothing else is done."""
+        self._note = note
         self._queue = queue
         self._pods = pods
         self._writer = writer
@@ -97,8 +103,11 @@ class FailureHandler:
             )
         else:
             log.detail(2, "Unable to schedule pod", pod=queued.pod, err=message)
+        told = message
+        if self._note is not None and isinstance(status.error, FitError):
+            told = f"{message} {self._note(attempt, status.error)}".rstrip()
         framework.recorder.event(
-            queued.pod, "Warning", "FailedScheduling", "Scheduling", truncate_note(message)
+            queued.pod, "Warning", "FailedScheduling", "Scheduling", truncate_note(told)
         )
         condition = PodCondition(
             type=POD_SCHEDULED,

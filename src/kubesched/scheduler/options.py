@@ -35,7 +35,7 @@ from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.runtime.plugin_set import Registry
 from kubesched.scheduler.extenders.building import TransportOf
-from kubesched.scheduler.failure import HandleFailure
+from kubesched.scheduler.failure import FailureNote, HandleFailure
 from kubesched.scheduler.full_search import SchedulePod
 
 __all__ = [
@@ -93,6 +93,8 @@ class SchedulerOptions(TypedDict, total=False):
     # Instead of the search for a node, and instead of what is done with a pod that failed.
     schedule_pod: SchedulePod | None
     failure_handler: HandleFailure | None
+    # What the events of pods that fit nowhere say besides.
+    failure_note: FailureNote | None
     # For plugins that connect by themselves: how, and the version of the configuration file.
     kubeconfig: Any
     component_config_version: str
@@ -124,6 +126,7 @@ DEFAULT_OPTIONS: Final[SchedulerOptions] = {
     "on_profile": None,
     "schedule_pod": None,
     "failure_handler": None,
+    "failure_note": None,
     "kubeconfig": None,
     "component_config_version": API_VERSION,
 }

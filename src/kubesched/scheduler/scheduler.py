@@ -159,7 +159,13 @@ class Scheduler:
         cache, queue, clock = self.cache, self.queue, self._clock
         pods = self.informers.lister(Pod)
         failures = FailureHandler(
-            queue, pods, writer, clock, self._tasks.spawn, options["failure_handler"]
+            queue,
+            pods,
+            writer,
+            clock,
+            self._tasks.spawn,
+            options["failure_handler"],
+            options["failure_note"],
         )
         schedule_pod = options["schedule_pod"] or self._search.schedule_pod
         self._scheduling = SchedulingCycle(

@@ -96,7 +96,7 @@ class SchedulingQueue:
         self.is_closed = False
         self._metrics = metrics or SchedulerMetrics(CollectorRegistry())
         self._max_in_unschedulable_ns = max_in_unschedulable_ns
-        sort_key = next(iter(profiles.values())).sort_key
+        sort_key = self._sort_key = next(iter(profiles.values())).sort_key
         self._hints = HintTable({name: profile.hints for name, profile in profiles.items()})
         self._decisions = RequeueDecisions(self._hints, self._metrics, monotonic_ns)
         self._gatekeeper = Gatekeeper(
@@ -359,6 +359,10 @@ class SchedulingQueue:
             nominated_to=self.nominator.node_of(pod.metadata.uid) or "",
             story=self._journal.story(pod_key(pod)),
         )
+
+    def line(self) -> list[str]:
+        """Keys of the pods that are ready, in the order in which they are tried."""
+        return [queued.key for queued in sorted(self._active, key=self._sort_key)]
 
     def check_invariants(self) -> None:
         """Assert that the queue is consistent; a failure tells the story of the pod."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -40,6 +40,7 @@ class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
     pending_on: tuple[str, ...] = ()  # those of them that let it skip the backoff
     gated_by: str = ""
     waits_for: tuple[str, ...] = ()  # labels of events that would have it looked at again
+    deciders: dict[str, tuple[str, ...]] = {}  # by such a label, plugins whose hints decide then
     backing_off_until_ns: int | None = None  # the first moment of the flush that frees it
     flushed_after_ns: int | None = None  # tried again without cause by the first flush after this
     nominated_to: str = ""
@@ -70,6 +71,18 @@ def _spelled_out(action: ActionType) -> Iterable[ActionType]:
         yield ActionType.UPDATE
 
 
+def _deciders(
+    rejectors: Collection[str], hints: Iterable[RegisteredHint]
+) -> dict[str, tuple[str, ...]]:
+    """By the label of each event that is waited for, whose hints are asked about it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for hint in hints:
+        if hint.plugin in rejectors:
+            for label in awaited_labels((hint.event,)):
+                found[label] = tuple(dict.fromkeys((*found.get(label, ()), hint.plugin)))
+    return found
+
+
 def describe_pod(
     queued: QueuedPodInfo,
     place: Place,
@@ -83,13 +96,12 @@ def describe_pod(
     story: tuple[Transition, ...],
 ) -> PodPlace:
     """Gather what the queue knows about a pod; `hints` are those of its profile."""
-    waits_for: tuple[str, ...] = ()
+    deciders: dict[str, tuple[str, ...]] = {}
     backing_off_until_ns = flushed_after_ns = None
     if place is Place.GATED:
-        waits_for = awaited_labels(queued.gating_events)
+        deciders = dict.fromkeys(awaited_labels(queued.gating_events), (queued.gating_plugin,))
     elif place is Place.UNSCHEDULABLE:
-        rejectors = queued.rejectors
-        waits_for = awaited_labels(hint.event for hint in hints if hint.plugin in rejectors)
+        deciders = _deciders(queued.rejectors, hints)
     if place in (Place.GATED, Place.UNSCHEDULABLE):
         last_look_ns = max(queued.timestamp_ns, queued.flush_timestamp_ns)
         flushed_after_ns = last_look_ns + max_in_unschedulable_ns
@@ -106,7 +118,8 @@ def describe_pod(
         rejected_by=tuple(sorted(queued.rejectors)),
         pending_on=tuple(sorted(queued.pending_plugins)),
         gated_by=queued.gating_plugin,
-        waits_for=waits_for,
+        waits_for=tuple(deciders),
+        deciders=deciders,
         backing_off_until_ns=backing_off_until_ns,
         flushed_after_ns=flushed_after_ns,
         nominated_to=nominated_to,

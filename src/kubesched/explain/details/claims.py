@@ -21,7 +21,7 @@ from kubesched.explain.details.context import (
     pod_name,
 )
 from kubesched.explain.details.selection import shown_requirement
-from kubesched.explain.objects import ClusterObjects
+from kubesched.explain.objects import Objects
 from kubesched.plugins.helpers.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
@@ -43,7 +43,7 @@ _SHORT = {
 }
 
 
-def claims_of(objects: ClusterObjects, pod: Pod) -> dict[str, PersistentVolumeClaim | None]:
+def claims_of(objects: Objects, pod: Pod) -> dict[str, PersistentVolumeClaim | None]:
     """The pod's claims by name; None for one that does not exist."""
     namespace = pod.metadata.namespace
     return {name: objects.get(PersistentVolumeClaim, name, namespace) for name in claim_names(pod)}
@@ -53,7 +53,7 @@ def is_default_class(found: StorageClass) -> bool:
     return found.metadata.annotations.get(_DEFAULT_CLASS) == "true"
 
 
-def users_of(objects: ClusterObjects, claim: str, namespace: str, but: Pod) -> list[Pod]:
+def users_of(objects: Objects, claim: str, namespace: str, but: Pod) -> list[Pod]:
     """Pods on nodes that use the claim."""
     return [
         other
@@ -119,7 +119,7 @@ def _missing(context: DetailContext, name: str) -> str:
     return f"claim {name} does not exist in namespace {namespace}{hint}"
 
 
-def _unbound(objects: ClusterObjects, claim: PersistentVolumeClaim) -> str:
+def _unbound(objects: Objects, claim: PersistentVolumeClaim) -> str:
     """Why a claim that is to be bound at once is not."""
     name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
     class_name = claim_class(claim)
@@ -196,7 +196,7 @@ def _too_many_volumes(
     return Detail("", listed(limits), detail, says, "volume limit reached")
 
 
-def _driver(objects: ClusterObjects, claim: PersistentVolumeClaim) -> str:
+def _driver(objects: Objects, claim: PersistentVolumeClaim) -> str:
     volume = objects.get(PersistentVolume, claim.spec.volume_name)
     if volume is not None and volume.spec.csi is not None:
         return volume.spec.csi.driver

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.explain.objects import ClusterObjects
+from kubesched.explain.objects import Objects
 from kubesched.framework import NodeInfo, NodeView, PodInfo
 
 __all__ = ["Detail", "DetailContext", "listed", "nearest", "plural", "pod_name"]
@@ -32,7 +32,7 @@ class Detail(NamedTuple):
 class DetailContext(NamedTuple):
     """The pod, and the nodes that one status was given to."""
 
-    objects: ClusterObjects
+    objects: Objects
     pod_info: PodInfo
     nodes: NodeView  # all of them
     positions: NDArray[np.intp]  # in `nodes`, of those that were rejected

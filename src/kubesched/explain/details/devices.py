@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from kubesched.api import DeviceClass, Pod, ResourceClaim, ResourceSlice
 from kubesched.explain.details.context import Detail, DetailContext, listed, nearest, plural
-from kubesched.explain.objects import ClusterObjects
+from kubesched.explain.objects import Objects
 
 __all__ = ["asked_of", "claims_of_pod", "describe_devices", "missing_claim"]
 
 
-def claims_of_pod(objects: ClusterObjects, pod: Pod) -> Iterator[tuple[str, ResourceClaim | None]]:
+def claims_of_pod(objects: Objects, pod: Pod) -> Iterator[tuple[str, ResourceClaim | None]]:
     """The pod's resource claims by the names of the objects."""
     made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     for each in pod.spec.resource_claims:
@@ -39,7 +39,7 @@ def asked_of(claim: ResourceClaim) -> list[str]:
     return found
 
 
-def missing_claim(objects: ClusterObjects, pod: Pod) -> str:
+def missing_claim(objects: Objects, pod: Pod) -> str:
     """What has to be made before the pod can even be tried; empty if nothing has."""
     for each in pod.spec.resource_claims:
         if each.resource_claim_template_name and not any(
@@ -105,7 +105,7 @@ def _allocated_elsewhere(claims: list[tuple[str, ResourceClaim]], asked: str) ->
     return Detail(asked, "", "", "its device claims cannot be used there", "claims elsewhere")
 
 
-def _counts(objects: ClusterObjects) -> tuple[Counter[str], Counter[str]]:
+def _counts(objects: Objects) -> tuple[Counter[str], Counter[str]]:
     """Devices per node, and how many of them are allocated; those of no one node under ""."""
     total: Counter[str] = Counter()
     home: dict[tuple[str, str, str], str] = {}

@@ -11,7 +11,7 @@ from kubesched.api.node_selector import RequiredNodeAffinity
 from kubesched.api.pod_facts import is_terminating
 from kubesched.explain.details.context import Detail, DetailContext, listed, pod_name
 from kubesched.explain.details.taints import untolerated
-from kubesched.explain.objects import ClusterObjects
+from kubesched.explain.objects import Objects
 from kubesched.framework import NodeInfo, NodeView, PodInfo
 from kubesched.framework.affinity_terms import AffinityTerm
 
@@ -132,9 +132,7 @@ def describe_affinity(context: DetailContext, reason: str) -> Detail:
     return _affinity(context)
 
 
-def keepers_away(
-    objects: ClusterObjects, nodes: NodeView, node: NodeInfo, info: PodInfo
-) -> list[Pod]:
+def keepers_away(objects: Objects, nodes: NodeView, node: NodeInfo, info: PodInfo) -> list[Pod]:
     """Pods that keep others like this one away from a node by their anti-affinity."""
     labels = _namespace_labels(objects, info.pod)
     return [
@@ -213,7 +211,7 @@ def _affinity(context: DetailContext) -> Detail:
 
 
 def matching_pods(
-    objects: ClusterObjects, nodes: NodeView, near: NodeInfo, term: AffinityTerm
+    objects: Objects, nodes: NodeView, near: NodeInfo, term: AffinityTerm
 ) -> list[Pod]:
     """Pods that a term selects in the domain of a node."""
     return [
@@ -229,14 +227,14 @@ def _matching(context: DetailContext, near: NodeInfo, term: AffinityTerm) -> lis
     return sorted(map(pod_name, matching_pods(context.objects, context.nodes, near, term)))
 
 
-def _selects(objects: ClusterObjects, term: AffinityTerm, pod: Pod) -> bool:
+def _selects(objects: Objects, term: AffinityTerm, pod: Pod) -> bool:
     # Labels first: hardly a pod gets further.
     return term.selector.matches(pod.metadata.labels) and term.matches(
         pod, _namespace_labels(objects, pod)
     )
 
 
-def _namespace_labels(objects: ClusterObjects, pod: Pod) -> dict[str, str]:
+def _namespace_labels(objects: Objects, pod: Pod) -> dict[str, str]:
     found = objects.get(Namespace, pod.metadata.namespace)
     return {} if found is None else dict(found.metadata.labels)
 

@@ -43,7 +43,8 @@ def describe_selection(context: DetailContext, _reason: str) -> Detail:
         detail = f"on {node.name}: {', '.join(f'{key} {_is(node, key)}' for key in keys)}"
     else:
         detail = ""
-    says = _says(context, selector, terms) or f"no node matches {_narrowing(selector, wanted)}"
+    who = "no node matches" if context.is_about_all else "they do not match"
+    says = _says(context, selector, terms) or f"{who} {_narrowing(selector, wanted)}"
     return Detail(
         asked,
         "",

@@ -1,35 +1,49 @@
-"""`/explain/namespaces/NS/pods/NAME`: why a pod waits, or goes where it goes.
+"""`/explain/namespaces/NS/pods/NAME`: why a pod waits; `/explain/queue`: who waits where.
 
 Not of the reference. Authorised like every other page of the process, by the path. What is shown is
-computed by whoever wires the process; this module knows only the path and the answer's form.
+computed by whoever wires the process; this module knows only paths, queries and the answers' form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from typing import Protocol
 
 from kubesched.server.endpoints.http_messages import Handler, Request, Response, text_error
 from kubesched.util.errors import KubeschedError
 
-__all__ = ["EXPLAIN", "Explain", "explain_handler"]
+__all__ = ["EXPLAIN", "Explanations", "explain_handler"]
 
 EXPLAIN = "/explain/"
 
-# JSON about a pod, by namespace and name.
-Explain = Callable[[str, str], Awaitable[bytes]]
+
+class Explanations(Protocol):
+    """Who answers, in JSON. Raises KubeschedError for what cannot be answered."""
+
+    def explain(
+        self, namespace: str, name: str, *, versus: str = "", suggest: bool = True
+    ) -> Awaitable[bytes]: ...
+
+    def queue(self) -> Awaitable[bytes]: ...
 
 
-def explain_handler(explain: Explain) -> Handler:
+def explain_handler(explanations: Explanations) -> Handler:
     async def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             return text_error("only GET", 405)
         match request.path.removeprefix(EXPLAIN).split("/"):
             case ["namespaces", namespace, "pods", name] if namespace and name:
-                pass
+                versus = (request.query_values("versus") or [""])[0]
+                suggest = request.query_values("suggestions") != ["false"]
+                work = explanations.explain(namespace, name, versus=versus, suggest=suggest)
+            case ["queue"]:
+                work = explanations.queue()
             case _:
-                return text_error("expected /explain/namespaces/NAMESPACE/pods/NAME", 404)
+                return text_error(
+                    "expected /explain/namespaces/NAMESPACE/pods/NAME or /explain/queue", 404
+                )
         try:
-            body = await explain(namespace, name)
+            body = await work
         except KubeschedError as error:
             return text_error(str(error), 404)
         return Response(

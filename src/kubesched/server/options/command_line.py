@@ -110,6 +110,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     plugins: tuple[str, ...]
     verify_engine: bool
+    explain_events: bool
     secure_serving: SecureServingOptions
     authentication: AuthenticationOptions
     authorization: AuthorizationOptions
@@ -159,6 +160,7 @@ def options_from_flags(flags: ParsedFlags) -> Options:
         master=flags["master"],
         plugins=flags["plugin"],
         verify_engine=flags["verify-engine"],
+        explain_events=flags["explain-events"],
         secure_serving=_secure_serving(flags),
         authentication=_authentication(flags),
         authorization=_authorization(flags),

@@ -55,6 +55,13 @@ MISC: Final = FlagGroup(
             "Check every decision against a full evaluation, and exit on the first difference. "
             "Slow: for finding a plugin that promises too much. An addition of kubesched.",
         ),
+        Flag(
+            "explain-events",
+            BOOL,
+            False,
+            "Say in the events of pods that fit nowhere what is wrong, with amounts and names, "
+            "behind the usual text. An addition of kubesched.",
+        ),
     ),
 )
 

@@ -34,7 +34,7 @@ from kubesched.server.access.client_certificates import ClientCertificates, Fron
 from kubesched.server.access.reviews import Reviewer
 from kubesched.server.endpoints.configz import configz_handler
 from kubesched.server.endpoints.debug import add_debug_routes
-from kubesched.server.endpoints.explanations import EXPLAIN, Explain, explain_handler
+from kubesched.server.endpoints.explanations import EXPLAIN, Explanations, explain_handler
 from kubesched.server.endpoints.health import HealthCheck, add_health_routes
 from kubesched.server.endpoints.metric_limits import limit_metrics
 from kubesched.server.endpoints.metrics_pages import metrics_handler
@@ -115,8 +115,8 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     statusz: bool = True
     flagz: bool = True
     set_verbosity: Callable[[int], None] = set_verbosity
-    # JSON of why a pod waits, by namespace and name; None: there is no such page.
-    explain: Explain | None = None
+    # Why pods wait, and where; None: there are no such pages.
+    explanations: Explanations | None = None
 
 
 def build_access_control(
@@ -190,8 +190,8 @@ def build_routes(pages: Pages, metrics: ServingMetrics, clock: Clock, rng: rando
     )
     routes.add("/metrics/resources", pod_resources_handler(pages.pods, pages.is_leading))
     routes.add("/configz", configz_handler(pages.configuration))
-    if pages.explain is not None:
-        routes.add_prefix(EXPLAIN, explain_handler(pages.explain))
+    if pages.explanations is not None:
+        routes.add_prefix(EXPLAIN, explain_handler(pages.explanations))
     if pages.flagz:
         routes.add("/flagz", flagz_handler(pages.flags, rng))
     if pages.statusz:

@@ -1,0 +1,118 @@
+"""A `kubesched run` as a source: asked through its secure port, as whoever the kubeconfig names."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.cli.api_clients import user_agent
+from kubesched.cli.cluster_address import ClusterAddress
+from kubesched.client.http_transport import Connection, HttpTransport
+from kubesched.client.tls import TlsOptions
+from kubesched.client.transport import Request
+from kubesched.explain import ExplainError, Explanation
+from kubesched.util.clock import SECOND, RealClock
+
+__all__ = ["RunningScheduler", "scheduler_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TIMEOUT_NS = 90 * SECOND
+
+
+class RunningScheduler(NamedTuple):
+    """Where it is, and how to know that it is the one."""
+
+    url: str
+    ca_file: Path | None
+    insecure: bool
+    address: ClusterAddress  # whose credentials are shown
+
+    async def explain(self, pod: str, *, versus: str, suggest: bool) -> Explanation:
+        """What it says about a pod, `[namespace/]name`, with its place in the queue."""
+        namespace, _, name = pod.rpartition("/")
+        query = {"versus": versus} if versus else {}
+        if not suggest:
+            query["suggestions"] = "false"
+        path = f"/explain/namespaces/{quote(namespace or 'default')}/pods/{quote(name)}"
+        body = await self._get(f"{path}?{urlencode(query)}" if query else path)
+        return msgspec.json.decode(body, type=Explanation)
+
+    async def queue(self) -> Any:
+        """Who waits where."""
+        return msgspec.json.decode(await self._get("/explain/queue"))
+
+    async def configuration(self) -> Any:
+        """The configuration in force, as its file would have it."""
+        shown = msgspec.json.decode(await self._get("/configz"))["componentconfig"]
+        # How that scheduler gets at its cluster is nobody else's business.
+        return {key: each for key, each in shown.items() if key != "clientConnection"}
+
+    async def _get(self, target: str) -> bytes:
+        """Raises ExplainError with what to do about it."""
+        transport = HttpTransport(self._connection())
+        try:
+            answer = await transport.send(Request("GET", target, timeout_ns=_TIMEOUT_NS))
+        finally:
+            await transport.close()
+        if answer.status == 200:
+            return answer.body
+        text = answer.body.decode(errors="replace").strip()
+        if answer.status not in (401, 403):
+            raise ExplainError(text or f"{self.url}{target}: status {answer.status}")
+        error = ExplainError(f"{self.url}: not allowed to get {target.partition('?')[0]}")
+        error.add_note(
+            "a ClusterRole with nonResourceURLs [/explain/*, /configz] and verb get allows it"
+        )
+        raise error
+
+    def _connection(self) -> Connection:
+        if urlsplit(self.url).scheme != "https":
+            raise ExplainError(f"--scheduler {self.url!r}: expected https://HOST:PORT")
+        own = self.address.connection(RealClock(), f"{user_agent()}/explain")
+        tls = own.tls
+        if self.insecure:
+            tls = TlsOptions(insecure=True)
+        elif self.ca_file is not None:
+            tls = TlsOptions(ca=self.ca_file.read_bytes())
+        ca_file = None if self.insecure or self.ca_file is not None else own.ca_file
+        return replace(own, server=self.url, tls=tls, ca_file=ca_file)
+
+
+def scheduler_options(command: F) -> F:
+    """Add the options to a command, which gets a `RunningScheduler` or None as `scheduler`."""
+
+    @click.option(
+        "--scheduler",
+        "url",
+        default="",
+        metavar="URL",
+        help="Ask a running `kubesched run` at https://HOST:PORT, with the credentials of the "
+        "kubeconfig; also tells where the pod stands in its queue.",
+    )
+    @click.option(
+        "--scheduler-ca",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Trusted for its certificate; default: the cluster's authority.",
+    )
+    @click.option("--scheduler-insecure", is_flag=True, help="Do not check its certificate at all.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, url: str, scheduler_ca: Path | None, scheduler_insecure: bool, **options: Any
+    ) -> Any:
+        source = options.get("source")
+        address = source.address if source is not None else options["address"]
+        scheduler = None
+        if url:
+            scheduler = RunningScheduler(url.rstrip("/"), scheduler_ca, scheduler_insecure, address)
+        return command(*args, scheduler=scheduler, **options)
+
+    return wrapped  # type: ignore[return-value]
