@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kubesched.api import (
     Deployment,
@@ -15,7 +16,8 @@ from kubesched.api import (
     PodTemplateSpec,
 )
 from kubesched.explain import ExplainError, Plan, Snapshot
-from kubesched.testing import make_node, make_pod
+from kubesched.explain.whatif.drain_order import drain_order
+from kubesched.testing import make_node, make_owner, make_pod, make_priority_class
 from kubesched.util.clock import ManualClock
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -88,15 +90,54 @@ def test_a_budget_refuses_an_eviction() -> None:
     assert [each.pod for each in answer.blocked] == ["default/web-0"]
 
 
+def owned(name: str, node: str, cpu: str) -> Pod:
+    owner = make_owner("ReplicaSet", f"rs-{name}")
+    return make_pod(name, node_name=node, requests={"cpu": cpu}, phase="Running", owner=owner)
+
+
 def test_nodes_are_drained_in_an_order_in_which_nothing_waits() -> None:
-    large = make_node("large", allocatable={"cpu": "8", "pods": "10"})
+    # The small pods would fill up the one node that is large enough for the large pod.
     asked = snapshot(
         *cluster("a", "b"),
-        large,
-        make_pod("one", node_name="a", requests={"cpu": "4"}, phase="Running"),
-        make_pod("two", node_name="b", requests={"cpu": "1"}, phase="Running"),
+        make_node("large", allocatable={"cpu": "4", "pods": "10"}),
+        make_node("small", allocatable={"cpu": "3", "pods": "10"}),
+        owned("s1", "a", "1500m"),
+        owned("s2", "a", "1500m"),
+        owned("big", "b", "4"),
     )
-    assert set(asked.whatif(drain=("a", "b")).drain_order) == {"a", "b"}
+    assert drain_order(asked.model, ("a", "b")) == ("b", "a")
+
+
+def test_if_no_order_will_do_it_says_who_would_wait() -> None:
+    asked = snapshot(*cluster("a", "b", "c"), deployment("web", 3, "3"))
+    answer = asked.whatif(drain=("a", "b"))
+    assert set(answer.drain_order) == {"a", "b"}
+    assert len(answer.waiting) == 2
+
+
+def test_pods_that_have_to_make_room_are_named() -> None:
+    low = make_pod("low", node_name="a", requests={"cpu": "3"}, priority=1, phase="Running")
+    asked = snapshot(*cluster("a"), low)
+    plain = make_pod("high", images=["web"], requests={"cpu": "3"})
+    high = replace(plain, spec=replace(plain.spec, priority_class_name="urgent"))
+    answer = asked.whatif(objects=(make_priority_class("urgent", 100), high))
+    assert answer.preempted == ("default/low",)
+    assert [(move.pod, move.after) for move in answer.new] == [("default/high", "a")]
+    assert "1 pods are preempted" in answer.summary
+
+
+def test_groups_are_told_apart_by_zone_and_pool() -> None:
+    zone = "topology.kubernetes.io/zone"
+    asked = snapshot(
+        make_node("a", allocatable=ROOM, labels={zone: "z1", "pool": "main"}),
+        make_node("b", allocatable=ROOM, labels={zone: "z2", "pool": "main"}),
+        deployment("web", 2, "1"),
+    )
+    groups = {group.group: group for group in asked.whatif(remove=("b",)).groups}
+    assert set(groups) == {"zone z1", "zone z2", "pool main"}
+    assert (groups["pool main"].nodes_before, groups["pool main"].nodes_after) == (2, 1)
+    assert (groups["zone z1"].pods_before, groups["zone z1"].pods_after) == (1, 2)
+    assert groups["zone z2"].nodes_after == 0
 
 
 def test_the_same_question_gets_the_same_answer() -> None:

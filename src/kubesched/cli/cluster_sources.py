@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kubesched.api import Node, Pod
+from kubesched.api.base import ApiObject
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -42,7 +43,7 @@ class SourceOptions(NamedTuple):
 
         Raises ExplainError, ConfigError or ApiError with what is wrong and what next.
         """
-        configuration = self._configuration()
+        configuration = self.configuration()
         stdin = sys.stdin.read() if "-" in self.files else ""
         given = load_files(self.files, stdin).objects
         pods = tuple(each for each in given if isinstance(each, Pod))
@@ -54,11 +55,24 @@ class SourceOptions(NamedTuple):
             base = await self._live(configuration)
         return ClusterSource(base.overlaid(given), pods)
 
+    async def base_and_changes(self) -> tuple[Snapshot, tuple[ApiObject, ...]]:
+        """The cluster as it is, and what the files would change of it.
+
+        Files that name nodes are the cluster, unless a capture is; all others are changes. The
+        configuration of the options is a change as well, and not the cluster's.
+        """
+        given = load_files(self.files, sys.stdin.read() if "-" in self.files else "").objects
+        if self.capture is not None:
+            return Snapshot.from_capture(self.capture), tuple(given)
+        if any(isinstance(each, Node) for each in given):
+            return Snapshot(given), ()
+        return await self._live(None), tuple(given)
+
     async def _live(self, configuration: KubeSchedulerConfiguration | None) -> Snapshot:
         async with live_api(self.address, "explain") as api:
             return await Snapshot.from_cluster(api, configuration=configuration)
 
-    def _configuration(self) -> KubeSchedulerConfiguration | None:
+    def configuration(self) -> KubeSchedulerConfiguration | None:
         if self.config_file is None:
             return None
         return load_configuration(self.config_file.read_bytes())

@@ -10,10 +10,7 @@ import click
 import msgspec
 
 from kubesched.api import Taint
-from kubesched.api.base import ApiObject
 from kubesched.cli.cluster_sources import SourceOptions, source_options
-from kubesched.config.load import load_configuration
-from kubesched.explain import Snapshot
 from kubesched.explain.sources import load_files
 from kubesched.explain.whatif import Plan, WhatIf
 
@@ -80,13 +77,7 @@ def _scales(
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
     metavar="FILE",
-    help="Objects to create or replace.",
-)
-@click.option(
-    "--new-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Another KubeSchedulerConfiguration from then on.",
+    help="Objects to create or replace, if -f names the cluster itself.",
 )
 @click.option(
     "-o",
@@ -106,14 +97,16 @@ def whatif(
     label: tuple[tuple[str, str], ...],
     scale: tuple[tuple[str, int], ...],
     changes: tuple[Path, ...],
-    new_config: Path | None,
     output: str,
 ) -> None:
     """Play changes on a copy of the cluster, with the real scheduler and controllers.
 
-    Shows which pods move, wait or are gone, and how full the zones are before and after. Several
-    nodes are drained in an order in which nothing waits, if there is one. Nothing is written.
+    Shows which pods move, wait, are preempted or gone, and how full zones and pools are before and
+    after. Files (-f) without nodes, or beside a capture, are changes: objects to create or
+    replace. --config is the configuration from then on. Several nodes are drained in an order in
+    which nothing waits, if there is one. Nothing is written.
     """
+    snapshot, changed = asyncio.run(source.base_and_changes())
     plan = Plan(
         drain=drain,
         add=add or 0,
@@ -122,21 +115,16 @@ def whatif(
         taint=tuple((node, _taint(text)) for node, text in taint),
         label=tuple((node, *_label(text)) for node, text in label),
         scale=scale,
-        objects=_objects(changes),
-        configuration=(None if new_config is None else load_configuration(new_config.read_bytes())),
+        objects=(*changed, *load_files(changes).objects),
+        configuration=source.configuration(),
     )
     if plan == Plan():
         raise click.UsageError("nothing to play: give --drain, --add, --scale or the like")
-    snapshot: Snapshot = asyncio.run(source.snapshot()).snapshot
     answer = snapshot.whatif(plan)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
     else:
         click.echo("\n".join(_lines(answer)))
-
-
-def _objects(paths: Sequence[Path]) -> tuple[ApiObject, ...]:
-    return tuple(load_files(paths).objects)
 
 
 def _taint(text: str) -> Taint:
@@ -157,10 +145,15 @@ def _label(text: str) -> tuple[str, str]:
 def _lines(answer: WhatIf) -> list[str]:
     lines = [answer.summary[:1].upper() + answer.summary[1:] + "."]
     if len(answer.drain_order) > 1:
-        lines.append(f"Drained in this order: {', '.join(answer.drain_order)}.")
+        order = ", ".join(answer.drain_order)
+        if answer.waiting or answer.blocked:
+            lines.append(f"No order of nodes was found in which nothing waits; played: {order}.")
+        else:
+            lines.append(f"Drained in this order nothing waits: {order}.")
     if not answer.settled:
         lines.append("The cluster did not come to rest within an hour of its time.")
     for title, entries in (
+        ("Preempted", list(answer.preempted)),
         ("Would wait", [f"{each.pod}: {each.reason}" for each in answer.waiting]),
         ("Refused by budgets", [f"{each.pod}: {each.reason}" for each in answer.blocked]),
         ("Gone", list(answer.gone)),
@@ -172,7 +165,7 @@ def _lines(answer: WhatIf) -> list[str]:
             if len(entries) > _SHOWN:
                 lines.append(f"  … and {len(entries) - _SHOWN} more (-o json shows all)")
     if answer.groups:
-        lines += ["", f"{'ZONE':20} {'NODES':>13} {'PODS':>15} {'CPU':>15} {'MEMORY':>15}"]
+        lines += ["", f"{'GROUP':20} {'NODES':>13} {'PODS':>15} {'CPU':>15} {'MEMORY':>15}"]
         lines += [
             f"{each.group:20} {each.nodes_before:5d} -> {each.nodes_after:4d} "
             f"{each.pods_before:6d} -> {each.pods_after:5d} "

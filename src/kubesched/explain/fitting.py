@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.explain.copies import Copies, copy_of
+from kubesched.explain.frames import fit_frame
 from kubesched.explain.groups import verdict_groups
+from kubesched.explain.html import fit_html
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import NodeGroup, Result
 from kubesched.explain.suggestions.new_node import node_like
@@ -36,6 +39,13 @@ class Fit(Result, frozen=True, kw_only=True):
     stopped_by: tuple[NodeGroup, ...] = ()
     message: str = ""
     nodes_needed: tuple[NodesNeeded, ...] = ()
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with a row for each node; needs the extra `pandas`."""
+        return fit_frame(self)
+
+    def _repr_html_(self) -> str:
+        return fit_html(self)
 
     def __repr__(self) -> str:
         wanted = "" if self.asked is None else f" of {self.asked}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.explain.frames import explanation_frame
 from kubesched.explain.html import explanation_html, explanation_page
 
 __all__ = [
@@ -102,6 +103,22 @@ class Preemption(Result, frozen=True, kw_only=True):
     priority_needed: int | None = None  # the lowest with which room could be made
     blocked_by_policy: bool = False  # it could, if its preemptionPolicy were not Never
 
+    def in_words(self) -> str:
+        """One or two sentences."""
+        victims = ", ".join(self.victims) or "nobody"
+        against = ", ".join(self.budgets_violated)
+        who = f"{victims} on {self.node}" + (f", against budget {against}" if against else "")
+        if self.possible:
+            return f"It makes room by evicting {who}."
+        if self.blocked_by_policy:
+            return f"Its preemptionPolicy is Never; otherwise it would evict {who}."
+        if self.priority_needed is not None:
+            return (
+                "Nobody who could make room is less important. "
+                f"From priority {self.priority_needed} on it would evict {who}."
+            )
+        return "Evicting less important pods does not help."
+
 
 class VersusPoint(Result, frozen=True, kw_only=True):
     plugin: str
@@ -142,6 +159,10 @@ class Explanation(Result, frozen=True, kw_only=True):
     versus: Versus | None = None
     queue: dict[str, Any] | None = None  # of a running scheduler
     unknown: tuple[str, ...] = ()  # kinds that could not be read
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with a row for each node; needs the extra `pandas`."""
+        return explanation_frame(self)
 
     def to_html(self) -> str:
         """One self-contained file."""

@@ -83,9 +83,9 @@ def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[in
     if text.lstrip()[:1] in (b"{", b"["):
         try:
             yield 1, msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            problems.append(f"{file}:1: not JSON: {error}")
-        return
+            return
+        except msgspec.DecodeError:
+            pass  # YAML may begin like that as well
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -13,7 +13,6 @@ from kubesched.explain.results import (
     Explanation,
     NodeGroup,
     NodeScore,
-    Preemption,
     Rejection,
     Suggestion,
     Versus,
@@ -45,7 +44,11 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
         lines += ["", paint("What would help (each tried out)", "head")]
         lines += _suggestions(explanation.suggestions, width, paint)
     if explanation.preemption is not None and not is_good:
-        lines += ["", paint("Preemption", "head"), *_preemption(explanation.preemption, width)]
+        lines += [
+            "",
+            paint("Preemption", "head"),
+            *_wrapped(explanation.preemption.in_words(), width, "  "),
+        ]
     if explanation.scores:
         lines += ["", paint("Best nodes", "head"), *_scores(explanation.scores, width)]
     if explanation.versus is not None:
@@ -107,24 +110,6 @@ def _suggestions(suggestions: Iterable[Suggestion], width: int, paint: Paint) ->
         if each.command:
             lines.append("     " + paint(f"$ {each.command}", "dim"))
     return lines
-
-
-def _preemption(preemption: Preemption, width: int) -> list[str]:
-    victims = ", ".join(preemption.victims) or "nobody"
-    against = ", ".join(preemption.budgets_violated)
-    who = f"{victims} on {preemption.node}" + (f", against budget {against}" if against else "")
-    if preemption.possible:
-        text = f"It makes room by evicting {who}."
-    elif preemption.blocked_by_policy:
-        text = f"Its preemptionPolicy is Never; otherwise it would evict {who}."
-    elif preemption.priority_needed is not None:
-        text = (
-            "Nobody who could make room is less important. "
-            f"From priority {preemption.priority_needed} on it would evict {who}."
-        )
-    else:
-        text = "Evicting less important pods does not help."
-    return _wrapped(text, width, "  ")
 
 
 def _scores(scores: Sequence[NodeScore], width: int) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from kubesched.api import ApiError, Namespace, Node, Pod, PodDisruptionBudget
 from kubesched.api.base import ApiObject
+from kubesched.api.events import Event
 from kubesched.api.kinds import kind_of
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.collection import Restored
@@ -121,6 +122,14 @@ class VirtualCluster:
     async def nodes(self) -> list[Node]:
         return list((await self.api.list(Node)).items)
 
+    async def preempted(self) -> set[str]:
+        """Pods that the scheduler evicted to make room for others, by namespace and name."""
+        return {
+            f"{event.regarding.namespace}/{event.regarding.name}"
+            for event in (await self.api.list(Event)).items
+            if event.reason == _PREEMPTED and event.regarding is not None
+        }
+
     async def evict(self, pod: Pod) -> str:
         """Evict a pod as `kubectl drain` does; why a budget refuses it, or nothing."""
         metadata = pod.metadata
@@ -140,6 +149,7 @@ class VirtualCluster:
 
 
 _TOO_MANY = 429
+_PREEMPTED = "Preempted"
 _META = Namespace().metadata
 
 

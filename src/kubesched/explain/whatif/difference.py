@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from kubesched.api import Node, Pod
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
+from kubesched.explain.frames import whatif_frame
+from kubesched.explain.html import whatif_html
 from kubesched.explain.results import Result
 
 __all__ = ["ClusterState", "GroupUse", "Move", "Waiting", "WhatIf", "difference"]
 
-_ZONE = "topology.kubernetes.io/zone"
+# Labels that tell groups of nodes, each with the word for it; the first that nodes have of a word.
+_GROUPINGS: Final = {
+    "topology.kubernetes.io/zone": "zone",
+    "node-pool": "pool",
+    "pool": "pool",
+    "cloud.google.com/gke-nodepool": "pool",
+    "eks.amazonaws.com/nodegroup": "pool",
+    "kubernetes.azure.com/agentpool": "pool",
+    "node.kubernetes.io/instance-type": "type",
+}
 
 
 class Move(Result, frozen=True, kw_only=True):
@@ -30,7 +41,7 @@ class Waiting(Result, frozen=True, kw_only=True):
 class GroupUse(Result, frozen=True, kw_only=True):
     """A group of nodes before and after: how many, how many pods, how full."""
 
-    group: str
+    group: str  # such as "zone z1"
     nodes_before: int
     nodes_after: int
     pods_before: int
@@ -49,11 +60,19 @@ class WhatIf(Result, frozen=True, kw_only=True):
     new: tuple[Move, ...] = ()  # pods that were not there before
     gone: tuple[str, ...] = ()  # pods that nobody replaces
     waiting: tuple[Waiting, ...] = ()  # that did not wait before
+    preempted: tuple[str, ...] = ()  # evicted by the scheduler to make room for others
     placed: tuple[Move, ...] = ()  # that waited before
     blocked: tuple[Waiting, ...] = ()  # evictions that budgets refuse
     groups: tuple[GroupUse, ...] = ()
     drain_order: tuple[str, ...] = ()
     settled: bool = True
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with a row for each pod; needs the extra `pandas`."""
+        return whatif_frame(self)
+
+    def _repr_html_(self) -> str:
+        return whatif_html(self)
 
     def __repr__(self) -> str:
         return f"<WhatIf: {self.summary}>"
@@ -67,9 +86,17 @@ class ClusterState(NamedTuple):
 
 
 def difference(
-    first: ClusterState, second: ClusterState, refused: Mapping[str, str], *, settled: bool
+    first: ClusterState,
+    second: ClusterState,
+    refused: Mapping[str, str],
+    preempted: Collection[str],
+    *,
+    settled: bool,
 ) -> WhatIf:
-    """What the second state differs in; `refused` are evictions that budgets did not allow."""
+    """What the second state differs in.
+
+    `refused` are evictions that budgets did not allow, `preempted` pods that had to make room.
+    """
     before, after = first.pods, second.pods
     blocked = [Waiting(pod=name, reason=reason) for name, reason in sorted(refused.items())]
     moved, placed, new, waiting = [], [], [], []
@@ -90,7 +117,8 @@ def difference(
     kept = {matched.get(name, name) for name in after}
     gone = tuple(sorted(name for name in before if name not in kept))
     return WhatIf(
-        summary=_summary(moved, placed, new, gone, waiting, blocked),
+        summary=_summary(moved, placed, new, gone, waiting, blocked, preempted),
+        preempted=tuple(sorted(preempted)),
         moved=tuple(moved),
         placed=tuple(placed),
         new=tuple(new),
@@ -136,6 +164,7 @@ def _summary(
     gone: Sequence[object],
     waiting: Sequence[object],
     blocked: Sequence[object],
+    preempted: Collection[object],
 ) -> str:
     parts = [
         f"{len(values)} {text}"
@@ -144,6 +173,7 @@ def _summary(
             (placed, "waiting pods are placed"),
             (new, "new pods are placed"),
             (waiting, "pods would wait"),
+            (preempted, "pods are preempted"),
             (blocked, "evictions are refused by budgets"),
             (gone, "pods are gone and not replaced"),
         )
@@ -153,7 +183,9 @@ def _summary(
 
 
 def _groups(before: ClusterState, after: ClusterState) -> tuple[GroupUse, ...]:
-    first, second = _use(before.pods, before.nodes), _use(after.pods, after.nodes)
+    telling = _telling((*before.nodes, *after.nodes))
+    first = _use(before.pods, before.nodes, telling)
+    second = _use(after.pods, after.nodes, telling)
     return tuple(
         GroupUse(
             group=name,
@@ -175,23 +207,44 @@ class _Use(dict[str, tuple[int, int, float, float]]):
         return (0, 0, 0.0, 0.0)
 
 
-def _use(pods: Mapping[str, Pod], nodes: Sequence[Node]) -> _Use:
-    """By zone: nodes, pods, shares of cpu and memory."""
-    group_of = {node.metadata.name: node.metadata.labels.get(_ZONE, "") or "all" for node in nodes}
+def _groups_of(nodes: Iterable[Node], known: Collection[str]) -> dict[str, list[str]]:
+    """By node, the groups that it belongs to, by the labels that tell groups apart."""
+    return {
+        node.metadata.name: [
+            f"{_GROUPINGS[key]} {node.metadata.labels[key]}"
+            for key in known
+            if key in node.metadata.labels
+        ]
+        or ["all"]
+        for node in nodes
+    }
+
+
+def _telling(nodes: Iterable[Node]) -> list[str]:
+    """Labels that some node has, one for each kind of group."""
+    present = {key for node in nodes for key in node.metadata.labels}
+    found: dict[str, str] = {}
+    for key, word in _GROUPINGS.items():
+        if key in present:
+            found.setdefault(word, key)
+    return list(found.values())
+
+
+def _use(pods: Mapping[str, Pod], nodes: Sequence[Node], telling: Collection[str]) -> _Use:
+    """By group: nodes, pods, shares of cpu and memory."""
+    groups_of = _groups_of(nodes, telling)
     room: dict[str, Resources] = {}
     for node in nodes:
-        group = group_of[node.metadata.name]
-        room.setdefault(group, Resources()).add(
-            Resources.from_resource_list(node.status.allocatable)
-        )
+        amounts = Resources.from_resource_list(node.status.allocatable)
+        for group in groups_of[node.metadata.name]:
+            room.setdefault(group, Resources()).add(amounts)
     asked: dict[str, Resources] = {}
     counts: Counter[str] = Counter()
     for pod in pods.values():
-        found = group_of.get(pod.spec.node_name)
-        if found is not None:
-            asked.setdefault(found, Resources()).add(pod_requested(pod))
-            counts[found] += 1
-    sizes = Counter(group_of.values())
+        for group in groups_of.get(pod.spec.node_name, ()):
+            asked.setdefault(group, Resources()).add(pod_requested(pod))
+            counts[group] += 1
+    sizes = Counter(group for groups in groups_of.values() for group in groups)
     return _Use(
         {
             name: (

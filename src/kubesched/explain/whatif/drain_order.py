@@ -7,31 +7,60 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
+from kubesched.api.pod_requests import pod_requested
 from kubesched.explain.model import Change, ClusterModel, ExplainError
 
 __all__ = ["drain_order"]
 
 
 def drain_order(model: ClusterModel, names: Sequence[str]) -> tuple[str, ...]:
-    """The nodes in an order in which every evicted pod finds a place, as far as there is one.
+    """The nodes in an order in which every evicted pod finds a place, if one is found.
 
-    Greedy: at each step the first node whose pods all fit elsewhere; if none is left like that,
-    the rest stays in the order given. Pods are placed by the scheduler's own search.
+    Several orders are tried: as given, then those with the largest pods first, which are hardest
+    to place, and the other way round. If in none of them all pods find a place, it is the one in
+    which most nodes can be drained before somebody has to wait. Pods are placed by the scheduler's
+    own search.
     """
-    left = list(dict.fromkeys(names))
+    given = list(dict.fromkeys(names))
+    by_largest = sorted(given, key=lambda name: (-_largest(model, name), name))
+    best: list[str] = []
+    for order in (given, by_largest, by_largest[::-1]):
+        found, is_whole = _greedy(model, order)
+        if is_whole:
+            return tuple(found)
+        if len(found) > len(best):
+            best = found
+    return (*best, *(name for name in given if name not in best))
+
+
+def _greedy(model: ClusterModel, names: Sequence[str]) -> tuple[list[str], bool]:
+    """At each step the first node whose pods all fit elsewhere; whether that took care of all."""
+    left = list(names)
     order: list[str] = []
     changes: list[Change] = []
     while left:
         for name in left:
-            moved = _moved(model, changes, name, left)
+            moved = _moved(model, changes, name, names)
             if moved is not None:
                 order.append(name)
                 changes += moved
                 left.remove(name)
                 break
         else:
-            return (*order, *left)
-    return tuple(order)
+            return order, False
+    return order, True
+
+
+def _largest(model: ClusterModel, name: str) -> int:
+    """Of the pods on a node, the largest request for cpu."""
+    return max(
+        (
+            pod_requested(pod).milli_cpu
+            for pod in model.objects.list(Pod)
+            if pod.spec.node_name == name
+        ),
+        default=0,
+    )
 
 
 def _moved(
@@ -41,7 +70,7 @@ def _moved(
     node = model.objects.get(Node, name)
     if node is None:
         raise ExplainError(f"no node named {name!r}")
-    # Nodes that are to be drained later take no pods that would have to move again.
+    # Nodes that were drained stay closed, and those that are yet to be take nobody in.
     closed: list[Change] = [
         replace(other, spec=replace(other.spec, unschedulable=True))
         for each in cordoned
@@ -50,6 +79,8 @@ def _moved(
     moved: list[Change] = []
     with model.changed([*before, *closed]):
         for pod in [p for p in model.objects.list(Pod) if p.spec.node_name == name]:
+            if pod.status.phase in ("Succeeded", "Failed"):
+                continue
             if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
                 continue
             waiting = replace(pod, spec=replace(pod.spec, node_name=""))

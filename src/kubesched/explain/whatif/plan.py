@@ -109,7 +109,9 @@ async def _put(cluster: VirtualCluster, wanted: Any) -> None:
     namespace = metadata.namespace if resource.namespaced else None
     record = cluster.api.store.find_record(resource, namespace, metadata.name)
     if record is None:
-        await cluster.api.create(wanted)
+        # A dump says what the server has made of the object; a new one has nothing of that.
+        unborn = replace(metadata, resource_version="", uid="", creation_timestamp=None)
+        await cluster.api.create(replace(wanted, metadata=unborn))
         return
     current: Any = await cluster.api.get(kind, metadata.name, namespace)
     version = replace(

@@ -58,7 +58,8 @@ async def _play(
         refused = await carry_out(cluster, plan)
         settled = await cluster.settle()
         after = ClusterState(await cluster.pods(), await cluster.nodes())
-    answer = difference(before, after, refused, settled=settled)
+        preempted = await cluster.preempted()
+    answer = difference(before, after, refused, preempted, settled=settled)
     return replace(answer, drain_order=plan.drain)
 
 

@@ -1,0 +1,215 @@
+"""`kubesched explain`, `fit`, `whatif` and `capture`, as a user types them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kubesched.cli.main import cli
+from kubesched.explain import ExplainError
+
+CLUSTER = """\
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a, labels: {disk: hdd}},
+   status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}},
+   spec: {unschedulable: true}, status: {allocatable: {cpu: "8", memory: 16Gi, pods: "10"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web, namespace: shop}
+  spec: {containers: [{name: c, resources: {requests: {cpu: "6"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: db, namespace: shop, annotations: {team: blue}}
+  spec:
+    nodeName: a
+    containers: [{name: c, env: [{name: PASSWORD, value: hunter2}],
+                  resources: {requests: {cpu: "1"}}}]
+  status: {phase: Running}
+- {apiVersion: v1, kind: Secret, metadata: {name: s, namespace: shop}, data: {token: aHVudGVyMg==}}
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: small}
+spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    (tmp_path / "dump.yaml").write_text(CLUSTER)
+    (tmp_path / "pod.yaml").write_text(POD)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    done = CliRunner().invoke(cli, list(arguments))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def answered(*arguments: str) -> Any:
+    done = run(*arguments, "-o", "json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_json_of_a_pending_pod_has_what_is_documented() -> None:
+    answer = answered("explain", "pod", "shop/web", "-f", "dump.yaml")
+    assert (answer["verdict"], answer["node"], answer["nodes"]) == ("pending", "", 2)
+    assert answer["scores"] == []
+    for group in answer["groups"]:
+        assert {"count", "example", "rejections"} <= group.keys()
+        for rejection in group["rejections"]:
+            assert {"plugin", "reason", "asked", "available"} <= rejection.keys()
+    lacking = answer["groups"][0]["rejections"][0]
+    assert (lacking["plugin"], lacking["asked"], lacking["available"]) == (
+        "NodeResourcesFit",
+        "6",
+        "3 on a",
+    )
+    first = answer["suggestions"][0]
+    assert (first["change"], first["verified"], first["node"]) == (
+        "request cpu <= 3 (asks 6)",
+        True,
+        "a",
+    )
+    assert {"uncordon b", "add one more node like b"} <= {
+        each["change"] for each in answer["suggestions"]
+    }
+
+
+def test_the_json_of_a_pod_that_fits_has_its_node_and_scores() -> None:
+    answer = answered("explain", "pod", "-f", "pod.yaml", "-f", "dump.yaml", "default/small")
+    assert (answer["verdict"], answer["node"]) == ("fits", "a")
+    (score,) = answer["scores"]
+    assert score["node"] == "a"
+
+
+def test_the_first_lines_of_the_text_say_it() -> None:
+    done = run("explain", "pod", "shop/web", "-f", "dump.yaml")
+    first, second, *_ = done.stdout.splitlines()
+    assert first == "shop/web is PENDING: Insufficient cpu: asks 6, and at most 3 is free (on a)."
+    assert second.startswith("To fix it: request cpu <= 3 (asks 6), or uncordon b")
+
+
+def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    done = run("explain", "pod", "shop/web", "-f", "dump.yaml")
+    assert max(map(len, done.stdout.splitlines())) <= 60
+    assert "\x1b" not in done.stdout
+
+
+def test_a_pod_from_a_file_is_asked_about_on_a_capture() -> None:
+    assert run("capture", "-f", "dump.yaml", "-o", "c").exit_code == 0
+    done = run("explain", "pod", "-f", "pod.yaml", "--capture", "c")
+    assert done.stdout.startswith("default/small: FITS. It fits: it would go to a")
+
+
+def test_one_node_in_full() -> None:
+    answer = answered("explain", "pod", "shop/web", "-f", "dump.yaml", "--node", "b")
+    (group,) = answer["groups"]
+    assert (group["nodes"], group["count"]) == (["b"], 1)
+
+
+def test_why_this_node_and_not_that_one() -> None:
+    answer = answered(
+        "explain", "pod", "default/small", "-f", "pod.yaml", "-f", "dump.yaml", "--versus", "b"
+    )
+    assert "does not fit" in answer["versus"]["summary"]
+
+
+def test_the_page_needs_nothing_else() -> None:
+    page = run("explain", "pod", "shop/web", "-f", "dump.yaml", "-o", "html").stdout
+    assert page.startswith("<!doctype html>")
+    assert "Insufficient cpu" in page
+    assert not re.search(r'(src|href)="http', page)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("shop/wbe",), "no pod shop/wbe"),
+        (("shop/web", "--node", "z"), "no node named 'z'"),
+        (("default/small", "-f", "pod.yaml", "--versus", "z"), "no node named 'z'"),
+    ],
+)
+def test_what_is_not_there_is_named(arguments: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ExplainError, match=says):
+        run("explain", "pod", *arguments, "-f", "dump.yaml")
+
+
+def test_a_capture_has_neither_secrets_nor_env_nor_annotations() -> None:
+    run("capture", "-f", "dump.yaml", "-o", "c")
+    text = gzip.decompress(Path("c").read_bytes()).decode()
+    assert "hunter2" not in text
+    assert "aHVudGVyMg" not in text
+    assert "blue" not in text
+    assert '"shop"' in text
+
+
+def test_an_anonymous_capture_answers_the_same_without_the_names() -> None:
+    run("capture", "-f", "dump.yaml", "-o", "c", "--anonymize")
+    text = gzip.decompress(Path("c").read_bytes()).decode()
+    for name in ("shop", '"web"', '"db"', "ssd"):
+        assert name not in text
+    answer = answered("explain", "pod", "--capture", "c")
+    assert "Insufficient cpu: asks 6, and at most 3 is free" in answer["summary"]
+
+
+def test_fit_takes_the_pods_of_the_files_only() -> None:
+    run("capture", "-f", "dump.yaml", "-o", "c")
+    answer = answered("fit", "-f", "pod.yaml", "--capture", "c")
+    assert (answer["pods"], answer["fits"], answer["nodes"]) == (["default/small"], 3, {"a": 3})
+    text = run("fit", "-f", "pod.yaml", "--capture", "c", "--replicas", "5").stdout
+    assert text.startswith("default/small: 3 of 5 copies fit")
+    assert "more like" in text
+
+
+def test_what_if_a_node_is_opened() -> None:
+    Path("open.yaml").write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}}, "
+        'status: {allocatable: {cpu: "8", memory: 16Gi, pods: "10"}}}'
+    )
+    run("capture", "-f", "dump.yaml", "-o", "c")
+    for asked in (("-f", "dump.yaml", "--changes"), ("--capture", "c", "-f")):
+        answer = answered("whatif", *asked, "open.yaml")
+        assert answer["placed"] == [{"pod": "shop/web", "before": "", "after": "b"}]
+
+
+def test_what_if_the_scheduler_were_configured_otherwise() -> None:
+    Path("other.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles:\n- plugins: {filter: {disabled: [{name: NodeUnschedulable}]}, "
+        "multiPoint: {disabled: [{name: NodeUnschedulable}, {name: TaintToleration}]}}\n"
+    )
+    answer = answered("whatif", "-f", "dump.yaml", "--config", "other.yaml")
+    assert answer["placed"] == [{"pod": "shop/web", "before": "", "after": "b"}]
+
+
+def test_what_if_says_who_moves_by_group() -> None:
+    text = run("whatif", "-f", "dump.yaml", "--drain", "a,b").stdout
+    assert text.startswith("1 pods are gone and not replaced.\nDrained in this order nothing waits")
+    assert "GROUP" in text
+
+
+def test_nothing_to_play_is_said() -> None:
+    assert run("whatif", "-f", "dump.yaml").exit_code == 2
+
+
+@pytest.mark.parametrize("command", [["explain", "pod"], ["fit"], ["whatif"], ["capture"]])
+def test_help_has_an_example(command: list[str]) -> None:
+    assert "Example: kubesched" in run(*command, "--help").stdout
