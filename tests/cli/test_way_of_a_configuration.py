@@ -13,6 +13,7 @@ import pytest
 import kubesched
 from kubesched.cli.run import run_command_line
 from kubesched.cli.scheduler_process import SchedulerProcess
+from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import ManualClock
 
@@ -98,3 +99,29 @@ def test_a_configuration_passes_through_few_files(monkeypatch: pytest.MonkeyPatc
     assert "scheduler/scheduler.py" not in trace.files  # it is yet to be built
     # A newcomer follows them one by one: if there are more, some rule has got a second home.
     assert len(trace.files) <= 20, "\n".join(trace.files)
+
+
+def test_a_configuration_is_completed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = ["--config=file", "--master=http://127.0.0.1:1", "--secure-port=0"]
+    outcome = run_command_line(argv, read_file=lambda _: FILE.encode(), environment={})
+    inputs = outcome.process
+    assert inputs is not None
+
+    def again(*_: Any, **__: Any) -> None:
+        raise AssertionError("it is complete")
+
+    monkeypatch.setattr("kubesched.scheduler.options.complete_configuration", again)
+    given = scheduler_configuration(
+        configuration=inputs.config.configuration, configuration_is_complete=True
+    )
+    assert given is inputs.config.configuration
+    with pytest.raises(AssertionError, match="it is complete"):
+        scheduler_configuration(configuration=inputs.config.configuration)
+    options: dict[str, Any] = {}
+    monkeypatch.setattr(Scheduler, "__init__", lambda *_, **given: options.update(given))
+
+    async def build() -> None:
+        SchedulerProcess(inputs, ManualClock(), 1, "here")._build_scheduler(None, None)  # type: ignore[arg-type]
+
+    asyncio.run(build())
+    assert options["configuration_is_complete"]

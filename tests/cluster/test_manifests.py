@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import random
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from kubesched.api import Node, Pod, PriorityClass
+from kubesched.api.custom_kinds import custom_kind
 from kubesched.apiserver import LocalApi, Store
 from kubesched.cluster.manifests import apply_manifests, load_manifests
-from kubesched.util.clock import current_clock
+from kubesched.util.clock import RealClock, current_clock
 from kubesched.util.errors import ManifestError
 from kubesched.util.virtual_loop import run
 
@@ -245,3 +247,73 @@ def test_a_namespace_of_the_same_files_is_known(tmp_path: Path) -> None:
 
 def test_no_files_are_no_objects() -> None:
     assert load_manifests([]) == []
+
+
+DEFINITION = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: SCOPE
+  names: {kind: Widget, plural: widgets}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer, maximum: 9}}}
+          status: {type: object, properties: {seen: {type: integer}}}
+status: {acceptedNames: {kind: Widget, plural: widgets}, conditions: [], storedVersions: []}
+"""
+WIDGET = """\
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w}
+spec: {size: SIZE}
+status: {seen: 1}
+"""
+
+
+@pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
+def test_custom_objects_come_with_their_definitions_in_any_order(
+    scope: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(f"{WIDGET}---\n{DEFINITION}".replace("SIZE", "3").replace("SCOPE", scope))
+    api = LocalApi(Store(), RealClock())
+    asyncio.run(apply_manifests(api, load_manifests([path])))
+    widgets = custom_kind("widgets.v1.example.com", "Widget")
+    assert widgets is not None
+    found: Any = api.document(widgets.type, "w", "default" if scope == "Namespaced" else None)
+    assert (found["spec"], found["status"]) == ({"size": 3}, {"seen": 1})
+
+
+def test_what_a_definition_forbids_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "all.yaml"
+    text = f"{DEFINITION}---\n{WIDGET}".replace("SIZE", "30").replace("SCOPE", "Namespaced")
+    path.write_text(text)
+    line = text.splitlines().index("spec: {size: 30}") + 1
+    with pytest.raises(ManifestError) as refusal:
+        load_manifests([path])
+    assert str(refusal.value).startswith(f"{path}:{line}: spec.size: Invalid value: 30: ")
+
+
+UNKNOWN = {
+    "kind: Deploymnet\napiVersion: apps/v1": 'did you mean "Deployment"?',
+    "kind: Deployment\napiVersion: extensions/v1beta1": 'did you mean "apps/v1"?',
+    "kind: Widget\napiVersion: example.com/v1": "its CustomResourceDefinition missing?",
+}
+
+
+@pytest.mark.parametrize(("head", "hint"), UNKNOWN.items())
+def test_a_kind_that_nobody_knows_has_a_hint(head: str, hint: str, tmp_path: Path) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(f"{head}\nmetadata: {{name: x}}\n")
+    with pytest.raises(ManifestError) as refusal:
+        load_manifests([path])
+    assert str(refusal.value).endswith(hint), refusal.value

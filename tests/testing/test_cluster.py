@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kubesched.api import ApiError, Pod
+from kubesched.api import ApiError, Node, Pod
+from kubesched.api.custom_kinds import custom_kind
 from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, Status
 from kubesched.testing import Cluster, cluster_in_thread, make_node, make_pod
 from kubesched.testing.fixtures import cluster_fixture, kubesched_cluster
@@ -45,6 +46,102 @@ def test_what_never_happens_is_not_waited_for_for_ever() -> None:
         async with Cluster(nodes=0, serve=False) as cluster:
             with pytest.raises(TimeoutError):
                 await cluster.wait_for(Pod, "none", lambda _: True, timeout_s=0.01)
+
+    asyncio.run(main())
+
+
+def test_who_waits_in_vain_is_told_what_there_is() -> None:
+    async def main() -> None:
+        async with Cluster(nodes=0, serve=False) as cluster:
+            with pytest.raises(
+                TimeoutError, match=r"Pod default/p: not within 0.01 s; there is no"
+            ):
+                await cluster.wait_for(Pod, "p", "Ready", timeout_s=0.01)
+            await cluster.api.create(make_pod("p"))
+            with pytest.raises(TimeoutError, match=r'its status is \{"phase": "Pending"'):
+                await cluster.wait_for(Pod, "p", "Ready", timeout_s=0.01)
+
+    asyncio.run(main())
+
+
+def test_a_condition_has_a_name() -> None:
+    async def main() -> None:
+        async with Cluster(nodes=1, serve=False) as cluster:
+            await cluster.api.create(make_pod("p"))
+            ready = await cluster.wait_for(Pod, "p", "Ready")
+            assert "Ready" in {each.type for each in ready.status.conditions}
+            node = await cluster.wait_for(Node, "node-0", "Ready")
+            assert node.metadata.name == "node-0", "which is in no namespace"
+
+    asyncio.run(main())
+
+
+def test_a_cluster_in_a_thread_is_waited_for_with_and_without_asyncio() -> None:
+    with cluster_in_thread(1, serve=False) as cluster:
+        cluster.run(cluster.api.create(make_pod("p")))
+        assert cluster.wait(Pod, "p", "Ready").spec.node_name == "node-0"
+        found = asyncio.run(cluster.wait_for(Pod, "p", lambda pod: pod.spec.node_name))
+        assert found.spec.node_name == "node-0"
+
+
+DEFINITION = """\
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w}
+spec: {size: 3}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+
+
+def test_a_cluster_begins_with_what_files_have(tmp_path: Path) -> None:
+    path = tmp_path / "widget.yaml"
+    path.write_text(DEFINITION)
+    widgets = custom_kind("widgets.v1.example.com", "Widget")
+    assert widgets is not None
+
+    async def main() -> None:
+        for serve in (False, True):
+            async with Cluster(nodes=0, serve=serve, files=[path]) as cluster:
+                found = await cluster.api.get(widgets.type, "w", "default")
+                assert found.spec == {"size": 3}
+        async with Cluster(nodes=0, serve=False) as cluster:
+            await cluster.apply(path)
+            await cluster.apply(path)
+            assert len((await cluster.api.list(widgets.type)).items) == 1
+
+    asyncio.run(main())
+
+
+PROFILES = {"profiles": [{"schedulerName": "mine"}]}
+TEXT = (
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    + json.dumps(PROFILES).strip("{}")
+)
+
+
+@pytest.mark.parametrize("form", ["dict", "text", "file"])
+def test_a_configuration_has_several_forms(form: str, tmp_path: Path) -> None:
+    given: Any = PROFILES if form == "dict" else TEXT
+    if form == "file":
+        given = tmp_path / "config.yaml"
+        given.write_text(TEXT)
+
+    async def main() -> None:
+        async with Cluster(nodes=1, serve=False, configuration=given) as cluster:
+            await cluster.api.create(make_pod("p", scheduler_name="mine"))
+            await cluster.wait_for(Pod, "p", "Ready")
 
     asyncio.run(main())
 

@@ -300,6 +300,7 @@ class SchedulerProcess:
             api,
             self._clock,
             configuration=config.configuration,
+            configuration_is_complete=True,
             pod_max_in_unschedulable_pods_duration=timedelta(
                 microseconds=config.options.pod_max_in_unschedulable_pods_ns // MICROSECOND
             ),

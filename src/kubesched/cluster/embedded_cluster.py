@@ -35,7 +35,7 @@ from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEvent, PodEventSink
-from kubesched.util.clock import Clock
+from kubesched.util.clock import MILLISECOND, Clock
 from kubesched.util.components import Component
 from kubesched.util.errors import KubeschedError
 
@@ -69,13 +69,14 @@ class EmbeddedCluster:
         rbac: bool = False,
         behavior: Callable[[Pod], Behavior] = behavior_of,
         events_last_ns: int = LASTS_NS,
+        start_delay_ns: int = 100 * MILLISECOND,
     ) -> None:
         """With `data` the cluster is kept in that file, and goes on where it was.
 
         A `furnished` cluster begins with storage classes and the Service `kubernetes`.
         Without `heartbeats` nothing is written while all is well, and controllers write no events:
         for simulations of long times. With `rbac`, clients may do what roles allow. `behavior` says
-        what pods do.
+        what pods do; those of which it does not say when they start do so after `start_delay_ns`.
 
         Raises:
             KubeschedError: the file cannot be used.
@@ -97,6 +98,7 @@ class EmbeddedCluster:
                 self.api,
                 clock,
                 behavior=behavior,
+                start_delay_ns=start_delay_ns,
                 events=_pod_events(events, clock) if heartbeats else None,
             ),
             NodeAgent(self.api, clock, heartbeats=heartbeats),

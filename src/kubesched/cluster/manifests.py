@@ -18,14 +18,15 @@ import msgspec
 from kubesched.api.access import ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.core import Namespace
-from kubesched.api.kinds import KINDS, by_api_version_kind
-from kubesched.api.plain_kinds import PLAIN_KINDS, plain_kind
+from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.quantity import quantity_from_json
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.rules.api_errors import not_found
 from kubesched.apiserver.rules.request_documents import cleaned
 from kubesched.apiserver.rules.schema import unknown_fields
+from kubesched.apiserver.store.custom_resource_definitions import serve
 from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything
 from kubesched.util.errors import ManifestError, QuantityError
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
@@ -47,7 +48,6 @@ _SERVER_METADATA = (
 _AMOUNTS = frozenset({"requests", "limits", "capacity", "allocatable", "overhead"})
 _INVALID = 422
 _FORBIDDEN = 403
-_RANK = {kind.type: rank for rank, kind in enumerate((*KINDS, *PLAIN_KINDS))}
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -73,16 +73,22 @@ def load_manifests(paths: Sequence[str | Path]) -> list[Manifest]:
         ManifestError: one line `FILE:LINE: what is wrong` for each thing that is.
     """
     problems = _Problems()
-    found: list[_Found] = []
+    parts: list[tuple[str, YamlDocument]] = []
     for path in paths:
         for file, text in _texts(str(path), problems):
+            problems.begin(file)
             for part in read_documents(text):
                 if isinstance(part, YamlProblem):
                     problems.add(file, part.line, part.text)
                 else:
-                    found += _objects(file, part, problems)
-    found.sort(key=lambda each: _RANK[type(each.object)])
-    _try_out(found, problems)
+                    parts += ((file, each) for each in _items(file, part, problems))
+    store = Store()
+    serve_everything(store)
+    kinds = ManifestKinds(store, (part.value for _, part in parts))
+    read = (_object(file, part, kinds, problems) for file, part in parts)
+    found = [each for each in read if each is not None]
+    found.sort(key=lambda each: kinds.rank(type(each.object)))
+    _try_out(found, store, problems)
     problems.raise_if_any()
     return [each.manifest() for each in found]
 
@@ -99,22 +105,45 @@ async def apply_manifests(
         ManifestError: the server refuses one; those before it have been created.
     """
     for manifest in manifests:
+        kind, document = type(manifest.object), manifest.document
+        if isinstance(manifest.object, CustomObject):
+            serve_everything(api.store)
         try:
             if manifest.is_dumped:
-                api.load(type(manifest.object), manifest.document)
-                continue
-            namespace = manifest.document["metadata"].get("namespace")
-            created: Any = await api.create_document(
-                type(manifest.object), namespace, manifest.document
-            )
-            status = getattr(manifest.object, "status", None)
-            if status is not None and "status" in manifest.document and created.status != status:
-                changed = msgspec.structs.replace(created, status=status)
-                await api.update(changed, subresource="status")
+                api.load(kind, document)
+            else:
+                namespace = document["metadata"].get("namespace")
+                created: Any = await api.create_document(kind, namespace, document)
+                await _apply_status(api, manifest, created)
+            if is_definition(kind):
+                serve(api.store, dict(api.document(kind, document["metadata"]["name"])))
         except ApiError as error:
             if keep_existing and error.reason == "AlreadyExists":
                 continue
             raise ManifestError(f"{manifest.location}: {error}") from error
+
+
+async def _apply_status(api: LocalApi, manifest: Manifest, created: Any) -> None:
+    status = getattr(manifest.object, "status", None)
+    if is_definition(type(manifest.object)):
+        return  # the server's own
+    if isinstance(created, CustomObject):
+        namespace = manifest.document["metadata"].get("namespace")
+        resource = api.store.catalog.by_type(type(manifest.object))
+        if status and resource.strategy.has_status:
+            name = created.metadata.name
+            patch = {"status": status}
+            await api.patch(
+                type(manifest.object),
+                name,
+                namespace,
+                patch,
+                patch_type="merge",
+                subresource="status",
+            )
+    elif status is not None and "status" in manifest.document and created.status != status:
+        changed = msgspec.structs.replace(created, status=status)
+        await api.update(changed, subresource="status")
 
 
 def _texts(path: str, problems: _Problems) -> Iterator[tuple[str, str]]:
@@ -144,9 +173,12 @@ class _Problems:
         self._files: dict[str, int] = {}
         self._found: list[tuple[int, int, str]] = []
 
+    def begin(self, file: str) -> int:
+        """Files that begin later come later; the place of this one."""
+        return self._files.setdefault(file, len(self._files))
+
     def add(self, file: str, line: int, text: str) -> None:
-        order = self._files.setdefault(file, len(self._files))
-        self._found.append((order, line, f"{file}:{line}: {text}"))
+        self._found.append((self.begin(file), line, f"{file}:{line}: {text}"))
 
     def raise_if_any(self) -> None:
         if self._found:
@@ -177,7 +209,7 @@ class _Found:
         )
 
 
-def _objects(file: str, source: YamlDocument, problems: _Problems) -> list[_Found]:
+def _items(file: str, source: YamlDocument, problems: _Problems) -> list[YamlDocument]:
     """The objects of a document: itself, or the items of a list."""
     value = source.value
     if value is None:
@@ -187,37 +219,36 @@ def _objects(file: str, source: YamlDocument, problems: _Problems) -> list[_Foun
         return []
     kind = value.get("kind")
     if isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
-        found = []
+        found: list[YamlDocument] = []
         for index, item in enumerate(value["items"]):
             part = source.item("items", index)
             if isinstance(item, dict) and kind != "List":
                 # Items of a list of one kind need not say again what they are.
                 head = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List")}
                 part.value = {**head, **item}
-            found += _objects(file, part, problems)
+            found += _items(file, part, problems)
         return found
-    parsed = _object(file, source, problems)
-    return [] if parsed is None else [parsed]
+    return [source]
 
 
-def _object(file: str, source: YamlDocument, problems: _Problems) -> _Found | None:
+def _object(
+    file: str, source: YamlDocument, kinds: ManifestKinds, problems: _Problems
+) -> _Found | None:
     value = source.value
     missing = [field for field in ("apiVersion", "kind") if not value.get(field)]
     if missing:
         for field in missing:
             problems.add(file, source.line, f"{field} is missing")
         return None
-    named = (str(value["apiVersion"]), str(value["kind"]))
-    kind = by_api_version_kind(*named) or plain_kind(*named)
+    named = str(value["apiVersion"]), str(value["kind"])
+    kind = kinds.find(*named)
     is_dumped = _is_dumped(value)
     if kind is None and is_dumped:
         return None  # a dump may hold more than is known here
-    if kind is None or kind.kind == "Binding":
-        text = _unknown_kind(str(value["apiVersion"]), str(value["kind"]))
-        problems.add(file, source.line_of("kind"), text)
+    if kind is None:
+        problems.add(file, source.line_of("kind"), kinds.unknown(*named))
         return None
-    group, _, version = kind.api_version.rpartition("/")
-    unknown = () if is_dumped else unknown_fields(group, version, kind.kind, value)
+    unknown = () if is_dumped else unknown_fields(kind.group, kind.version, kind.kind, value)
     for path in unknown:
         problems.add(file, source.line_of(path), f'unknown field "{path}"')
     document = cleaned({k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None)
@@ -251,14 +282,6 @@ def _is_dumped(value: dict[str, Any]) -> bool:
     """Whether a server gave the object its identity."""
     metadata = value.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("uid"))
-
-
-def _unknown_kind(api_version: str, kind: str) -> str:
-    text = f'no kind "{kind}" is known in version "{api_version}"'
-    versions = [each.api_version for each in KINDS if each.kind == kind and kind != "Binding"]
-    if versions:
-        return f'{text}; did you mean "{versions[-1]}"?'
-    return text
 
 
 _JSON_TYPES = {"array": list, "object": dict, "bool": bool, "int": int, "float": float, "str": str}
@@ -324,13 +347,16 @@ def _name(value: Any) -> str:
     )
 
 
-def _try_out(found: Sequence[_Found], problems: _Problems) -> None:
-    """Create everything in a store of its own, and note what that store refuses."""
-    store = Store()
+def _try_out(found: Sequence[_Found], store: Store, problems: _Problems) -> None:
+    """Create everything in an empty store, and note what that store refuses."""
     namespaces = store.catalog.by_type(Namespace)
     for each in found:
         if each.is_dumped:
-            continue  # another server has had it: it is taken as it is
+            # Another server has had it: it is taken as it is.
+            if is_definition(type(each.object)):
+                store.load(store.catalog.by_type(type(each.object)), dict(each.document), 0)
+                serve_everything(store)
+            continue
         resource = store.catalog.by_type(type(each.object))
         namespace = each.document["metadata"].get("namespace")
         try:
@@ -338,7 +364,9 @@ def _try_out(found: Sequence[_Found], problems: _Problems) -> None:
                 line = each.source.line_of("metadata.namespace")
                 problems.add(each.file, line, str(not_found("namespaces", namespace)))
                 store.create(namespaces, None, {"metadata": {"name": namespace}}, 0)
-            store.create(resource, namespace, each.document, 0)
+            created = store.create(resource, namespace, each.document, 0)
+            if is_definition(type(each.object)):
+                serve(store, created.data)
         except ApiError as error:
             for path, text in _complaints(error):
                 problems.add(each.file, each.source.line_of(path), text)

@@ -6,6 +6,7 @@ other fields, and those that also replace an explicit zero.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -154,6 +155,7 @@ def _nonzero(given: _StructT, defaults: _StructT) -> _StructT:
     return replace(defaults, **{name: value for name, value in values.items() if value})
 
 
+@functools.lru_cache(maxsize=256)
 def _has_defaults(args_type: type) -> bool:
     """Whether a value can be built from nothing; a plugin's own type may demand a field."""
     return not any(field.required for field in msgspec.structs.fields(args_type))

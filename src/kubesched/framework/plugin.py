@@ -8,6 +8,7 @@ many nodes over columns, which is an optional faster spelling of the same rule.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Awaitable, Sequence
 from typing import Any, ClassVar
 
@@ -208,6 +209,12 @@ def overrides(plugin: Plugin | type[Plugin], method: str) -> bool:
 
 def extension_points(plugin: Plugin | type[Plugin]) -> frozenset[ExtensionPoint]:
     """The points that a plugin extends: those whose method it overrides."""
+    cls: Any = plugin if isinstance(plugin, type) else type(plugin)
+    return _extension_points(cls)
+
+
+@functools.lru_cache(maxsize=1024)
+def _extension_points(plugin: type[Any]) -> frozenset[ExtensionPoint]:
     points = {point for point, method in _METHODS.items() if overrides(plugin, method)}
     if overrides(plugin, "unreserve"):
         points.add(ExtensionPoint.RESERVE)

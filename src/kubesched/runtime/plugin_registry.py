@@ -102,6 +102,19 @@ def check_factory(name: str, factory: object) -> None:
     Raises:
         ConfigError: what keeps it from being one.
     """
+    if isinstance(factory, type):
+        _check_class(name, factory)
+    else:
+        _check(name, factory)
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_class(name: str, factory: type) -> None:
+    """The same for classes, once for each: every scheduler registers the in-tree ones."""
+    _check(name, factory)
+
+
+def _check(name: str, factory: object) -> None:
     if not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
         raise ConfigError(f"{name!r} is not a legal name for a plugin: {_LEGAL}")
     if not callable(factory):

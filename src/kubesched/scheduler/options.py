@@ -55,6 +55,7 @@ class SchedulerOptions(TypedDict, total=False):
     # The configuration, which is the default one unless given, and what changes it. Profiles
     # and extenders may be dicts in the form of the configuration file.
     configuration: KubeSchedulerConfiguration | None
+    configuration_is_complete: bool  # by `complete_configuration`: it is taken as it is
     profiles: Iterable[KubeSchedulerProfile | Mapping[str, Any]] | None
     extenders: Iterable[Extender | Mapping[str, Any]] | None
     parallelism: int | None
@@ -102,6 +103,7 @@ class SchedulerOptions(TypedDict, total=False):
 
 DEFAULT_OPTIONS: Final[SchedulerOptions] = {
     "configuration": None,
+    "configuration_is_complete": False,
     "profiles": None,
     "extenders": None,
     "parallelism": None,
@@ -199,6 +201,8 @@ def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedule
     if (extenders := options.get("extenders")) is not None:
         changes["extenders"] = _decoded("extenders", tuple(extenders), gates, known_args)
     changes = {name: value for name, value in changes.items() if value is not None}
+    if options.get("configuration_is_complete") and not changes:
+        return configuration
     if changes:
         configuration = replace(configuration, **changes)
         validate_configuration(configuration, gates=gates)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -22,9 +23,11 @@ from msgspec.structs import replace
 from kubesched.api import ApiError, Container, Node, Pod
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.config.load import configuration_from_builtins, load_configuration
+from kubesched.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from kubesched.framework import Plugin
-from kubesched.runtime.plugin_registry import Registry
+from kubesched.runtime.plugin_registry import PluginRegistry, Registry
 from kubesched.scheduler.options import SchedulerOptions
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing.builders import make_node
@@ -35,6 +38,7 @@ from kubesched.util.randomness import derive
 __all__ = ["Cluster", "cluster_in_thread"]
 
 T = TypeVar("T", bound=msgspec.Struct)
+A = TypeVar("A")
 
 _GONE = 410
 _IMAGE = "example.com/app"
@@ -45,7 +49,9 @@ class Cluster:
 
     `nodes` are made by `make_node` if they are a number. With `serve=False` there is no server,
     only `api`. `plugins` are classes, or factories by name; they run, unless a configuration is
-    given that enables others.
+    given that enables others. `configuration` may also be a file, its text, or a dict in its form.
+    `files` are manifests that the cluster begins with. Pods run as soon as they are bound, unless
+    they say otherwise (docs/cluster.md).
     """
 
     def __init__(
@@ -53,8 +59,9 @@ class Cluster:
         nodes: int | Iterable[Node] = 3,
         *,
         serve: bool = True,
-        configuration: KubeSchedulerConfiguration | None = None,
+        configuration: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None = None,
         plugins: Iterable[type[Plugin]] | Registry = (),
+        files: Iterable[Path | str] = (),
         seed: int = 0,
     ) -> None:
         if isinstance(nodes, int):
@@ -62,14 +69,18 @@ class Cluster:
         self._nodes = tuple(nodes)
         self._clock = RealClock()
         self._embedded = EmbeddedCluster(
-            self._clock, derive(seed, "store"), listen=Listen() if serve else None
+            self._clock,
+            derive(seed, "store"),
+            listen=Listen() if serve else None,
+            start_delay_ns=0,
         )
+        self._manifests = load_manifests(paths) if (paths := [*files]) else []
         self._api = _BuildersApi(self._embedded.store, self._clock)
         registry: Registry = (
             plugins if isinstance(plugins, Mapping) else {each.name: each for each in plugins}
         )
         self._scheduler_options: SchedulerOptions = {
-            "configuration": configuration,
+            "configuration": _configuration(configuration, registry),
             "out_of_tree_registry": registry,
             "seed": seed,
         }
@@ -80,6 +91,7 @@ class Cluster:
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._kubeconfig_path: Path | None = None
 
     @property
@@ -106,25 +118,91 @@ class Cluster:
         self,
         kind: type[T],
         name: str,
-        condition: Callable[[T], bool],
+        condition: Callable[[T], object] | str,
         *,
         namespace: str | None = "default",
         timeout_s: float = 10.0,
     ) -> T:
-        """Wait until an object exists and fulfils a condition.
+        """Wait until an object exists and fulfils a condition, from any event loop.
+
+        A text is the type of a condition in its status that is to be true, such as `Ready`.
 
         Raises:
-            TimeoutError: it did not in time.
+            TimeoutError: it did not in time; the error says what it is like.
         """
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            there = self.wait_for(kind, name, condition, namespace=namespace, timeout_s=timeout_s)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(there, self._loop))
         if not self.api.store.catalog.by_type(kind).namespaced:
             namespace = None
-        async with asyncio.timeout(timeout_s):
-            while True:
-                with contextlib.suppress(_Outdated):
-                    return await self._awaited(kind, name, condition, namespace)
+        fulfils: Callable[[T], object]
+        if isinstance(condition, str):
+            wanted = condition
+
+            def fulfils(_: T) -> object:
+                return self._has_condition(kind, name, namespace, wanted)
+        else:
+            fulfils = condition
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    with contextlib.suppress(_Outdated):
+                        return await self._awaited(kind, name, fulfils, namespace)
+        except TimeoutError:
+            shown = f"{kind.__name__} {name if namespace is None else f'{namespace}/{name}'}"
+            what = self._shown(kind, name, namespace)
+            raise TimeoutError(f"{shown}: not within {timeout_s:g} s; {what}") from None
+
+    def wait(
+        self,
+        kind: type[T],
+        name: str,
+        condition: Callable[[T], object] | str,
+        *,
+        namespace: str | None = "default",
+        timeout_s: float = 10.0,
+    ) -> T:
+        """The same for a cluster in another thread, and code without an event loop."""
+        return self.run(
+            self.wait_for(kind, name, condition, namespace=namespace, timeout_s=timeout_s)
+        )
+
+    def run(self, work: Coroutine[Any, Any, A]) -> A:
+        """Do something with the `api` of a cluster in another thread, and return what comes of it.
+
+        For example `cluster.run(cluster.api.create(make_pod("p")))`.
+        """
+        assert self._loop is not None, "the cluster does not run"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def apply(self, *files: Path | str) -> None:
+        """Create the objects of manifests; what is there already stays.
+
+        Raises:
+            ManifestError: something is wrong with them.
+        """
+        await apply_manifests(self.api, load_manifests([*files]), keep_existing=True)
+
+    def _has_condition(self, kind: type[T], name: str, namespace: str | None, wanted: str) -> bool:
+        conditions = self._status(kind, name, namespace).get("conditions", ())
+        return any(
+            each.get("type") == wanted and each.get("status") == "True" for each in conditions
+        )
+
+    def _status(self, kind: type[T], name: str, namespace: str | None) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.api.document(kind, name, namespace).get("status", {})
+        return found
+
+    def _shown(self, kind: type[T], name: str, namespace: str | None) -> str:
+        """What an object is like, for a person who waited for it in vain."""
+        try:
+            status = self._status(kind, name, namespace)
+        except ApiError:
+            return "there is no such object"
+        return f"its status is {json.dumps(status)}"
 
     async def _awaited(
-        self, kind: type[T], name: str, condition: Callable[[T], bool], namespace: str | None
+        self, kind: type[T], name: str, condition: Callable[[T], object], namespace: str | None
     ) -> T:
         try:
             watch = self.api.watch(
@@ -142,6 +220,7 @@ class Cluster:
     async def __aenter__(self) -> Cluster:
         # One task of its own enters and leaves everything: fixtures may end in another task
         # than the one they began in.
+        self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._live(), name="Cluster")
         ready = asyncio.create_task(self._ready.wait(), name="Cluster.ready")
         try:
@@ -165,6 +244,7 @@ class Cluster:
     async def _live(self) -> None:
         for node in self._nodes:
             await self.api.create(node)
+        await apply_manifests(self.api, self._manifests)
         scheduler = Scheduler(self.api, self._clock, **self._scheduler_options)
         parts = (*self._embedded.parts, scheduler)
         async with self._embedded, running(*parts):
@@ -182,6 +262,21 @@ class Cluster:
             self._kubeconfig_path.touch(mode=0o600)
             self._kubeconfig_path.write_text(self._embedded.kubeconfig())
             yield
+
+
+def _configuration(
+    given: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None, plugins: Registry
+) -> KubeSchedulerConfiguration | None:
+    known_args = PluginRegistry(plugins).known_args()
+    match given:
+        case Mapping():
+            whole = {"apiVersion": API_VERSION, "kind": KIND, **given}
+            return configuration_from_builtins(whole, known_args=known_args)
+        case Path():
+            return load_configuration(given.read_bytes(), known_args=known_args)
+        case str():
+            return load_configuration(given.encode(), known_args=known_args)
+    return given
 
 
 class _Outdated(Exception):  # noqa: N818  a turn of a loop, not an error
@@ -209,7 +304,8 @@ class _BuildersApi(LocalApi):
 def cluster_in_thread(nodes: int | Iterable[Node] = 3, **options: Any) -> Iterator[Cluster]:
     """A cluster that runs in a thread, for tests and clients that know nothing of asyncio.
 
-    Only what goes over the network may be used from outside: `url`, `token`, `kubeconfig_path`.
+    What may be used from outside is what goes over the network (`url`, `token`,
+    `kubeconfig_path`), `wait`, `run` and `wait_for`.
     """
     begun: list[Cluster] = []
     failures: list[BaseException] = []

@@ -1,0 +1,22 @@
+"""Delete Jobs that are done, but for those that are to be kept."""
+
+from __future__ import annotations
+
+from kr8s.asyncio import Api
+from kr8s.asyncio.objects import Job
+
+KEEP = "example.com/keep"
+
+
+async def clean_up(api: Api) -> list[str]:
+    """Delete Jobs that have succeeded, with their pods; the names of those deleted."""
+    deleted = []
+    async for job in api.get(Job, namespace="default"):
+        conditions = job.status.get("conditions", [])
+        is_done = any(
+            each["type"] == "Complete" and each["status"] == "True" for each in conditions
+        )
+        if is_done and KEEP not in job.labels:
+            await job.delete(propagation_policy="Background")
+            deleted.append(job.name)
+    return deleted
