@@ -124,6 +124,23 @@ profiles:
             ),
         ],
     ),
+    "all that is wrong with a profile": (
+        """\
+profiles:
+- plugins:
+    filter: {enabled: [{name: NodePort}]}
+    score:
+      enabled: [{name: Nope, weight: 3}]
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: Most}}
+""",
+        [
+            (5, 'FilterPlugin "NodePort" does not exist'),
+            (7, 'ScorePlugin "Nope" does not exist'),
+            (9, 'scoringStrategy.type: Unsupported value: "Most"'),
+        ],
+    ),
     "text that is no YAML": ("a: [\n", [(3, "")]),
 }
 

@@ -47,6 +47,7 @@ _SERVER_METADATA = (
 )
 _AMOUNTS = frozenset({"requests", "limits", "capacity", "allocatable", "overhead"})
 _INVALID = 422
+_NOT_FOUND = 404
 _FORBIDDEN = 403
 
 
@@ -252,7 +253,9 @@ def _object(
     for path in unknown:
         problems.add(file, source.line_of(path), f'unknown field "{path}"')
     document = cleaned({k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None)
-    if wrong := _wrong_amounts(document, ""):
+    # In objects that others define, anything may be called `limits`.
+    wrong = [] if issubclass(kind.type, CustomObject) else _wrong_amounts(document, "")
+    if wrong:
         for at, text in wrong:
             problems.add(file, source.line_of(at), f"{at}: {text}")
         return None
@@ -357,9 +360,9 @@ def _try_out(found: Sequence[_Found], store: Store, problems: _Problems) -> None
                 store.load(store.catalog.by_type(type(each.object)), dict(each.document), 0)
                 serve_everything(store)
             continue
-        resource = store.catalog.by_type(type(each.object))
         namespace = each.document["metadata"].get("namespace")
         try:
+            resource = store.catalog.by_type(type(each.object))
             if resource.namespaced and store.find("namespaces", namespace) is None:
                 line = each.source.line_of("metadata.namespace")
                 problems.add(each.file, line, str(not_found("namespaces", namespace)))
@@ -368,6 +371,8 @@ def _try_out(found: Sequence[_Found], store: Store, problems: _Problems) -> None
             if is_definition(type(each.object)):
                 serve(store, created.data)
         except ApiError as error:
+            if isinstance(each.object, CustomObject) and error.code == _NOT_FOUND:
+                continue  # something is wrong with its definition
             for path, text in _complaints(error):
                 problems.add(each.file, each.source.line_of(path), text)
 

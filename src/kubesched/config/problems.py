@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubesched.config.decode import WrongTypeError
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
@@ -21,7 +22,7 @@ from kubesched.config.load import StrictDecodingError, load_as_far_as_possible
 from kubesched.config.plugin_lists import Implemented
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.profiles import complete_configuration, expand_profiles
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile, Plugins
 from kubesched.config.validation import configuration_errors
 from kubesched.util.errors import ConfigError
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
@@ -90,16 +91,44 @@ def _broken_rules(
     for index, profile in enumerate(configuration.profiles):
         if f"profiles[{index}]" in broken:
             continue
-        try:
-            expand_profiles([profile], implemented, gates=gates)
-        except ConfigError as exc:
+        for error in _profile_errors(profile, implemented, gates):
             is_sound = False
-            yield Problem(lines.of_profile(index, str(exc)), str(exc), _notes(exc))
+            yield Problem(lines.of_profile(index, str(error)), str(error), _notes(error))
     if is_sound:
         try:
             complete_configuration(configuration, implemented, gates=gates)
         except ConfigError as exc:
             yield Problem(lines.of("profiles"), str(exc), _notes(exc))
+
+
+def _profile_errors(
+    profile: KubeSchedulerProfile, implemented: Implemented, gates: FeatureGates
+) -> Iterator[ConfigError]:
+    """Why a profile cannot be built, and why not even without what was wrong first, and so on."""
+    while True:
+        try:
+            expand_profiles([profile], implemented, gates=gates)
+            return
+        except ConfigError as exc:
+            yield exc
+            rest = _without(profile, set(_QUOTED.findall(str(exc))))
+        if rest == profile:
+            return
+        profile = rest
+
+
+def _without(profile: KubeSchedulerProfile, names: set[str]) -> KubeSchedulerProfile:
+    """The profile but for the arguments of these plugins; if it has none, without them."""
+    config = tuple(each for each in profile.plugin_config if each.name not in names)
+    if config != profile.plugin_config:
+        return replace(profile, plugin_config=config)
+    changes = {
+        field.name: replace(given, enabled=kept)
+        for field in msgspec.structs.fields(Plugins)
+        if (given := getattr(profile.plugins, field.name))
+        if (kept := tuple(ref for ref in given.enabled if ref.name not in names)) != given.enabled
+    }
+    return replace(profile, plugins=replace(profile.plugins, **changes))
 
 
 def _split(error: ConfigError, lines: _Lines) -> Iterator[Problem]:
