@@ -111,14 +111,19 @@ def _profile_errors(
             return
         except ConfigError as exc:
             yield exc
-            rest = _without(profile, set(_QUOTED.findall(str(exc))))
+            rest = _without(profile, set(_QUOTED.findall(str(exc))), implemented)
         if rest == profile:
             return
         profile = rest
 
 
-def _without(profile: KubeSchedulerProfile, names: set[str]) -> KubeSchedulerProfile:
-    """The profile but for the arguments of these plugins; if it has none, without them."""
+def _without(
+    profile: KubeSchedulerProfile, names: set[str], implemented: Implemented
+) -> KubeSchedulerProfile:
+    """The profile but for the arguments of these plugins; if it has none, without them.
+
+    Those that exist are wrong at a single point, and stay where they are enabled for all.
+    """
     config = tuple(each for each in profile.plugin_config if each.name not in names)
     if config != profile.plugin_config:
         return replace(profile, plugin_config=config)
@@ -126,7 +131,8 @@ def _without(profile: KubeSchedulerProfile, names: set[str]) -> KubeSchedulerPro
         field.name: replace(given, enabled=kept)
         for field in msgspec.structs.fields(Plugins)
         if (given := getattr(profile.plugins, field.name))
-        if (kept := tuple(ref for ref in given.enabled if ref.name not in names)) != given.enabled
+        if (wrong := names - implemented.keys() if field.name == "multi_point" else names)
+        if (kept := tuple(ref for ref in given.enabled if ref.name not in wrong)) != given.enabled
     }
     return replace(profile, plugins=replace(profile.plugins, **changes))
 
