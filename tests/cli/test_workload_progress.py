@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import (
+    LabelSelector,
     Pod,
     PodCondition,
     ReplicationController,
@@ -152,3 +153,17 @@ def test_when_a_cron_job_runs_next(schedule: str, want: str) -> None:
     assert remarks([], [nightly], {}, 0) == {"CronJob default/nightly": want}
     suspended = replace(nightly, spec=replace(nightly.spec, suspend=True))
     assert next_run(suspended, 0) == "suspended"
+
+
+def test_pods_that_a_controller_has_not_counted_yet_are_not_missing() -> None:
+    meta = make_meta("Deployment", "web", namespace="default")
+    selector = LabelSelector(match_labels={"app": "web"})
+    web = Deployment(metadata=meta, spec=DeploymentSpec(replicas=3, selector=selector))
+    pods = [
+        make_pod("a", labels={"app": "web", "x": "y"}),
+        make_pod("b", labels={"app": "api"}),
+        make_pod("c", namespace="other", labels={"app": "web"}),
+    ]
+    assert pods_of(web, pods) == 1
+    progress = WorkloadProgress(Queue(), {"default-scheduler"}, ())
+    assert progress.total(pods, [web]) == 5

@@ -192,11 +192,27 @@ def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
 def pods_of(owner: Owner, pods: Collection[Pod]) -> int:
     """How many pods a controller has made for an object, directly or not."""
     match owner:
-        case Deployment() | ReplicaSet() | ReplicationController():
-            return owner.status.replicas
+        case Deployment() | ReplicaSet():
+            selector = owner.spec.selector
+            labels = {} if selector is None else selector.match_labels or {}
+            # Pods come before their controller has counted them.
+            return max(owner.status.replicas, _labelled(owner, labels, pods))
+        case ReplicationController():
+            labels = owner.spec.selector or {}
+            return max(owner.status.replicas, _labelled(owner, labels, pods))
         case Job(status=status):
             return status.active + status.succeeded + status.failed
     return len(_owned(owner, pods))
+
+
+def _labelled(owner: Owner, labels: Mapping[str, str], pods: Collection[Pod]) -> int:
+    """How many pods of its namespace have the labels that an owner selects by."""
+    wanted, namespace = labels.items(), owner.metadata.namespace
+    return sum(
+        wanted <= pod.metadata.labels.items()
+        for pod in pods
+        if wanted and pod.metadata.namespace == namespace
+    )
 
 
 def _owned(owner: Owner, pods: Collection[Pod]) -> list[Pod]:

@@ -19,6 +19,7 @@ from kubesched.api.access import ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.core import Namespace
 from kubesched.api.custom_kinds import CustomObject
+from kubesched.api.plain_kinds import PlainObject
 from kubesched.api.quantity import quantity_from_json
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.rules.api_errors import not_found
@@ -107,7 +108,7 @@ async def apply_manifests(
     """
     for manifest in manifests:
         kind, document = type(manifest.object), manifest.document
-        if isinstance(manifest.object, CustomObject):
+        if isinstance(manifest.object, CustomObject | PlainObject):
             serve_everything(api.store)
         try:
             if manifest.is_dumped:
@@ -253,8 +254,9 @@ def _object(
     for path in unknown:
         problems.add(file, source.line_of(path), f'unknown field "{path}"')
     document = cleaned({k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None)
-    # In objects that others define, anything may be called `limits`.
-    wrong = [] if issubclass(kind.type, CustomObject) else _wrong_amounts(document, "")
+    # In objects of which nothing is read, anything may be called `limits`.
+    is_read = not issubclass(kind.type, CustomObject | PlainObject)
+    wrong = _wrong_amounts(document, "") if is_read else []
     if wrong:
         for at, text in wrong:
             problems.add(file, source.line_of(at), f"{at}: {text}")
