@@ -104,6 +104,28 @@ def test_what_is_clear_is_said() -> None:
     assert said == "packed binds 20 % sooner, strands 20 % more memory (against default, 2 seeds)"
 
 
+def test_what_is_many_times_as_much_is_said_so() -> None:
+    def measures(result: RunResult) -> dict[str, float]:
+        return {"cpu stranded": 0.03 if result.configuration == "packed" else 0.0025}
+
+    planned = scenario(configurations=TWO, seeds="1-2", duration="1m", step="1m", workloads=[])
+    said = compare(sweep(planned), "default", "packed", measures).sentence()
+    assert said == "packed strands 11 times more cpu (against default, 2 seeds)"
+
+
+def test_the_summary_names_the_seed_in_which_most_pods_waited() -> None:
+    """Four cores; a burst of six pods of two cores leaves four of them waiting."""
+    planned = scenario(
+        seeds="1-2",
+        cluster={"nodes": [{"name": "n", "count": 1, "cpu": 4, "memory": "8Gi"}]},
+        workloads=[{"name": "w", "replicas": 6, "cpu": 2, "arrivals": {"at": ["15m"]}}],
+    )
+    said = [line for line in summary_text(sweep(planned)).splitlines() if "most pods" in line]
+    assert said == [
+        "default, seed 1: most pods waited after 20m: 4 (4 Insufficient cpu)",
+    ]
+
+
 def test_the_first_difference_and_why() -> None:
     planned = scenario(configurations=TWO)
     default, packed = planned.configurations
@@ -136,6 +158,8 @@ def test_the_page_needs_nothing_else_and_its_data_are_whole(
     assert "https://" not in page
     assert "@" not in page.split("<style>")[0]
     data = page.split('id="data">')[1].split("</script>")[0]
+    assert "packed" in page.split('class="facts">')[1].split("</p>")[0]
+    assert json.loads(data)["start_s"] == results[0].start_ns // 10**9
     runs = json.loads(data)["runs"]
     assert [run["seed"] for run in runs] == [1, 2, 3, 1, 2, 3]
     assert runs[0]["series"]["pending"] == results[0].series["pending"]

@@ -56,7 +56,9 @@ class Difference(msgspec.Struct, frozen=True):
         percent = self.percent
         if not self.is_clear:
             return ""
-        amount = f"{abs(self.difference):.3g}" if percent is None else f"{abs(percent):.2g} %"
+        amount = f"{abs(self.difference):.3g}"
+        if percent is not None:
+            amount = f"{abs(percent):.2g} %" if abs(percent) < 200 else f"{percent / 100:.0f} times"
         words = _WORDS.get(self.measure)
         if words is not None:
             return words[self.difference > 0].format(amount)

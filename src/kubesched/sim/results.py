@@ -24,6 +24,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str
     seed: int
     digest: str
+    start_ns: int
     virtual_s: float
     counts: dict[str, int]
     pending: dict[str, int]  # at the end, by reason
@@ -57,6 +58,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
             configuration=configuration,
             seed=seed,
             digest=observer.digest,
+            start_ns=scenario.start_ns,
             virtual_s=until_ns / 1e9,
             counts=dict(sorted(observer.counts.items())),
             pending=observer.pending_reasons(),

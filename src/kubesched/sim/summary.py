@@ -60,7 +60,11 @@ def _cell(measure: str, value: float) -> str:
 
 
 def _pending(results: Sequence[RunResult]) -> list[str]:
-    lines = [said for each in results if (said := _most_waiting(each))]
+    lines = []
+    for name in dict.fromkeys(each.configuration for each in results):
+        mine = [each for each in results if each.configuration == name]
+        lines.append(_most_waiting(max(mine, key=lambda each: max(each.series["pending"]))))
+    lines = list(filter(None, lines))
     for each in results:
         for reason, count in each.pending.items():
             lines.append(f"{each.configuration}, seed {each.seed}: {count} pending, {reason}")
