@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
-from tests.cluster.specs.world import Json, Spec, Story, play
+from tests.cluster.specs.world import Json, Spec, Story, play, pod
 
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 AUTHORITY = "kube-root-ca.crt"
 REQUEST = b64encode(
     b"-----BEGIN CERTIFICATE REQUEST-----\nMIIBAAA=\n-----END CERTIFICATE REQUEST-----\n"
@@ -137,10 +138,33 @@ async def _certificates(spec: Spec) -> None:
     assert not spec.list(plural, f"test={spec.namespace}")
 
 
+async def _mounts(spec: Spec) -> None:
+    """Who opts out of a token gets none: the pod's word counts before the account's."""
+    for name, automount in (("mount", True), ("nomount", False)):
+        body = {"metadata": {"name": name}, "automountServiceAccountToken": automount}
+        spec.create("serviceaccounts", body)
+    given = {"default": None, "mount": True, "nomount": False}
+    for account, of_account in given.items():
+        for of_pod in (None, True, False):
+            made = pod(f"{account}-{of_pod}".lower(), serviceAccountName=account)
+            if of_pod is not None:
+                made["spec"]["automountServiceAccountToken"] = of_pod
+            held = spec.create("pods", made)["spec"]
+            wanted = of_pod if of_pod is not None else of_account is not False
+            mounts = held["containers"][0].get("volumeMounts", [])
+            assert [each["mountPath"] for each in mounts] == ([TOKEN_PATH] if wanted else [])
+            assert [each["name"] for each in held.get("volumes", ())] == [
+                each["name"] for each in mounts
+            ]
+    assert "volumes" not in spec.create("pods", pod("none"))["spec"]
+    await spec.until(lambda: len(spec.running()) == 10)
+
+
 STORIES: dict[str, Story] = {
     "the authority is known everywhere": _authority,
     "service accounts are managed": _accounts,
     "tokens are given and recognized": _tokens,
+    "tokens are mounted unless somebody opts out": _mounts,
     "reviews are answered": _reviews,
     "certificates are asked for, approved and given": _certificates,
 }
