@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from kubesched.api.kinds import by_api_version_kind
 from kubesched.explain import Snapshot
 from kubesched.explain.text import render
 from kubesched.util.clock import ManualClock
@@ -23,6 +27,29 @@ def test_the_first_three_lines_say_what_is_wrong_and_what_to_do(cause: Cause) ->
     assert all(each.verified for each in answer.suggestions)
     for wanted in cause.helps:
         assert any(change.startswith(wanted) for change in changes), (wanted, changes)
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
+def test_every_suggestion_holds_when_it_is_carried_out(cause: Cause) -> None:
+    answer = Snapshot([*cause.objects, cause.pod], clock=ManualClock()).explain(cause.pod)
+    for suggestion in answer.suggestions:
+        objects = {key_of(each): each for each in (*cause.objects, cause.pod)}
+        for edit in suggestion.edits:
+            kind = by_api_version_kind(edit.api_version, edit.kind)
+            assert kind is not None
+            key = (kind.type, edit.namespace, edit.name)
+            assert (key in objects) == (edit.action != "create"), edit
+            if edit.action == "delete":
+                del objects[key]
+            else:
+                objects[key] = msgspec.convert(edit.document, kind.type)
+        changed = objects[key_of(cause.pod)]
+        again = Snapshot(objects.values(), clock=ManualClock()).explain(changed, suggest=False)
+        assert again.verdict == "fits", suggestion.change
+
+
+def key_of(each: Any) -> tuple[type[Any], str, str]:
+    return type(each), each.metadata.namespace, each.metadata.name
 
 
 @pytest.mark.parametrize("name", CAUSES)

@@ -21,6 +21,7 @@ from kubesched.explain.summaries import (
     not_running_summary,
     pending_summary,
     placed_summary,
+    unschedulable_message,
     waiting_summary,
 )
 from kubesched.explain.verdicts import AllVerdicts, find_all_verdicts, one_cause_each
@@ -60,7 +61,9 @@ def explain_pod(
     """
     if pod.status.phase in _FINISHED:
         raise ExplainError(f"{pod_name(pod)} has finished ({pod.status.phase}): it needs no node")
-    if (pod.spec.scheduler_name or "default-scheduler") not in model.frameworks:
+    if "Node" in unknown and not pod.spec.node_name:
+        answer = _without_nodes(pod)
+    elif (pod.spec.scheduler_name or "default-scheduler") not in model.frameworks:
         answer = _not_ours(model, pod)
     elif pod.spec.node_name:
         with model.without(pod):
@@ -164,6 +167,19 @@ def _placed(model: ClusterModel, attempt: _Attempt, versus: str) -> Explanation:
         ties=table.ties,
         margin=table.margin,
         versus=table.versus(versus, attempt.groups) if versus else None,
+    )
+
+
+def _without_nodes(pod: Pod) -> Explanation:
+    """What can be said to somebody who may not read nodes: what the scheduler said."""
+    told = unschedulable_message(pod)
+    said = f"the scheduler said: {told}" if told else "no scheduler has said anything about it yet"
+    return Explanation(
+        pod=pod_name(pod),
+        verdict="pending",
+        summary=f"you may not read nodes, so it cannot be worked out; {said}",
+        advice="Ask for the right to list nodes, or for a capture (kubesched capture).",
+        message=told,
     )
 
 

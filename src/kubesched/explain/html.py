@@ -47,8 +47,7 @@ def explanation_html(explanation: Explanation) -> str:
         f'<h1>{escape(explanation.pod)}: <span class="{escape(explanation.verdict)}">'
         f"{escape(explanation.verdict)}</span></h1>"
     ]
-    summary = explanation.summary[:1].upper() + explanation.summary[1:]
-    parts.append(f"<p class=first>{escape(summary)}</p>")
+    parts.append(f"<p class=first>{escape(explanation.summary)}</p>")
     parts += [
         f"<p>{escape(text)}</p>" for text in (explanation.advice, explanation.breakdown) if text
     ]

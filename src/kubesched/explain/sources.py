@@ -139,7 +139,7 @@ async def read_cluster(api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS)
     """List what scheduling depends on; kinds that may not be read are named, not fatal.
 
     Raises:
-        ExplainError: nodes or pods cannot be read.
+        ExplainError: pods cannot be read.
         ApiError: the server cannot be reached.
     """
     objects: list[ApiObject] = []
@@ -149,7 +149,7 @@ async def read_cluster(api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS)
             objects += await _list_all(api, kind)
         except ApiError as error:
             if error.code in _REFUSED:
-                if kind.kind in ("Node", "Pod"):
+                if kind.kind == "Pod":
                     raise ExplainError(f"{kind.plural} cannot be read: {error}") from error
                 unknown.append(kind.kind)
             elif error.code != _UNSERVED:

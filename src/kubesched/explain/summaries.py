@@ -21,6 +21,7 @@ __all__ = [
     "not_running_summary",
     "pending_summary",
     "placed_summary",
+    "unschedulable_message",
     "waiting_summary",
 ]
 
@@ -146,16 +147,23 @@ def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) ->
     return f"To fix it: {', or '.join(parts)}."
 
 
+def unschedulable_message(pod: Pod) -> str:
+    """What a scheduler wrote to the pod when it last failed; empty if it has not."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return ""
+
+
 def waiting_summary(pod: Pod, sentence: str) -> str:
     """A pod that fits, and that nobody has placed yet: why that may be."""
     if pod.metadata.creation_timestamp is None:
         return sentence
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return (
-                f"{sentence}. A scheduler last said {condition.message!r}; it is tried again "
-                "after the next change that may help, or within 5 minutes"
-            )
+    if told := unschedulable_message(pod):
+        return (
+            f"{sentence}. A scheduler last said {told!r}; it is tried again after the next change "
+            "that may help, or within 5 minutes"
+        )
     name = pod.spec.scheduler_name or "default-scheduler"
     return f"{sentence}. No scheduler has tried it yet: is one running for schedulerName {name!r}?"
 

@@ -27,6 +27,7 @@ _OF_CONDITIONS = "node.kubernetes.io/"
 _CORDON = "node.kubernetes.io/unschedulable"
 _CONTROL_PLANE = "node-role.kubernetes.io/"
 _MOST = 6
+_MOST_LABELLED = 2
 
 
 def tolerate_taints(question: Question) -> Iterator[Candidate]:
@@ -118,7 +119,7 @@ def relax_selection(question: Question) -> Iterator[Candidate]:
         assert node.node is not None
         missing = {k: v for k, v in selector.items() if node.labels.get(k) != v}
         missing |= _labels_for_terms(question.pod, node.labels)
-        if not 1 <= len(missing) <= 2 or labelled >= _MOST:
+        if not 1 <= len(missing) <= 2 or labelled >= _MOST_LABELLED:
             continue
         labelled += 1
         labels = {**node.labels, **missing}
@@ -127,12 +128,18 @@ def relax_selection(question: Question) -> Iterator[Candidate]:
         yield Candidate(
             f"label {node.name} {shown}",
             CLUSTER,
-            len(missing) + 0.1,
+            # A label that others have means something, which this node then claims to be.
+            len(missing) + 0.1 + sum(_is_known(question, each) for each in missing.items()),
             pod,
             (replace(node.node, metadata=metadata),),
             command=f"kubectl label node {node.name} --overwrite {shown}",
             node=node.name,
         )
+
+
+def _is_known(question: Question, label: tuple[str, str]) -> bool:
+    key, value = label
+    return any(node.labels.get(key) == value for node in question.nodes)
 
 
 def _other_value(question: Question, key: str, value: str) -> Iterator[Candidate]:
