@@ -29,6 +29,7 @@ _TERM: Final = re.compile(r"(?:\\.|[^,\\])+|\\\Z", re.DOTALL)
 _OPERATOR: Final = re.compile(r"!=|==|=")
 _ESCAPED: Final = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 
+_SOURCE: Final = "source"
 _METADATA: Final = ("metadata.name", "metadata.namespace")
 _REFERENCE: Final = (
     "kind",
@@ -61,6 +62,7 @@ _FIELDS: Final[Mapping[type[ApiObject], tuple[str, ...]]] = {
         *(f"involvedObject.{each}" for each in _REFERENCE),
         "reason",
         "reportingComponent",
+        "source",
         "type",
     ),
     EventsEvent: (
@@ -163,11 +165,20 @@ def _read(obj: msgspec.Struct | Mapping[str, Any], path: str) -> str:
                 return ""
             value = getattr(value, field.name)
         return _text(value) if way else ""
+    if path == _SOURCE:
+        return _source(obj)
     for name in path.split("."):
         if not isinstance(value, Mapping):
             return ""
         value = value.get(name)
     return _text(value)
+
+
+def _source(event: Mapping[str, Any]) -> str:
+    """Who reports an event, in the field of either age."""
+    source = event.get("source")
+    component = source.get("component") if isinstance(source, Mapping) else None
+    return _text(component or event.get("reportingComponent"))
 
 
 def _reader(kind: type[msgspec.Struct], path: str) -> Callable[[Any], str]:

@@ -294,14 +294,30 @@ def test_lists_that_are_sets_or_maps_have_no_order() -> None:
 def test_a_rule_that_costs_too_much_is_stopped() -> None:
     schema = {
         "type": "object",
-        "properties": {"list": {"type": "array", "items": {"type": "integer"}}},
-        "x-kubernetes-validations": [
-            {"rule": "self.list.all(a, self.list.all(b, self.list.all(c, a + b + c >= 0)))"}
-        ],
+        "properties": {"list": {"type": "array", "maxItems": 725, "items": {"type": "integer"}}},
+        "x-kubernetes-validations": [{"rule": "self.list.all(a, self.list.all(b, a == b))"}],
     }
     client = client_for(with_spec(schema))
-    (told,) = refused(client, "POST", WIDGETS, widget({"list": list(range(300))}))
+    (told,) = refused(client, "POST", WIDGETS, widget({"list": [20] * 725}))
     assert "call cost exceeds limit for rule" in told
+
+
+def test_a_rule_that_could_cost_too_much_is_no_rule() -> None:
+    inner = {
+        "type": "array",
+        "items": {"type": "string"},
+        "x-kubernetes-validations": [{"rule": "self.all(s, s == 'string constant')"}],
+    }
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": inner}}}
+    code, answer = Client().send("POST", DEFINITIONS, with_spec(schema))
+    assert code == 422
+    assert "estimated rule cost exceeds budget by factor of more than 100x" in answer["message"]
+    limited = {**inner, "maxItems": 10, "items": {"type": "string", "maxLength": 10}}
+    schema = {
+        "type": "object",
+        "properties": {"x": {"type": "array", "maxItems": 10, "items": limited}},
+    }
+    assert Client().send("POST", DEFINITIONS, with_spec(schema))[0] == 201
 
 
 def test_a_metadata_rule_sees_the_name() -> None:

@@ -197,6 +197,7 @@ def test_health_has_the_checks_that_are_looked_for() -> None:
 )
 def test_a_time_limit_must_be_one(timeout: str, code: int) -> None:
     assert Client().send("GET", f"/api/v1?timeout={timeout}")[0] == code
+    assert Client().send("GET", f"/version?timeout={timeout}")[0] == code
 
 
 def test_an_answer_is_no_table() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import yaml
 
+from kubesched.api.access import ApiError
 from kubesched.apiserver.http.media_types import body_language
 from kubesched.apiserver.http.protobuf import read_protobuf
 from kubesched.apiserver.http.protobuf.encoding import MalformedError
@@ -62,6 +63,7 @@ def read_applied(request: Request, resource: Resource) -> tuple[dict[str, Any], 
         ApiError: 400.
     """
     document = _read_yaml(request.body, resource.kind)
+    repeated = _repeated_keys(request)
     if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
         raise api_errors.bad_request("error decoding YAML: expected an object")
     kind, version = document.get("kind"), document.get("apiVersion")
@@ -70,7 +72,9 @@ def read_applied(request: Request, resource: Resource) -> tuple[dict[str, Any], 
             f"the object provided is unrecognized (must be of type {resource.kind}): "
             f"got {version or ''}, Kind={kind or ''}"
         )
-    problems = field_problems(request, resource, document)
+    if unknown := _unknown(resource, document):
+        raise _undeclared(resource, document, unknown)
+    problems = repeated
     applied: dict[str, Any] = cleaned(document, None)
     if applied.get("metadata", {}).get("managedFields"):
         raise api_errors.bad_request("metadata.managedFields must be nil")
@@ -88,11 +92,7 @@ def field_problems(
     if validation == "Ignore":
         return ()
     repeated = [f'duplicate field "{path}"' for path in (duplicate_fields(body) if body else ())]
-    strategy = resource.strategy
-    if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
-        unknown = list(unknown_paths(document, strategy.custom.schema, is_resource=True))
-    else:
-        unknown = unknown_fields(resource.group, resource.version, resource.kind, document)
+    unknown = _unknown(resource, document)
     problems = [*(f'unknown field "{path}"' for path in unknown), *repeated]
     if problems and validation == "Strict":
         raise api_errors.bad_request(
@@ -100,6 +100,59 @@ def field_problems(
             f"{resource.kind}: strict decoding error: {', '.join(problems)}"
         )
     return problems
+
+
+def _unknown(resource: Resource, document: Any) -> list[str]:
+    """Paths of fields that the resource does not have."""
+    strategy = resource.strategy
+    if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
+        return list(unknown_paths(document, strategy.custom.schema, is_resource=True))
+    return unknown_fields(resource.group, resource.version, resource.kind, document)
+
+
+def _undeclared(resource: Resource, document: dict[str, Any], paths: Sequence[str]) -> ApiError:
+    """500 for fields that nobody could own, whatever is to be done about unknown ones."""
+    metadata = document.get("metadata") or {}
+    place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    told = [f".{path}: field not declared in schema" for path in paths]
+    listed = told[0] if len(told) == 1 else "errors:\n  " + "\n  ".join(told)
+    return api_errors.unknown_failure(
+        f"failed to create typed patch object ({place}; {resource.api_version}, "
+        f"Kind={resource.kind}): {listed}"
+    )
+
+
+def _repeated_keys(request: Request) -> Sequence[str]:
+    """What to warn about keys that a YAML text has twice. Raises ApiError 400 if strict."""
+    validation = request.query.get("fieldValidation") or "Warn"
+    if validation == "Ignore":
+        return ()
+    try:
+        root = yaml.compose(request.body, Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ()  # reading it has said more
+    told = [f'line {line}: key "{key}" already set in map' for line, key in _repeated(root)]
+    if told and validation == "Strict":
+        lines = "\n  ".join(told)
+        text = "error decoding YAML: error converting YAML to JSON: yaml: unmarshal errors"
+        raise api_errors.bad_request(f"{text}:\n  {lines}")
+    return told
+
+
+def _repeated(root: Any) -> Iterator[tuple[int, str]]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if isinstance(key.value, str):
+                    if key.value in seen:
+                        yield key.start_mark.line + 1, key.value
+                    seen.add(key.value)
+                waiting.append(value)
 
 
 def read_body(request: Request, kind: str) -> Any:

@@ -90,10 +90,11 @@ _PARTS: dict[str, tuple[_Part, ...]] = {
 
 
 class Discovery:
-    """Reads the catalog anew on every call: custom resources come and go."""
+    """Reads the catalog anew whenever it has changed: custom resources come and go."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._read: tuple[int, dict[str, dict[str, list[_Entry]]]] = (-1, {})
 
     def core_versions(self, address: str) -> Json:
         served = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
@@ -150,6 +151,11 @@ class Discovery:
 
     def _groups(self) -> dict[str, dict[str, list[_Entry]]]:
         """Groups in the order in which clients are to try them, stable versions first."""
+        if self._read[0] != self._catalog.changes:
+            self._read = (self._catalog.changes, self._read_groups())
+        return self._read[1]
+
+    def _read_groups(self) -> dict[str, dict[str, list[_Entry]]]:
         found: dict[str, dict[str, list[_Entry]]] = {}
 
         def add(group: str, version: str, entry: _Entry) -> None:

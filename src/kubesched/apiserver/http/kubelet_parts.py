@@ -31,6 +31,6 @@ def refuse_part(
         raise api_errors.unknown_resource()
     store.get(resource, namespace, name)
     raise api_errors.not_possible(
-        f"{plural} {name!r}: no {part} in an embedded cluster, where containers are pretended: "
+        f'{plural} "{name}": no {part} in an embedded cluster, where containers are pretended: '
         f"{KUBELET_PARTS[part]}"
     )

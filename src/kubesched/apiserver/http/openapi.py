@@ -23,6 +23,7 @@ __all__ = ["OpenApi"]
 
 Json = dict[str, Any]
 
+_RELEASE = "v1.36.4"
 _KIND = "x-kubernetes-group-version-kind"
 _ACTION = "x-kubernetes-action"
 _WRITING = ("dryRun", "fieldManager", "fieldValidation")
@@ -44,7 +45,8 @@ class OpenApi:
     def __init__(self, catalog: Catalog, discovery: Discovery) -> None:
         self._catalog = catalog
         self._discovery = discovery
-        self._index: tuple[int, Json] = (0, {})
+        self._index: tuple[int, Json] = (-1, {})
+        self._version_2: tuple[int, bytes] = (-1, b"")
 
     def index(self) -> Json:
         changes = self._catalog.changes
@@ -56,9 +58,19 @@ class OpenApi:
         paths = {}
         for group, version in self._discovery.group_versions():
             name = f"apis/{group}/{version}" if group else f"api/{version}"
-            digest = hashlib.sha256(encode(self.document(group, version))).hexdigest().upper()
+            digest = self._digest(group, version)
             paths[name] = {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"}
         return {"paths": paths}
+
+    def _digest(self, group: str, version: str) -> str:
+        """What changes with the document of a version; built-in ones stay as they are."""
+        resources = [
+            each for each in self._catalog.all() if (each.group, each.version) == (group, version)
+        ]
+        content = f"{group}/{version} {_RELEASE}".encode()
+        if any(isinstance(each.strategy, CustomStrategy) for each in resources):
+            content = encode(self.document(group, version))
+        return hashlib.sha256(content).hexdigest().upper()
 
     def version_2(self) -> bytes:
         """Every definition, as older clients want it."""
@@ -66,9 +78,14 @@ class OpenApi:
 
     def version_2_json(self) -> bytes:
         """The same in JSON."""
+        if self._version_2[0] != self._catalog.changes:
+            self._version_2 = (self._catalog.changes, self._version_2_json())
+        return self._version_2[1]
+
+    def _version_2_json(self) -> bytes:
         document = {
             "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": "v1.36.4"},
+            "info": {"title": "Kubernetes", "version": _RELEASE},
             "paths": {},
             "definitions": self._definitions(),
         }
@@ -108,12 +125,13 @@ class OpenApi:
         if custom:
             schemas = {**referenced([METADATA]), **schemas, **custom}
             schemas[METADATA] = _described(schemas[METADATA])
-        return {
+        shown: Json = {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "v1.36.4"},
+            "info": {"title": "Kubernetes", "version": _RELEASE},
             "paths": paths,
-            "components": {"schemas": schemas},
         }
+        # Clients compare a document with what they read and write again, which has nothing empty.
+        return {**shown, "components": {"schemas": schemas}} if schemas else shown
 
 
 def _custom_schemas(resource: Resource, *, version_2: bool = False) -> dict[str, Json]:
@@ -170,11 +188,14 @@ def _operation(
     if name is not None:
         reference = {"$ref": f"#/components/schemas/{name}"}
         content = {"content": {"application/json": {"schema": reference}}}
-    return {
+    shown: Json = {
         _ACTION: method,
         _KIND: {"group": group, "version": version, "kind": kind},
-        "parameters": [
-            {"name": each, "in": "query", "schema": {"type": "string"}} for each in parameters
-        ],
         "responses": {"200": {"description": "OK", **content}},
     }
+    if parameters:
+        schema = {"type": "string"}
+        shown["parameters"] = [
+            {"name": each, "in": "query", "schema": schema} for each in parameters
+        ]
+    return shown

@@ -7,6 +7,7 @@ client sends, the worst that comes out is a refusal.
 from __future__ import annotations
 
 import functools
+import hashlib
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -112,13 +113,14 @@ class ApiService:
 
     def _answer(self, request: Request) -> Answer | Stream:
         path = request.path
+        if "timeout" in request.query:
+            check_timeout(request)
         if _is_open(path) and request.method in ("GET", "HEAD"):
             return health(request) if is_health(path) else self._pages[path](request)
         user = self._users.authenticate(request.header("authorization"))
         target = parse_path(path)
         user = impersonated(request, user, self._users)
         self._users.authorize(user, _attributes(request, target))
-        check_timeout(request)
         if target is None:
             return self._page(request)
         if (target.group, target.plural) in REVIEWS and target.version == "v1":
@@ -179,7 +181,11 @@ class ApiService:
     def _openapi_2(self, request: Request) -> Answer:
         if "protobuf" in request.header("accept"):
             return Answer(200, self._openapi.version_2(), _OPENAPI_V2)
-        return Answer(200, self._openapi.version_2_json())
+        body = self._openapi.version_2_json()
+        tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
+        if request.header("if-none-match") == tag:
+            return Answer(304, b"", headers={"ETag": tag})
+        return Answer(200, body, headers={"ETag": tag})
 
     def _groups(self, request: Request) -> Answer:
         if _wants_aggregated(request):

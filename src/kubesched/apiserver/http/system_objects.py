@@ -155,7 +155,15 @@ def _flow_control() -> Iterator[tuple[str, Json]]:
         }
         if method:
             schema["distinguisherMethod"] = {"type": method}
-        yield "flowschemas", {"metadata": {"name": name, **metadata}, "spec": schema}
+        found = {"type": "Dangling", "status": "False", "reason": "Found"}
+        yield (
+            "flowschemas",
+            {
+                "metadata": {"name": name, **metadata},
+                "spec": schema,
+                "status": {"conditions": [found]},
+            },
+        )
 
 
 def _everything(schema: str) -> Json:

@@ -74,7 +74,12 @@ def _schema_problems(schema: Json, path: str) -> Iterator[Problem]:
     found: list[Problem] = []
 
     def report(where: str, rule: Json, text: str) -> None:
-        found.append(invalid_rule(where, rule, text) if text else required(where))
+        if not text:
+            found.append(required(where))
+        elif not rule:
+            found.append(forbidden(where, text))
+        else:
+            found.append(invalid_rule(where, rule, text))
 
     compile_rules(schema, path, report, is_resource=True)
     yield from found

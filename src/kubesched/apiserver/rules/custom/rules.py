@@ -14,6 +14,7 @@ import msgspec
 
 from kubesched.apiserver.rules.custom.cel_types import cel_value, declared_type
 from kubesched.apiserver.rules.custom.checks import ABSENT, correlated
+from kubesched.apiserver.rules.custom.costs import most_items, over_budget, rule_cost
 from kubesched.apiserver.rules.custom.structure import EMBEDDED
 from kubesched.apiserver.rules.schema.definitions import Json
 from kubesched.apiserver.rules.validation.problems import (
@@ -38,7 +39,7 @@ __all__ = ["RuleTree", "compile_rules", "rule_problems"]
 _NO_OVERLOAD: Final = "no such overload"
 _TOO_COSTLY: Final = "operation cancelled: actual cost limit exceeded"
 Report = Callable[[str, Json, str], None]
-"""Takes the path of a rule, the rule, and what is wrong with it."""
+"""Takes the path of a rule, the rule, and what is wrong with it; no rule if it is too dear."""
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -66,23 +67,28 @@ class RuleTree(msgspec.Struct, frozen=True):
 
 
 def compile_rules(
-    schema: Json, path: str, report: Report, *, is_resource: bool = False
+    schema: Json, path: str, report: Report, *, is_resource: bool = False, times: int = 1
 ) -> RuleTree | None:
-    """The rules in a schema; None if it has none. What is wrong with one is reported."""
-    rules = tuple(_compiled_rules(schema, path, report, is_resource=is_resource))
+    """The rules in a schema; None if it has none. What is wrong with one is reported.
+
+    `times` is how many values of the schema an object may have at most.
+    """
+    rules = tuple(_compiled_rules(schema, path, report, is_resource=is_resource, times=times))
     properties: dict[str, RuleTree] = {}
     for key, part in (schema.get("properties") or {}).items():
         if not isinstance(part, dict):
             continue
         inner = f"{path}.properties[{key}]"
         embedded = bool(part.get(EMBEDDED))
-        if (tree := compile_rules(part, inner, report, is_resource=embedded)) is not None:
+        tree = compile_rules(part, inner, report, is_resource=embedded, times=times)
+        if tree is not None:
             properties[key] = tree
     others: dict[str, RuleTree | None] = {"additionalProperties": None, "items": None}
     for key in others:
         part = schema.get(key)
         if isinstance(part, dict):
-            others[key] = compile_rules(part, f"{path}.{key}", report)
+            repeated = times * most_items(schema)
+            others[key] = compile_rules(part, f"{path}.{key}", report, times=repeated)
     additional, items = others.values()
     if not rules and not properties and additional is None and items is None:
         return None
@@ -90,7 +96,7 @@ def compile_rules(
 
 
 def _compiled_rules(
-    schema: Json, path: str, report: Report, *, is_resource: bool
+    schema: Json, path: str, report: Report, *, is_resource: bool, times: int
 ) -> Iterator[_Rule]:
     declared = schema.get("x-kubernetes-validations") or ()
     if not declared:
@@ -105,6 +111,8 @@ def _compiled_rules(
         program = compile_text(rule, "rule", "bool", f"{where}.rule", report)
         if program is None:
             continue
+        if problem := over_budget(times * rule_cost(rule["rule"], schema)):
+            report(f"{where}.rule", {}, problem)
         message_program: Program | None = None
         if rule.get("messageExpression"):
             message_program = compile_text(
