@@ -14,7 +14,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import ObjectMeta
 
-__all__ = ["PLAIN_KINDS", "PlainObject", "plain_kind", "plain_type"]
+__all__ = ["PLAIN_KINDS", "PlainObject", "plain_type"]
 
 
 class PlainObject(ApiObject):
@@ -76,10 +76,3 @@ PLAIN_KINDS: Final[tuple[Kind, ...]] = (
         "storagemigration.k8s.io/v1beta1", "StorageVersionMigration", "storageversionmigrations", ""
     ),
 )
-
-_BY_API_VERSION_KIND: Final = {(kind.api_version, kind.kind): kind for kind in PLAIN_KINDS}
-
-
-def plain_kind(api_version: str, kind: str) -> Kind | None:
-    """The kind that a manifest names, if it is one of these."""
-    return _BY_API_VERSION_KIND.get((api_version, kind))

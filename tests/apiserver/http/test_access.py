@@ -213,3 +213,52 @@ def test_a_token_that_is_none_is_refused(token: str) -> None:
     answer = Guarded().ask("GET", PODS, authorization=f"Bearer {token}")
     assert isinstance(answer, Answer)
     assert answer.status == 401
+
+
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@pytest.mark.parametrize(
+    ("account", "of_account", "of_pod", "mounted"),
+    [
+        ("default", None, None, True),
+        ("default", None, False, False),
+        ("nomount", False, None, False),
+        ("nomount", False, True, True),
+        ("mount", True, None, True),
+        ("mount", True, False, False),
+    ],
+)
+def test_tokens_are_mounted_unless_somebody_does_not_want_them(
+    account: str, of_account: bool | None, of_pod: bool | None, mounted: bool
+) -> None:
+    client = Client()
+    body: Json = {"metadata": {"name": account}}
+    if of_account is not None:
+        body["automountServiceAccountToken"] = of_account
+    client.create(ACCOUNTS, body)
+    spec: Json = {"serviceAccountName": account, "containers": [{"name": "c", "image": "i"}]}
+    if of_pod is not None:
+        spec["automountServiceAccountToken"] = of_pod
+    made = client.create(PODS, {"metadata": {"name": "p"}, "spec": spec})["spec"]
+    paths = [each["mountPath"] for each in made["containers"][0].get("volumeMounts", ())]
+    assert (TOKEN_PATH in paths) is mounted
+    assert bool(made.get("volumes")) is mounted
+    assert made["serviceAccountName"] == account
+
+
+def test_a_pod_without_an_account_is_left_as_it_is() -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    made = Client().create(PODS, {"metadata": {"name": "p"}, "spec": spec})["spec"]
+    assert "volumes" not in made
+
+
+def test_a_token_that_is_mounted_by_hand_stays() -> None:
+    client = Client()
+    client.create(ACCOUNTS, {"metadata": {"name": "default"}})
+    mount = {"name": "mine", "mountPath": TOKEN_PATH}
+    container = {"name": "c", "image": "i", "volumeMounts": [mount]}
+    spec = {"containers": [container], "volumes": [{"name": "mine", "emptyDir": {}}]}
+    made = client.create(PODS, {"metadata": {"name": "p"}, "spec": spec})["spec"]
+    assert made["containers"][0]["volumeMounts"] == [mount]
+    assert [volume["name"] for volume in made["volumes"]] == ["mine"]

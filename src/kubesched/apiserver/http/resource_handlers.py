@@ -35,6 +35,7 @@ from kubesched.apiserver.rules.apply import Manager, apply_document, is_tracked,
 from kubesched.apiserver.rules.generated_metadata import stamp
 from kubesched.apiserver.rules.patches import PatchError, apply_patch
 from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.rules.service_account_mounts import with_service_account
 from kubesched.apiserver.store import custom_resource_definitions
 from kubesched.apiserver.store.admission_policies import POLICY, type_checked
 from kubesched.apiserver.store.custom_resource_definitions import (
@@ -185,8 +186,19 @@ class ResourceHandlers:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         self._check_grant(resource, target, document)
+        if resource is self._pods and target.namespace is not None:
+            document = self._with_account(document, target.namespace)
         record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
         return rendering.object(record, 201, problems)
+
+    def _with_account(self, pod: Json, namespace: str) -> Json:
+        """A new pod with what its service account gives it, if there is one."""
+        spec = pod.get("spec")
+        name = spec.get("serviceAccountName") if isinstance(spec, dict) else None
+        if not isinstance(name, str) or not name:
+            name = "default"
+        account = self._store.find("serviceaccounts", f"{namespace}/{name}")
+        return pod if account is None else with_service_account(pod, account)
 
     def _check_grant(self, resource: Resource, target: Target, document: Json) -> None:
         """Nobody gives away more than they have. Raises ApiError 403."""

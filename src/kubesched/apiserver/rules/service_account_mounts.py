@@ -1,0 +1,84 @@
+"""What a pod gets from its service account: a name, a token where it looks for one, secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["with_service_account"]
+
+Json = dict[str, Any]
+
+_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+# One name for all pods: what they have in common is worked out once.
+_VOLUME = "kube-api-access-token"
+_SECONDS = 3607
+_MIRROR = "kubernetes.io/config.mirror"
+_SOURCES: list[Json] = [
+    {"serviceAccountToken": {"expirationSeconds": _SECONDS, "path": "token"}},
+    {
+        "configMap": {
+            "name": "kube-root-ca.crt",
+            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+        }
+    },
+    {
+        "downwardAPI": {
+            "items": [
+                {
+                    "path": "namespace",
+                    "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                }
+            ]
+        }
+    },
+]
+
+
+def with_service_account(pod: Json, account: Mapping[str, Any]) -> Json:
+    """The pod as it is to be created, given the account that it names."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or _MIRROR in (_annotations(pod)):
+        return pod
+    filled = dict(spec)
+    filled["serviceAccountName"] = filled["serviceAccount"] = account["metadata"]["name"]
+    if not filled.get("imagePullSecrets") and account.get("imagePullSecrets"):
+        filled["imagePullSecrets"] = account["imagePullSecrets"]
+    wanted = spec.get("automountServiceAccountToken")
+    if wanted is None:
+        wanted = account.get("automountServiceAccountToken", True)
+    if wanted:
+        _mount(filled)
+    return {**pod, "spec": filled}
+
+
+def _annotations(pod: Json) -> Mapping[str, Any]:
+    metadata = pod.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _mount(spec: Json) -> None:
+    """Mount the token in every container that has nothing in its place."""
+    is_used = False
+    for field in ("initContainers", "containers"):
+        containers = spec.get(field)
+        if not isinstance(containers, list):
+            continue
+        made = []
+        for container in containers:
+            mounts = container.get("volumeMounts") if isinstance(container, dict) else None
+            mounts = mounts if isinstance(mounts, list) else []
+            if not isinstance(container, dict) or any(
+                isinstance(each, dict) and each.get("mountPath") == _PATH for each in mounts
+            ):
+                made.append(container)
+                continue
+            mount = {"name": _VOLUME, "readOnly": True, "mountPath": _PATH}
+            made.append({**container, "volumeMounts": [*mounts, mount]})
+            is_used = True
+        spec[field] = made
+    if is_used:
+        volume = {"name": _VOLUME, "projected": {"sources": _SOURCES, "defaultMode": 420}}
+        volumes = spec.get("volumes")
+        spec["volumes"] = [*(volumes if isinstance(volumes, list) else ()), volume]

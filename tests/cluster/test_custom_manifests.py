@@ -1,0 +1,112 @@
+"""Files with definitions, their objects, policies and roles, as charts and operators ship them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.util.clock import ManualClock
+from kubesched.util.errors import ManifestError
+
+OPERATOR = """
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: before-its-definition}
+spec: {size: 2}
+---
+apiVersion: example.com/v1
+kind: Rack
+metadata: {name: of-the-cluster}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties: {size: {type: integer, maximum: 5}, color: {type: string, default: red}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: racks.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {plural: racks, kind: Rack}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: operator}
+rules: [{apiGroups: [example.com], resources: [widgets], verbs: ["*"]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: deny}
+spec: {podSelector: {}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: small}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}
+  validations: [{expression: object.spec.replicas < 10}]
+"""
+
+
+def load(text: str, folder: Path) -> Store:
+    file = folder / "all.yaml"
+    file.write_text(text)
+    clock = ManualClock(10**18)
+    api = LocalApi(Store(random.Random(1), now_ns=clock.now_ns()), clock)
+    asyncio.run(apply_manifests(api, load_manifests([file])))
+    return api.store
+
+
+def test_an_operators_files_are_taken_whole(tmp_path: Path) -> None:
+    store = load(OPERATOR, tmp_path)
+
+    def stored(group: str, plural: str, name: str, namespace: str | None = None) -> Any:
+        return store.get(store.catalog.by_url(group, "v1", plural), namespace, name).data
+
+    widget = stored("example.com", "widgets", "before-its-definition", "default")
+    assert widget["spec"] == {"size": 2, "color": "red"}
+    assert "namespace" not in stored("example.com", "racks", "of-the-cluster")["metadata"]
+    assert stored("rbac.authorization.k8s.io", "clusterroles", "operator")["rules"]
+    policy = stored("networking.k8s.io", "networkpolicies", "deny", "default")
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert stored("admissionregistration.k8s.io", "validatingadmissionpolicies", "small")
+
+
+def test_what_a_schema_refuses_is_found_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"all.yaml:5: spec.size: Invalid value: 9"):
+        load(OPERATOR.replace("size: 2", "size: 9"), tmp_path)
+
+
+def test_a_kind_that_nobody_defines_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match='no kind "Gadget" is known'):
+        load(OPERATOR.replace("kind: Rack\nmetadata", "kind: Gadget\nmetadata"), tmp_path)
