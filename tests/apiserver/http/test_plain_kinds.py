@@ -136,6 +136,8 @@ def test_a_signing_request_is_approved_in_a_part_of_its_own() -> None:
     client = Client()
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     made = client.create(path, {"metadata": {"name": "c"}, **BODIES["CertificateSigningRequest"]})
+    assert made["spec"]["username"] == "admin"
+    assert "system:masters" in made["spec"]["groups"]
     approved = {"type": "Approved", "status": "True", "reason": "R", "message": "m"}
     body = {**made, "status": {"conditions": [approved]}}
     code, shown = client.send("PUT", f"{path}/c/approval", body)

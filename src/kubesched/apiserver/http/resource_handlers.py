@@ -30,6 +30,7 @@ from kubesched.apiserver.http.rendering import Rendering, encode
 from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.apiserver.http.scale import replicas_patch, scale_of, scale_paths
 from kubesched.apiserver.http.service_account_tokens import ServiceAccountTokens
+from kubesched.apiserver.http.users import ADMIN, User
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.apply import Manager, apply_document, is_tracked, tracked_document
 from kubesched.apiserver.rules.generated_metadata import stamp
@@ -55,6 +56,7 @@ Json = dict[str, Any]
 # Deletion of these answers with the object, of others with a Status.
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
 _RBAC = "rbac.authorization.k8s.io"
+_REQUESTER = frozenset({"username", "uid", "groups", "extra"})
 _OBJECT_PARTS = frozenset({"approval", "ephemeralcontainers", "finalize", "resize", "status"})
 """Parts that are written as the object is, for the store to know what of it counts."""
 _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -82,6 +84,8 @@ class ResourceHandlers:
         }
         self.tokens: ServiceAccountTokens | None = None
         """Issues tokens of service accounts, if anybody does."""
+        self.requester = ADMIN
+        """Who sends what is answered next."""
         self.check_grant: Callable[[str, Json, str], None] | None = None
         """Asked before a role or a binding is written, with its plural and namespace."""
 
@@ -188,6 +192,8 @@ class ResourceHandlers:
         self._check_grant(resource, target, document)
         if resource is self._pods and target.namespace is not None:
             document = self._with_account(document, target.namespace)
+        elif resource.kind == "CertificateSigningRequest":
+            document = _signed_by(document, self.requester)
         record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
         return rendering.object(record, 201, problems)
 
@@ -480,6 +486,18 @@ class _Named(msgspec.Struct):
 class _Binding(msgspec.Struct):
     metadata: _Named = msgspec.field(default_factory=_Named)
     target: _Named = msgspec.field(default_factory=_Named)
+
+
+def _signed_by(document: Json, user: User) -> Json:
+    """A request for a certificate, with who makes it; nobody can say to be another."""
+    shown = user.document()
+    shown["extra"] = {key: list(values) for key, values in user.extra.items()}
+    kept = {key: value for key, value in shown.items() if value}
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return document
+    own = {key: value for key, value in spec.items() if key not in _REQUESTER}
+    return {**document, "spec": {**own, **kept}}
 
 
 def _details(record: Record) -> Json:

@@ -128,6 +128,7 @@ class ApiService:
         if not self._discovery.has_version(target.group, target.version):
             return _not_found()
         self._system.provide(target.group, target.plural)
+        self._resources.requester = user
         if self._rules is not None:
             who = Subject(user.name, user.all_groups)
             self._resources.check_grant = functools.partial(self._rules.check_grant, who)
