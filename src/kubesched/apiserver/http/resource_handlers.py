@@ -18,6 +18,7 @@ from kubesched.apiserver.http.bodies import (
 )
 from kubesched.apiserver.http.kubelet_parts import KUBELET_PARTS, refuse_part
 from kubesched.apiserver.http.media_types import accepted_form, patch_type
+from kubesched.apiserver.http.new_objects import completed
 from kubesched.apiserver.http.parameters import (
     ListOptions,
     deletion_grace,
@@ -30,13 +31,12 @@ from kubesched.apiserver.http.rendering import Rendering, encode
 from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.apiserver.http.scale import replicas_patch, scale_of, scale_paths
 from kubesched.apiserver.http.service_account_tokens import ServiceAccountTokens
-from kubesched.apiserver.http.users import ADMIN, User
+from kubesched.apiserver.http.users import ADMIN
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.apply import Manager, apply_document, is_tracked, tracked_document
 from kubesched.apiserver.rules.generated_metadata import stamp
 from kubesched.apiserver.rules.patches import PatchError, apply_patch
 from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.apiserver.rules.service_account_mounts import with_service_account
 from kubesched.apiserver.store import custom_resource_definitions
 from kubesched.apiserver.store.admission_policies import POLICY, type_checked
 from kubesched.apiserver.store.custom_resource_definitions import (
@@ -56,7 +56,6 @@ Json = dict[str, Any]
 # Deletion of these answers with the object, of others with a Status.
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
 _RBAC = "rbac.authorization.k8s.io"
-_REQUESTER = frozenset({"username", "uid", "groups", "extra"})
 _OBJECT_PARTS = frozenset({"approval", "ephemeralcontainers", "finalize", "resize", "status"})
 """Parts that are written as the object is, for the store to know what of it counts."""
 _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -190,21 +189,10 @@ class ResourceHandlers:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         self._check_grant(resource, target, document)
-        if resource is self._pods and target.namespace is not None:
-            document = self._with_account(document, target.namespace)
-        elif resource.kind == "CertificateSigningRequest":
-            document = _signed_by(document, self.requester)
+        namespace = target.namespace or ""
+        document = completed(self._store, resource, namespace, document, self.requester)
         record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
         return rendering.object(record, 201, problems)
-
-    def _with_account(self, pod: Json, namespace: str) -> Json:
-        """A new pod with what its service account gives it, if there is one."""
-        spec = pod.get("spec")
-        name = spec.get("serviceAccountName") if isinstance(spec, dict) else None
-        if not isinstance(name, str) or not name:
-            name = "default"
-        account = self._store.find("serviceaccounts", f"{namespace}/{name}")
-        return pod if account is None else with_service_account(pod, account)
 
     def _check_grant(self, resource: Resource, target: Target, document: Json) -> None:
         """Nobody gives away more than they have. Raises ApiError 403."""
@@ -486,18 +474,6 @@ class _Named(msgspec.Struct):
 class _Binding(msgspec.Struct):
     metadata: _Named = msgspec.field(default_factory=_Named)
     target: _Named = msgspec.field(default_factory=_Named)
-
-
-def _signed_by(document: Json, user: User) -> Json:
-    """A request for a certificate, with who makes it; nobody can say to be another."""
-    shown = user.document()
-    shown["extra"] = {key: list(values) for key, values in user.extra.items()}
-    kept = {key: value for key, value in shown.items() if value}
-    spec = document.get("spec")
-    if not isinstance(spec, dict):
-        return document
-    own = {key: value for key, value in spec.items() if key not in _REQUESTER}
-    return {**document, "spec": {**own, **kept}}
 
 
 def _details(record: Record) -> Json:
