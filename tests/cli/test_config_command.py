@@ -106,3 +106,19 @@ def test_what_is_no_configuration_is_a_problem_of_the_file(tmp_path: Path, text:
     result = run("validate", str(path))
     assert result.exit_code == 2
     assert result.stderr.startswith((f"{path}: ", f"{path}:1: "))
+
+
+def test_problems_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    path.write_text(f"{head}parallelism: -1\n")
+    done = CliRunner().invoke(config, ["validate", str(path), "-o", "json"])
+    assert done.exit_code == 2
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (problem["line"], problem["text"].partition(":")[0]) == (3, "parallelism")
+    path.write_text(head)
+    done = CliRunner().invoke(config, ["validate", str(path), "-o", "json"])
+    assert (done.exit_code, json.loads(done.stdout)["problems"]) == (0, [])
+    missing = CliRunner().invoke(config, ["validate", str(tmp_path / "none"), "-o", "json"])
+    assert missing.exit_code == 2
+    assert json.loads(missing.stdout)["problems"][0]["text"] == "no such file or directory"

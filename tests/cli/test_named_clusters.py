@@ -134,6 +134,22 @@ def test_a_context_that_a_killed_cluster_left_goes_with_it(tmp_path: Path) -> No
     assert not blue.exists()
 
 
+def test_a_shell_completes_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name in ("blue", "black", "green"):
+        folder(state_folder(os.environ), name).create()
+    done = CliRunner().invoke(
+        cli,
+        env={
+            "_KUBESCHED_COMPLETE": "bash_complete",
+            "COMP_WORDS": "kubesched down bl",
+            "COMP_CWORD": "2",
+        },
+        prog_name="kubesched",
+    )
+    assert done.stdout.split() == ["plain,black", "plain,blue"]
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home with a kubeconfig of its own, in which nothing runs afterwards."""
@@ -222,6 +238,11 @@ def test_what_cannot_be_meant_is_refused(home: Path) -> None:
     for arguments in (["logs", "none"], ["node", "stop", "n", "--name", "none"]):
         with pytest.raises(ConfigError, match="no cluster is named 'none'"):
             CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    with pytest.raises(ConfigError, match="which cluster") as nothing:
+        CliRunner().invoke(cli, ["node", "stop", "n"], catch_exceptions=False)
+    assert nothing.value.__notes__ == ["kubesched up --name blue --detach makes one"]
+    with pytest.raises(ConfigError, match="no context named 'nope'"):
+        CliRunner().invoke(cli, ["node", "stop", "n", "--context", "nope"], catch_exceptions=False)
     folder(home / "state/kubesched/clusters").create()
     with pytest.raises(KubeschedError, match="'blue' is killed; kubesched up --name blue starts"):
         CliRunner().invoke(cli, ["node", "stop", "n", "--name", "blue"], catch_exceptions=False)

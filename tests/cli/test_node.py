@@ -36,6 +36,7 @@ def test_nodes_come_and_go(cluster: Cluster) -> None:
     assert added.stdout.split() == ["node-0", "node-1", "node-2"], added.stderr
     assert node(cluster, "remove", "node-1").stdout.split() == ["node-1"]
     assert node(cluster, "add", "--count", "2").stdout.split() == ["node-1", "node-3"]
+    assert node(cluster, "remove", "node-3", "-o", "json").stdout == '["node-3"]\n'
     gone = node(cluster, "remove", "none")
     assert gone.returncode == 1
     assert gone.stderr == 'kubesched: nodes "none" not found\n'

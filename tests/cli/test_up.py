@@ -140,7 +140,8 @@ def test_a_configuration_file_is_honoured(tmp_path: Path) -> None:
     assert "1 of 1 pods bound" in done.stdout, done.stderr
 
 
-def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
     code = (
         "import sys\n"
@@ -154,12 +155,15 @@ def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if "Ctrl-C" in line:
+        if line.startswith("export KUBECONFIG="):
             break
-    process.send_signal(signal.SIGINT)
+    kubeconfig = Path(line.strip().partition("=")[2])
+    assert kubeconfig.exists()
+    process.send_signal(number)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "1 of 1 pods bound" in out
+    assert not kubeconfig.exists()
 
 
 def test_the_api_is_served_where_it_is_asked_to_be(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ __all__ = ["ClusterAddress", "cluster_options", "live_api"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _QPS, _BURST = 1000, 1000
+_SAYS_WHICH = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
 
 
 class ClusterAddress(NamedTuple):
@@ -51,19 +52,11 @@ class ClusterAddress(NamedTuple):
             return self._named(clock, user_agent)
         if self.context:
             files = [Path(self.kubeconfig)] if self.kubeconfig else kubectl_files(os.environ)
-            selected = load_kubeconfig(files, must_exist=True).select(self.context)
-            return connect_selected(selected, clock, user_agent=user_agent)
-        try:
-            return connect_process(self.kubeconfig, "", clock, os.environ, user_agent=user_agent)
-        except ConfigError as exc:
-            running = [
-                each.name
-                for each in known_clusters(state_folder(os.environ))
-                if each.state() == "running"
-            ]
-            if running and not self.kubeconfig:
-                exc.add_note(f"or one of these clusters: --name {', --name '.join(running)}")
-            raise
+            found = load_kubeconfig(files, must_exist=bool(self.kubeconfig))
+            return connect_selected(found.select(self.context), clock, user_agent=user_agent)
+        if not self.kubeconfig and not any(os.environ.get(each) for each in _SAYS_WHICH):
+            raise _nothing_said()
+        return connect_process(self.kubeconfig, "", clock, os.environ, user_agent=user_agent)
 
     def _named(self, clock: Clock, user_agent: str) -> Connection:
         folder = named_cluster(state_folder(os.environ), self.name)
@@ -73,6 +66,16 @@ class ClusterAddress(NamedTuple):
             )
         selected = load_kubeconfig([folder.kubeconfig], must_exist=True).select()
         return connect_selected(selected, clock, user_agent=user_agent)
+
+
+def _nothing_said() -> ConfigError:
+    error = ConfigError("which cluster? give --name or --kubeconfig, or set KUBECONFIG")
+    folders = known_clusters(state_folder(os.environ))
+    if running := [each.name for each in folders if each.state() == "running"]:
+        error.add_note(f"these run: {', '.join(running)}")
+    else:
+        error.add_note("kubesched up --name blue --detach makes one")
+    return error
 
 
 @contextlib.asynccontextmanager

@@ -190,7 +190,7 @@ class ClusterRun:
             api, pods, followed, kinds, clock, is_quiet=self._options.is_quiet
         )
         interrupted = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
         beside = () if self._page is None else self._page.parts
         async with running(LoopWatchdog(), *self._cluster.parts, pods, scheduler, *beside):

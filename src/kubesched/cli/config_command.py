@@ -6,9 +6,9 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
+import msgspec
 
 from kubesched.config import (
     FeatureGates,
@@ -20,10 +20,12 @@ from kubesched.config import (
     parse_feature_gates,
     versioned,
 )
+from kubesched.config.plugin_lists import Implemented
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.config.problems import find_problems
+from kubesched.config.problems import Problem, find_problems
 from kubesched.config.yaml_output import dump_yaml
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.util.errors import ConfigError
 
 __all__ = ["config"]
@@ -78,10 +80,27 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 @config.command(epilog="Example: kubesched config validate scheduler.yaml --plugin mine.py")
 @click.argument("file")
 @_with_plugins
-def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines of text, or JSON on standard output.",
+)
+def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
     """Say what is wrong with FILE (- for standard input), or that nothing is."""
-    _load(file, parse_feature_gates(gates), plugins)
-    click.echo(f"{file}: ok")
+    if output == "text":
+        _load(file, parse_feature_gates(gates), plugins)
+        click.echo(f"{file}: ok")
+        return
+    try:
+        found = _problems(_read(file), parse_feature_gates(gates), out_of_tree_plugins(plugins))
+    except ConfigError as exc:
+        found = (Problem(0, str(exc)),)
+    click.echo(msgspec.json.encode({"file": file, "problems": found}).decode())
+    if found:
+        raise click.exceptions.Exit(_INVALID)
 
 
 @config.command(epilog="Example: kubesched config show scheduler.yaml -o json")
@@ -105,22 +124,29 @@ def default(gates: tuple[str, ...], output: str) -> None:
 def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSchedulerConfiguration:
     """Load the file and build its profiles on paper; problems end the command."""
     registry = out_of_tree_plugins(plugins)
-    implemented: dict[str, Any] = {**registry.implemented(), **IN_TREE_EXTENSION_POINTS}
     try:
         text = _read(file)
     except ConfigError as exc:
         click.echo(f"{file}: {exc}", err=True)
         raise click.exceptions.Exit(_INVALID) from exc
-    known_args = registry.known_args()
-    problems = find_problems(text, gates=gates, known_args=known_args, implemented=implemented)
+    problems = _problems(text, gates, registry)
     for problem in problems:
         click.echo(problem.at(file), err=True)
         for note in problem.notes:
             click.echo(f"  {note}", err=True)
     if problems:
         raise click.exceptions.Exit(_INVALID)
-    configuration = load_configuration(text, gates=gates, known_args=known_args)
-    return complete_configuration(configuration, implemented, gates=gates)
+    configuration = load_configuration(text, gates=gates, known_args=registry.known_args())
+    return complete_configuration(configuration, _implemented(registry), gates=gates)
+
+
+def _problems(text: bytes, gates: FeatureGates, plugins: PluginRegistry) -> tuple[Problem, ...]:
+    known_args, implemented = plugins.known_args(), _implemented(plugins)
+    return find_problems(text, gates=gates, known_args=known_args, implemented=implemented)
+
+
+def _implemented(plugins: PluginRegistry) -> Implemented:
+    return {**plugins.implemented(), **IN_TREE_EXTENSION_POINTS}
 
 
 def _read(file: str) -> bytes:

@@ -116,7 +116,7 @@ async def _show(
     page: Dashboard, sign_in: SignIn, listen: Listen, parts: tuple[Component, ...]
 ) -> None:
     stopping = asyncio.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, stopping.set)
     async with PageServer(page, listen.host, listen.port) as server, running(*parts):
         click.echo(f"Dashboard: {server.url}/dashboard/?token={sign_in.issue()}")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import click
+import click.shell_completion
 import msgspec
 
 from kubesched.apiserver.http.kubeconfig import write_private
@@ -52,6 +53,19 @@ class ClusterName(click.ParamType[str]):
         if value and not _NAME.fullmatch(value):
             self.fail(f"{value!r} is no name: up to 40 of a-z, 0-9 and - between them", param, ctx)
         return value
+
+    def shell_complete(
+        self,
+        _ctx: click.Context,
+        _param: click.Parameter,
+        incomplete: str,
+    ) -> list[click.shell_completion.CompletionItem]:
+        names = (each.name for each in known_clusters(state_folder(os.environ)))
+        return [
+            click.shell_completion.CompletionItem(name)
+            for name in names
+            if name.startswith(incomplete)
+        ]
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -79,6 +79,14 @@ def _devices(
     return tuple(devices)
 
 
+Work = Callable[[ApiAccess, Callable[[str], None]], Awaitable[None]]
+
+_OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["name", "json"]), default="name", show_default=True,
+    help="Names line by line, or a list of them in JSON.",
+)  # fmt: skip
+
+
 @node.command(epilog="Example: kubesched node add --count 100 --cpu 8 --memory 32Gi")
 @click.option("--count", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--prefix", default="node", show_default=True, help="Names are PREFIX-NUMBER.")
@@ -110,6 +118,7 @@ def _devices(
 @click.option("--zones", default="", metavar="A,B,...", help="Zones, taken in turn.")
 @click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", callback=_taints)
 @cluster_options
+@_OUTPUT
 def add(
     count: int,
     prefix: str,
@@ -125,8 +134,9 @@ def add(
     zones: str,
     taints: tuple[Taint, ...],
     address: ClusterAddress,
+    output: str,
 ) -> None:
-    """Add nodes. Each prints its name."""
+    """Add nodes, and print their names."""
     groups = [
         DeviceGroup(driver, number, attributes, capacity, partitions) for driver, number in devices
     ]
@@ -134,28 +144,29 @@ def add(
     resources: ResourceList = {"cpu": cpu, "memory": memory, "pods": str(pods), **extended}
     named_zones = [zone for zone in zones.split(",") if zone]
 
-    async def work(api: ApiAccess) -> None:
+    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
         there = {each.metadata.name for each in (await api.list(Node)).items}
         for each in nodes_to_add(count, prefix, resources, labels, named_zones, taints, there):
             metadata = msgspec.structs.replace(each.metadata, annotations=annotations)
             await api.create(msgspec.structs.replace(each, metadata=metadata))
-            click.echo(each.metadata.name)
+            tell(each.metadata.name)
 
-    asyncio.run(_with_api(address, work))
+    asyncio.run(_with_api(address, output, work))
 
 
 @node.command(epilog="Example: kubesched node remove node-3 node-4")
 @click.argument("names", nargs=-1, required=True)
 @cluster_options
-def remove(names: tuple[str, ...], address: ClusterAddress) -> None:
-    """Remove nodes by their names. Each prints its name."""
+@_OUTPUT
+def remove(names: tuple[str, ...], address: ClusterAddress, output: str) -> None:
+    """Remove nodes by their names, and print these."""
 
-    async def work(api: ApiAccess) -> None:
+    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
         for name in names:
             await api.delete(Node, name)
-            click.echo(name)
+            tell(name)
 
-    asyncio.run(_with_api(address, work))
+    asyncio.run(_with_api(address, output, work))
 
 
 _SELECTOR = click.option(
@@ -168,31 +179,31 @@ _SELECTOR = click.option(
 @click.argument("names", nargs=-1)
 @_SELECTOR
 @cluster_options
-def stop(names: tuple[str, ...], selector: str, address: ClusterAddress) -> None:
-    """Let nodes fail: their kubelets say nothing more and do nothing more. Each prints its name.
+@_OUTPUT
+def stop(names: tuple[str, ...], selector: str, address: ClusterAddress, output: str) -> None:
+    """Let nodes fail: their kubelets say nothing more and do nothing more. Prints their names.
 
     After 50 s a node counts as unreachable, gets the taints for it, and its pods go when they no
     longer tolerate them.
     """
-    asyncio.run(_with_api(address, _marking(names, selector, "true")))
+    asyncio.run(_with_api(address, output, _marking(names, selector, "true")))
 
 
 @node.command(epilog="Example: kubesched node start node-3 node-4")
 @click.argument("names", nargs=-1)
 @_SELECTOR
 @cluster_options
-def start(names: tuple[str, ...], selector: str, address: ClusterAddress) -> None:
-    """Let nodes that were stopped go on. Each prints its name."""
-    asyncio.run(_with_api(address, _marking(names, selector, None)))
+@_OUTPUT
+def start(names: tuple[str, ...], selector: str, address: ClusterAddress, output: str) -> None:
+    """Let nodes that were stopped go on, and print their names."""
+    asyncio.run(_with_api(address, output, _marking(names, selector, None)))
 
 
-def _marking(
-    names: Sequence[str], selector: str, stopped: str | None
-) -> Callable[[ApiAccess], Awaitable[None]]:
+def _marking(names: Sequence[str], selector: str, stopped: str | None) -> Work:
     if not names and not selector:
         raise click.UsageError("name some nodes, or select them with --selector")
 
-    async def work(api: ApiAccess) -> None:
+    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
         chosen = list(names)
         if selector:
             selected = await api.list(Node, label_selector=selector)
@@ -200,7 +211,7 @@ def _marking(
         for name in dict.fromkeys(chosen):
             patch = {"metadata": {"annotations": {STOPPED: stopped}}}
             await api.patch(Node, name, None, patch, patch_type="merge")
-            click.echo(name)
+            tell(name)
 
     return work
 
@@ -235,6 +246,11 @@ def nodes_to_add(
     return made
 
 
-async def _with_api(address: ClusterAddress, work: Callable[[ApiAccess], Awaitable[None]]) -> None:
+async def _with_api(address: ClusterAddress, output: str, work: Work) -> None:
+    """Have something done to nodes, each of which is named when it is done, or all in the end."""
+    names: list[str] = []
+    is_json = output == "json"
     async with live_api(address, "node") as api:
-        await work(api)
+        await work(api, names.append if is_json else click.echo)
+    if is_json:
+        click.echo(msgspec.json.encode(names).decode())
