@@ -439,6 +439,26 @@ async def _daemon_status(spec: Spec) -> None:
     assert condition_of(patched, "StatusPatched") == "True"
 
 
+async def _are_sent_back(spec: Spec) -> None:
+    """A typed client sends back what it was given, with empty parts where there was nothing."""
+    storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claims = [{"metadata": {"name": "data"}, "spec": storage}]
+    spec.create("statefulsets", stateful_set("x", 0, volumeClaimTemplates=claims))
+
+    def resend(found: Json) -> None:
+        found["spec"]["volumeClaimTemplates"][0] |= {"status": {}}
+        found["spec"]["selector"]["matchExpressions"] = []
+        found["spec"]["template"]["spec"]["affinity"] = None
+
+    spec.change("statefulsets", "x", resend)
+
+    def grow(found: Json) -> None:
+        found["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] = "2Gi"
+
+    with pytest.raises(RefusedError, match="forbidden"):
+        spec.change("statefulsets", "x", grow)
+
+
 async def _keep_what_they_select(spec: Spec) -> None:
     for plural, made in (("daemonsets", daemon_set("x")), ("statefulsets", stateful_set("x", 0))):
         spec.create(plural, made)
@@ -485,6 +505,7 @@ STORIES: dict[str, Story] = {
     "DaemonSets are deleted by label": _daemon_collection,
     "a DaemonSet's status is written by others": _daemon_status,
     "selectors stay": _keep_what_they_select,
+    "what typed clients send back is taken": _are_sent_back,
 }
 
 

@@ -43,17 +43,31 @@ _JOB_KEEPS = (
 _SCHEDULING = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Whether two parts say the same: typed clients send empty ones where there was nothing."""
+    return one == other or bool(_meant(one) == _meant(other))
+
+
+def _meant(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        kept = {key: _meant(each) for key, each in value.items()}
+        return {key: each for key, each in kept.items() if each not in (None, {}, [], "")} or None
+    if isinstance(value, list):
+        return [_meant(each) for each in value] or None
+    return value
+
+
 def check_selector_change(new: Json, old: Json) -> list[Problem]:
     """Deployments, replica sets and daemon sets keep the pods that they have."""
     selector = new.get("spec", {}).get("selector")
-    if selector == old.get("spec", {}).get("selector"):
+    if _same(selector, old.get("spec", {}).get("selector")):
         return []
     return [immutable("spec.selector", selector)]
 
 
 def check_stateful_set_change(new: Json, old: Json) -> list[Problem]:
     spec, before = new.get("spec", {}), old.get("spec", {})
-    changed = {key for key in {*spec, *before} if spec.get(key) != before.get(key)}
+    changed = {key for key in {*spec, *before} if not _same(spec.get(key), before.get(key))}
     if changed <= set(_STATEFUL_SET_MAY_CHANGE):
         return []
     *first, last = (f"'{field}'" for field in _STATEFUL_SET_MAY_CHANGE)
@@ -68,15 +82,15 @@ def check_job_change(new: Json, old: Json) -> list[Problem]:
     if spec.get("completions") != before.get("completions") and not _is_elastic(spec, before):
         problems.append(immutable("spec.completions", spec.get("completions")))
     template, held = spec.get("template", {}), before.get("template", {})
-    if template != held:
+    if not _same(template, held):
         # Nothing runs yet or any more, so that pods may still be told to run elsewhere.
         is_at_rest = before.get("suspend") and not old.get("status", {}).get("active")
-        if not is_at_rest or _fixed(template) != _fixed(held):
+        if not is_at_rest or not _same(_fixed(template), _fixed(held)):
             problems.append(immutable("spec.template", template))
     problems += [
         immutable(f"spec.{field}", spec.get(field))
         for field in _JOB_KEEPS
-        if spec.get(field) != before.get(field)
+        if not _same(spec.get(field), before.get(field))
     ]
     return problems
 
