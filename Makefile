@@ -8,7 +8,7 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help torture soak run ui screenshots test lint types format bench million conformance clean
+.PHONY: help torture fuzz soak run ui screenshots test lint types format bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ screenshots: $(READY)  ## Pictures of the page for the documents (needs Chromium
 
 torture: $(READY)  ## Storms from seeds, in virtual time [SEEDS=1000 FROM=50000]
 	@$(BIN)/python -m tests.torture --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
+
+fuzz: $(READY)  ## Hostile inputs, new ones every time [MINUTES=10]
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
 soak: $(READY)  ## Real processes under churn, kill -9, full disks, rotation [MINUTES=15]
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),15)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.api.access import ApiError, WatchEvent
+from kubesched.api.access import ApiError, ObjectList, WatchEvent
 from kubesched.api.meta import Status
 from kubesched.api.pod import Pod
 from kubesched.client.informer import Informer
@@ -650,3 +650,47 @@ def test_an_initial_list_that_does_not_go_on_is_told_of(caplog: pytest.LogCaptur
     told = [line for line in caplog.messages if "The initial list does not go on" in line]
     # It looks every 10 s, and the second silence begins after 24 s.
     assert [line.rpartition("silence=")[2] for line in told] == ["10s", "20s", "16s"]
+
+
+class Circling(FakeApiServer):
+    """Pages that never end: always the same token, or always a new one, perhaps with nothing."""
+
+    def __init__(self, form: str, *, is_stubborn: bool) -> None:
+        super().__init__()
+        self.put("a")
+        self.put("b")
+        self._form, self._is_stubborn = form, is_stubborn
+
+    async def list(self, kind: type[Pod], namespace: str | None, **options: Any) -> ObjectList[Pod]:
+        page = await super().list(kind, namespace, **{**options, "limit": 0, "continue_token": ""})
+        if not options["limit"] and not self._is_stubborn:
+            return page
+        token = "again" if self._form == "same token" else str(len(self.calls))
+        items = [] if self._form == "empty" else page.items
+        return ObjectList(items, page.resource_version, token)
+
+
+FORMS = ["same token", "new tokens", "empty"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pages_that_never_end_are_taken_in_one_piece(form: str) -> None:
+    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async with asyncio.timeout(60):
+            await informer.wait_for_sync()
+        assert sorted(heard) == ["+a@11", "+b@12"]
+
+    tell(story, Circling(form, is_stubborn=False))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lists_that_never_end_at_all_are_given_up_and_tried_again(
+    form: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        await asyncio.sleep(120)
+        assert not informer.has_synced
+        assert list(informer.store.list()) == []
+        assert "lead nowhere" in caplog.text
+
+    tell(story, Circling(form, is_stubborn=True))

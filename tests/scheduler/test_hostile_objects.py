@@ -154,3 +154,37 @@ def test_a_pod_that_asks_too_much_is_put_aside_and_says_so(
             assert text in condition.message
 
     tell(story)
+
+
+STRANGE = {
+    "no uid": {"metadata": {"uid": ""}},
+    "the uid of others": {"metadata": {"uid": "same"}},
+    "no name": {"metadata": {"name": ""}},
+    "no identity at all": {"metadata": {"uid": "", "name": "", "namespace": ""}},
+    "a version that is no number": {"metadata": {"resourceVersion": "x"}},
+    "times that are none": {
+        "metadata": {"creationTimestamp": "x", "deletionTimestamp": "y"},
+        "status": {"startTime": "z"},
+    },
+}
+
+
+@pytest.mark.parametrize("lie", STRANGE.values(), ids=STRANGE)
+def test_pods_without_what_every_pod_has_stop_nobody(lie: dict[str, Any]) -> None:
+    async def story(world: HostileWorld) -> None:
+        for number in range(3):
+            await world.add_pod(f"odd{number}", lie, requests={"cpu": "1"})
+            await world.add_pod(f"bound{number}", lie, node_name="n0")
+        await world.add_pod("innocent", node_selector={"kubernetes.io/hostname": "n1"})
+        await world.until_bound("innocent", 400)
+        for number in range(3):
+            await world.delete_pod(f"odd{number}")
+            await world.delete_pod(f"bound{number}")
+        await world.add_pod(
+            "large", requests={"cpu": "6"}, node_selector={"kubernetes.io/hostname": "n0"}
+        )
+        await world.until_bound("large", 400)
+        world.scheduler.cache.check_invariants()
+        world.scheduler.queue.check_invariants()
+
+    tell(story)

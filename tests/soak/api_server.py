@@ -41,6 +41,9 @@ async def serve(folder: Path, port: int) -> None:
         data=folder / "cluster.db",
         events_last_ns=MINUTE,
     )
+    for collection in cluster.store._collections.values():
+        # The log of changes takes as long as an hour to be full, and memory rises until then.
+        collection._history = 500
     service = ApiService(cluster.store, clock, users=Users({TOKEN: ADMIN}))
     async with cluster, ApiServer(service, port=port, tls=context), running(*cluster.parts):
         print("ready", flush=True)

@@ -49,6 +49,7 @@ _COMPACT_DIGITS: Final = 18
 # Bounds that no honest quantity meets: a few characters must not become a number of gigabytes.
 _MAX_DIGITS: Final = 1000
 _MAX_POWER: Final = 2000
+_LONGEST_EXPONENT = 4096
 _WRAPPING_SHIFTS: Final = frozenset((0, 1, 2, 3, 6, 9))
 
 
@@ -295,7 +296,8 @@ def _interpret(suffix: str) -> tuple[int, int, Format]:
         return 10, power, Format.DECIMAL_SI
     if (power := _BINARY_SUFFIXES.get(suffix)) is not None:
         return 2, power, Format.BINARY_SI
-    if match := _EXPONENT.fullmatch(suffix):
+    # Longer ones are out of range, whatever they begin with, and `int` refuses thousands.
+    if len(suffix) <= _LONGEST_EXPONENT and (match := _EXPONENT.fullmatch(suffix)):
         power = int(match[1])
         if -(2**63) <= power < 2**63:
             power = (power + 2**31) % 2**32 - 2**31

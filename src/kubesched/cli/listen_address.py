@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kubesched.cluster.embedded_cluster import Listen
+from kubesched.util.ints import whole_number
 
 __all__ = ["ListenAddress"]
 
@@ -20,6 +21,7 @@ class ListenAddress(click.ParamType[Listen]):
         if isinstance(value, Listen):
             return value
         host, colon, port = value.rpartition(":")
-        if not port.isdecimal() or int(port) > 65_535 or (colon and not host):
+        number = whole_number(port)
+        if number is None or number > 65_535 or (colon and not host):
             self.fail(f"{value!r} is not HOST:PORT", param, ctx)
-        return Listen(host.strip("[]") or "127.0.0.1", int(port))
+        return Listen(host.strip("[]") or "127.0.0.1", number)

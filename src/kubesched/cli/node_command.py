@@ -17,6 +17,7 @@ from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_
 from kubesched.cluster.controllers.device_driver import DEVICES, DeviceGroup
 from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.util.errors import QuantityError
+from kubesched.util.ints import whole_number
 
 __all__ = ["node", "nodes_to_add"]
 
@@ -73,9 +74,10 @@ def _devices(
     devices = []
     for text in values:
         driver, colon, number = text.rpartition(":")
-        if not colon or not driver or not number.isdecimal():
+        count = whole_number(number)
+        if not colon or not driver or count is None:
             raise click.BadParameter(f"{text!r} is not DRIVER:COUNT")
-        devices.append((driver, int(number)))
+        devices.append((driver, count))
     return tuple(devices)
 
 

@@ -13,6 +13,7 @@ from kubesched.api import Taint
 from kubesched.cli.cluster_sources import SourceOptions, source_options
 from kubesched.explain.sources import load_files
 from kubesched.explain.whatif import Plan, WhatIf
+from kubesched.util.ints import whole_number
 
 __all__ = ["whatif"]
 
@@ -44,9 +45,10 @@ def _scales(
     found = []
     for value in values:
         target, equals, replicas = value.rpartition("=")
-        if not equals or not replicas.isdigit():
+        count = whole_number(replicas)
+        if not equals or count is None:
             raise click.BadParameter(f"{value!r} is not [NAMESPACE/]deploy/NAME=REPLICAS")
-        found.append((target, int(replicas)))
+        found.append((target, count))
     return tuple(found)
 
 

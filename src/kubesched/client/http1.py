@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from kubesched.client.transport import Answer
+from kubesched.util.ints import whole_number
 
 __all__ = ["AnswerReader", "HttpError", "encode_request"]
 
@@ -108,9 +109,9 @@ class AnswerReader:
             self._is_chunked = True
             self._missing = 0
         elif (length := headers.get("Content-Length")) is not None:
-            if not length.isdecimal():
+            self._missing = whole_number(length)
+            if self._missing is None:
                 raise HttpError(f"not a length: {length[:80]!r}")
-            self._missing = int(length)
         else:
             self._missing, self.keeps_connection = None, False
 

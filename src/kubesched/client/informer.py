@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from kubesched.api.access import ApiAccess, ApiError, WatchEvent
+from kubesched.api.access import ApiAccess, ApiError, ObjectList, WatchEvent
 from kubesched.api.meta import Status
 from kubesched.client.backoff import InformerBackoff
 from kubesched.client.informer_store import Change, ObjectStore
@@ -33,6 +33,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 log = get_logger(__name__)
 
 _PAGE_SIZE = 500
+_EMPTY_PAGES = 1000
 _SHORTEST_WATCH_NS = SECOND
 # Handlers are quick, but a hundred thousand calls are not: others get a turn in between.
 _CHANGES_PER_TURN = 1_000
@@ -156,6 +157,7 @@ class Informer(Generic[T]):
     async def _fetch_pages(self) -> tuple[list[T], str]:
         listed: list[T] = []
         limit, token = _PAGE_SIZE, ""
+        circle = _Circle()
         while True:
             try:
                 page = await self._api.list(
@@ -170,13 +172,18 @@ class Informer(Generic[T]):
                 if not token or error.code != _GONE:
                     raise
                 # The state that the pages show was forgotten half way: take it in one piece.
-                listed, limit, token = [], 0, ""
+                listed, limit, token, circle = [], 0, "", _Circle()
                 continue
             # Page by page: a transform may keep less than was decoded.
             listed.extend(map(self._transformed, page.items) if self._transform else page.items)
             token = page.continue_token
             if not token:
                 return listed, page.resource_version
+            if circle.closes(page):
+                if not limit:
+                    raise ApiError(_ENDLESS)
+                log.warning("Pages of a list lead in a circle", type=self.kind.__name__)
+                listed, limit, token, circle = [], 0, "", _Circle()
 
     async def _stream_until_lost(self) -> bool:
         """Have the list sent as the beginning of a watch, and go on with that watch.
@@ -322,9 +329,34 @@ _NO_STREAM = (
     "watchlist is not supported or disabled in kube-apiserver."
 )
 _TOO_SHORT = "very short watch: it ended within a second and brought nothing"
+_ENDLESS = Status(
+    status="Failure", code=500, message="the pages of the list lead nowhere, or in a circle"
+)
 _NAMELESS = Status(
     status="Failure", code=500, message="the watch brought an error without a status"
 )
+
+
+class _Circle:
+    """Notices pages that lead nowhere: listed on and on, they would take ever more memory."""
+
+    def __init__(self) -> None:
+        self._tokens: set[str] = set()
+        self._first: Any = None
+        self._empty = 0
+
+    def closes(self, page: ObjectList[Any]) -> bool:
+        """Whether a page with a successor has been here before, or one too many has nothing."""
+        is_known = page.continue_token in self._tokens
+        self._tokens.add(page.continue_token)
+        # Empty pages are allowed: a selector may leave nothing of one.
+        self._empty = 0 if page.items else self._empty + 1
+        if page.items:
+            metadata = page.items[0].metadata
+            first = (metadata.namespace, metadata.name, metadata.uid)
+            is_known |= first == self._first
+            self._first = self._first or first
+        return is_known or self._empty > _EMPTY_PAGES
 
 
 class _Silence:

@@ -7,12 +7,13 @@ more, at a third of what a general HTTP client costs (docs/decisions/0008-own-re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import select
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 from kubesched.client.http1 import AnswerReader, HttpError
@@ -31,6 +32,9 @@ _PEER_GONE_MS = 45_000
 # Beside errors, which are always told of. A write on what the server has closed would be lost,
 # and behind a long turn of the loop the end of a connection can wait for a while.
 _HANGUP = getattr(select, "POLLRDHUP", 0)
+# An answer that takes longer does not keep others from being asked for, up to so many at once.
+_OVERDUE_S = 2.0
+_OVERDUE_PER_SLOT = 8
 # Where nobody listens, nobody will a moment later: a thousand bindings need not all find out.
 _REFUSED_S = 0.1
 
@@ -41,6 +45,9 @@ class RequestPool:
     def __init__(self, host: str, port: int, *, parallel: int) -> None:
         self._host, self._port = host, port
         self._slots = asyncio.Semaphore(parallel)
+        self._most_overdue = _OVERDUE_PER_SLOT * parallel
+        self.overdue = 0
+        """Requests under way that no longer count against the limit."""
         self._refused_until_s = 0.0
         self._address: object = None
         self._idle: list[_Connection] = []  # the one that was used last is the last
@@ -63,7 +70,7 @@ class RequestPool:
             OSError: there is no connection, or it broke; TimeoutError is one.
             HttpError: the server answers with something else than HTTP.
         """
-        async with asyncio.timeout(timeout_s), self._slots:
+        async with asyncio.timeout(timeout_s), self._slot():
             while True:
                 kept = self._kept(context)
                 connection = kept or await self._connect(context, server_name)
@@ -72,6 +79,33 @@ class RequestPool:
                 except ConnectionError:
                     if kept is None or not may_repeat or connection.has_answered:
                         raise
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """One of the places, given back early if the answer takes long.
+
+        A server that does not answer some requests may answer others: a few bindings that hang,
+        behind a webhook that hangs, must not keep all others waiting for a minute and a half.
+        """
+        await self._slots.acquire()
+        is_overdue = False
+
+        def give_back() -> None:
+            nonlocal is_overdue
+            if self.overdue < self._most_overdue:
+                is_overdue = True
+                self.overdue += 1
+                self._slots.release()
+
+        timer = asyncio.get_running_loop().call_later(_OVERDUE_S, give_back)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if is_overdue:
+                self.overdue -= 1
+            else:
+                self._slots.release()
 
     def close(self) -> None:
         """Close what is kept open."""

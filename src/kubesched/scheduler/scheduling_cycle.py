@@ -159,7 +159,12 @@ def skip_reason(pod: Pod, cache: Cache) -> str | None:
     """Why a popped pod needs no attempt, or None; an empty text is nobody's business."""
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
-    return "" if cache.is_assumed(pod) else None
+    try:
+        return "" if cache.is_assumed(pod) else None
+    except CacheError as error:
+        # A pod without a uid: the attempt will fail, and say so.
+        log.error("failed to check whether pod is assumed", exc=error, pod=pod)
+        return None
 
 
 def _log_scores(pod: Pod, result: ScheduleResult) -> None:

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["MAX_INT64", "MIN_INT64", "add_int64", "div_trunc", "round_half_away", "wrap_int64"]
+__all__ = [
+    "MAX_INT64",
+    "MIN_INT64",
+    "add_int64",
+    "div_trunc",
+    "round_half_away",
+    "whole_number",
+    "wrap_int64",
+]
 
 MAX_INT64 = (1 << 63) - 1
 MIN_INT64 = -(1 << 63)
+
+# Of no number that fits into 64 bits, sign left out, there are more.
+_MOST_DIGITS = 19
 
 
 def add_int64(first: int, second: int) -> int:
@@ -26,6 +37,15 @@ def div_trunc(numerator: int, denominator: int) -> int:
     if quotient < 0 and quotient * denominator != numerator:
         quotient += 1
     return quotient
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a few plain digits stand for; None for every other text.
+
+    What `str.isdigit` takes for a digit `int` need not, and it refuses texts of thousands.
+    """
+    plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if plain else None
 
 
 def round_half_away(value: float) -> int:

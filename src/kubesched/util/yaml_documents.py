@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from kubesched.util.ints import whole_number
 from kubesched.util.yaml_limits import YamlLimitError, check_yaml
 
 __all__ = ["YamlDocument", "YamlProblem", "read_documents"]
@@ -68,9 +69,11 @@ def _key_and_value(node: yaml.Node, token: str) -> tuple[int, yaml.Node] | None:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value == token:
                 return _line(key), value
-    elif isinstance(node, yaml.SequenceNode) and token.isdigit() and int(token) < len(node.value):
-        value = node.value[int(token)]
-        return _line(value), value
+    elif isinstance(node, yaml.SequenceNode):
+        index = whole_number(token)
+        if index is not None and index < len(node.value):
+            value = node.value[index]
+            return _line(value), value
     return None
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from kubesched.apiserver.rules.patches import (
     PatchError,
+    apply_patch,
     json_patch,
     merge_patch,
     strategic_merge_patch,
@@ -220,3 +221,34 @@ def test_untouched_parts_are_shared(patch: Any) -> None:
     original = {"spec": {"a": [1, 2]}, "status": {"phase": "x"}}
     patched = patch(original, {"status": {"phase": "y"}})
     assert patched["spec"] is original["spec"]
+
+
+NO_PATCHES = {
+    "null": ("json", None),
+    "a number": ("json", 5),
+    "a map of operations": ("json", {"op": "add"}),
+    "an index that only looks like one": (
+        "json",
+        [{"op": "add", "path": "/spec/containers/²", "value": 1}],
+    ),
+    "an index beyond all integers": (
+        "json",
+        [{"op": "test", "path": "/spec/containers/" + "9" * 5000, "value": 1}],
+    ),
+    "a list as a merge": ("merge", []),
+    "an order that is no list": ("strategic", {"spec": {"$setElementOrder/containers": 5}}),
+    "an identity that is a map": ("strategic", {"spec": {"containers": [{"name": {}}]}}),
+    "an identity that is a list": ("strategic", {"spec": {"containers": [{"name": []}]}}),
+    "keys to retain that are no list": ("strategic", {"spec": {"$retainKeys": 5}}),
+    "things to delete that are no list": (
+        "strategic",
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": 5}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("form", "patch"), NO_PATCHES.values(), ids=NO_PATCHES)
+def test_what_is_no_patch_is_refused_as_one(form: str, patch: Any) -> None:
+    original = {"metadata": {"finalizers": ["x"]}, "spec": {"containers": [{"name": "c"}]}}
+    with pytest.raises(PatchError):
+        apply_patch(original, patch, form)

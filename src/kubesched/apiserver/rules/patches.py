@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from kubesched.util.go_format import quote
+from kubesched.util.ints import whole_number
 
 __all__ = ["PatchError", "apply_patch", "json_patch", "merge_patch", "strategic_merge_patch"]
 
@@ -27,9 +28,9 @@ class PatchError(ValueError):
 
 def apply_patch(original: dict[str, Any], patch: Json, patch_type: str) -> dict[str, Any]:
     """An object with a patch of one of the three types applied. Raises PatchError."""
-    if isinstance(patch, Mapping) == (patch_type == "json"):
+    if isinstance(patch, list) != (patch_type == "json") or not isinstance(patch, list | Mapping):
         raise PatchError(f"a {patch_type} patch has another form")
-    if patch_type == "json":
+    if isinstance(patch, list):
         patched = json_patch(original, patch)
     elif patch_type == "merge":
         patched = merge_patch(original, patch)
@@ -123,9 +124,10 @@ def _missing(path: Sequence[str]) -> PatchError:
 def _position(container: list[Any], token: str, limit: int, path: Sequence[str]) -> int:
     if token == "-":
         return len(container)
-    if not token.isdigit() or int(token) > limit:
+    index = whole_number(token)
+    if index is None or index > limit:
         raise _missing(path)
-    return int(token)
+    return index
 
 
 def _lookup(document: Json, path: Sequence[str]) -> Json:
@@ -133,8 +135,12 @@ def _lookup(document: Json, path: Sequence[str]) -> Json:
     for token in path:
         if isinstance(value, Mapping) and token in value:
             value = value[token]
-        elif isinstance(value, list) and token.isdigit() and int(token) < len(value):
-            value = value[int(token)]
+        elif (
+            isinstance(value, list)
+            and (index := whole_number(token)) is not None
+            and index < len(value)
+        ):
+            value = value[index]
         else:
             raise _missing(path)
     return value
@@ -232,7 +238,7 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
         raise PatchError(f"unexpected {_DIRECTIVE} value {quote(str(directive))}")
     merged = dict(original)
     if _RETAIN in patch:
-        kept = set(patch[_RETAIN])
+        kept = {each for each in _listed(patch, _RETAIN) if isinstance(each, str)}
         merged = {key: value for key, value in merged.items() if key in kept}
     for key, value in patch.items():
         if key in (_DIRECTIVE, _RETAIN) or key.startswith((_DELETE_PRIMITIVES, _ORDER)):
@@ -241,16 +247,15 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
             merged.pop(key, None)
         else:
             merged[key] = _merge_value(merged.get(key), value, key, name, patch)
-    for key, value in patch.items():
+    for key in patch:
         if key.startswith(_DELETE_PRIMITIVES):
-            field = key.removeprefix(_DELETE_PRIMITIVES)
-            if field in merged:
-                merged[field] = [item for item in merged[field] if item not in value]
+            field, gone = key.removeprefix(_DELETE_PRIMITIVES), _listed(patch, key)
+            if isinstance(known := merged.get(field), list):
+                merged[field] = [item for item in known if item not in gone]
         elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
-            field = key.removeprefix(_ORDER)
-            if field in merged:
-                identity = _merge_key(field, name)
-                merged[field] = _in_order(merged[field], value, merged[field], identity)
+            field, wanted = key.removeprefix(_ORDER), _listed(patch, key)
+            if isinstance(known := merged.get(field), list):
+                merged[field] = _in_order(known, wanted, known, _merge_key(field, name))
     return merged
 
 
@@ -288,7 +293,16 @@ def _merge_value(
     if key is None and field not in _PRIMITIVE_MERGES:
         return [_without_directives(item) for item in value]
     base = original if isinstance(original, list) else []
-    return _merge_lists(base, value, field, key, patch.get(_ORDER + field))
+    order = _listed(patch, _ORDER + field) if _ORDER + field in patch else None
+    return _merge_lists(base, value, field, key, order)
+
+
+def _listed(patch: Mapping[str, Any], directive: str) -> list[Any]:
+    """What a directive lists."""
+    value = patch[directive]
+    if not isinstance(value, list):
+        raise PatchError(f"{directive} is not a list")
+    return value
 
 
 def _merge_key(field: str, parent: str) -> str | None:
@@ -313,13 +327,13 @@ def _without_directives(value: Json) -> Json:
 
 
 def _identity(item: Json, key: str | None) -> Json:
-    if key is None:
-        return item
-    if type(item) is dict and key in item:
-        return item[key]
-    if not isinstance(item, Mapping) or key not in item:
-        raise PatchError(f"map: {item} does not contain declared merge key: {key}")
-    return item[key]
+    if key is not None:
+        if not isinstance(item, Mapping) or key not in item:
+            raise PatchError(f"map: {item} does not contain declared merge key: {key}")
+        item = item[key]
+    if isinstance(item, Mapping | list):
+        raise PatchError(f"{item} does not tell an item of a list from others")
+    return item
 
 
 def _merge_lists(

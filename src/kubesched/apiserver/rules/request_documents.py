@@ -15,8 +15,9 @@ from kubesched.api.plain_kinds import PlainObject
 from kubesched.apiserver.rules.api_errors import bad_request
 from kubesched.apiserver.rules.schema import type_problem
 from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.rules.times import time_problem
 
-__all__ = ["check_managed_fields", "checked_document", "cleaned", "unreadable"]
+__all__ = ["check_details", "checked_document", "cleaned", "unreadable"]
 
 Json = dict[str, Any]
 
@@ -50,12 +51,18 @@ def checked_document(resource: Resource, body: Any) -> Json:
             wrong = type_problem(resource.group, resource.version, resource.kind, document)
             if wrong is not None:
                 raise unreadable(resource, wrong)
-    check_managed_fields(resource, document)
+    check_details(resource, document)
     return document
 
 
-def check_managed_fields(resource: Resource, document: Json) -> None:
-    """Raises ApiError 400 if what says who owns which fields is not of its type."""
+def check_details(resource: Resource, document: Json) -> None:
+    """Check what the types of objects leave open: times, and who owns which fields.
+
+    Raises:
+        ApiError: 400.
+    """
+    if problem := time_problem(resource, document):
+        raise unreadable(resource, problem)
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("managedFields"):
         return

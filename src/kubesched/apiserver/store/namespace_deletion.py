@@ -152,7 +152,11 @@ def _conditions(left: Mapping[str, list[Record]], before: Any, now_ns: int) -> l
             else "All content-preserving finalizers finished",
         ),
     )
-    times = {(each["type"], each["status"]): each["lastTransitionTime"] for each in before}
+    times = {
+        (each.get("type"), each.get("status")): each["lastTransitionTime"]
+        for each in before
+        if each.get("lastTransitionTime")
+    }
     made = []
     for kind, holds, reason, message in wanted:
         status = "True" if holds else "False"

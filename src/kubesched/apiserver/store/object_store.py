@@ -26,7 +26,7 @@ from kubesched.apiserver.rules.generated_metadata import (
 )
 from kubesched.apiserver.rules.patches import PatchError, apply_patch
 from kubesched.apiserver.rules.request_documents import (
-    check_managed_fields,
+    check_details,
     checked_document,
     cleaned,
     unreadable,
@@ -389,7 +389,7 @@ class Store:
         document = _patched(resource, old.data, patch, patch_type)
         if patch_type != "strategic":  # which leaves no null behind
             document = cleaned(document, old.data)
-        check_managed_fields(resource, document)
+        check_details(resource, document)
         if len(msgspec.json.encode(document)) > _LARGEST_OBJECT:
             raise api_errors.too_large(_LARGEST_OBJECT)
         base: tuple[Any, Json] | None = None

@@ -67,7 +67,7 @@ def _is_free(pod: Json) -> bool:
 
 def _is_ready(pod: Json) -> bool:
     return any(
-        each["type"] == "Ready" and each["status"] == "True"
+        each.get("type") == "Ready" and each.get("status") == "True"
         for each in pod.get("status", {}).get("conditions", ())
     )
 

@@ -8,19 +8,21 @@ from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.rules.validation.problems import Problem
 from kubesched.apiserver.store.records import Record
+from kubesched.util.ints import whole_number
 
 __all__ = ["check_deletion", "check_write", "parse_revision"]
 
 
 def parse_revision(text: str) -> int:
     """The number of a resourceVersion. Raises ApiError for anything else."""
-    if not text.isdecimal():
+    number = whole_number(text)
+    if number is None:
         message = (
             f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing '
             f'"{text}": invalid syntax'
         )
         raise api_errors.unknown_failure(message)
-    return int(text)
+    return number
 
 
 def check_write(resource: Resource, old: Record, given: dict[str, Any]) -> None:

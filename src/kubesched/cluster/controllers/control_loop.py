@@ -243,6 +243,10 @@ class Controllers:
             if error.code not in (_NOT_FOUND, _CONFLICT):
                 log.warning("A controller failed, trying again", object=subject, error=error)
             self._retry(uid, now_ns)
+        except Exception as error:
+            # One object that hits a bug must not take the others along.
+            log.exception("A controller cannot deal with an object", error, object=subject)
+            self._retry(uid, now_ns)
 
     def _retry(self, uid: str, now_ns: int) -> None:
         failures = self._failures.get(uid, 0)

@@ -394,7 +394,7 @@ def _progress(
         text = f'ReplicaSet "{name}" has successfully progressed.'
         return {"type": "Progressing", "status": "True", "reason": _NEW, "message": text}
     stored = document.get("status", {}).get("conditions", ())
-    known = next((each for each in stored if each["type"] == "Progressing"), None)
+    known = next((each for each in stored if each.get("type") == "Progressing"), None)
     limit = document["spec"].get("progressDeadlineSeconds")
     if known is not None and not moved and limit is not None:
         since_ns = parse_time(known["lastUpdateTime"])

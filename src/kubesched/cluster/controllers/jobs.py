@@ -207,7 +207,7 @@ class _Work:
 
     def _holds(self, kind: str) -> Json | None:
         for each in self.stored.get("conditions", ()):
-            if each["type"] == kind and each["status"] == "True":
+            if each.get("type") == kind and each.get("status") == "True":
                 return dict(each)
         return None
 

@@ -86,7 +86,8 @@ def conditions_with(
 
     With `updated` the time of a change to anything is kept as well.
     """
-    by_type = {each["type"]: dict(each) for each in stored if each["type"] not in without}
+    kept = [each for each in stored if each.get("type", "") not in without]
+    by_type = {each.get("type", ""): dict(each) for each in kept}
     for condition in wanted:
         before = by_type.get(condition["type"], {})
         if all(before.get(key) == value for key, value in condition.items()):
