@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from kubesched.api import Node
 from kubesched.api.access import ApiAccess
+from kubesched.cli.replaceable_scheduler import ReplaceableScheduler
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.nodes.pod_behavior import STOPPED
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.dashboard import PREFIX
+from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.dashboard.sources import dashboard_of_scheduler
-from kubesched.scheduler.scheduler import Scheduler
+from kubesched.dashboard.sources import dashboard_of_embedded
+from kubesched.dashboard.wire import aiohttp_handler
 from kubesched.util.clock import Clock
 from kubesched.util.components import Component
 
@@ -23,27 +28,29 @@ class ClusterPage:
     def __init__(
         self,
         cluster: EmbeddedCluster,
-        scheduler: Scheduler,
+        scheduler: ReplaceableScheduler,
         clock: Clock,
-        configuration: KubeSchedulerConfiguration,
+        plugins: Mapping[str, Any],
         *,
         host: str,
     ) -> None:
         self._cluster = cluster
         # Without tokens the API itself is open to everybody, and so is the page.
-        self._sign_in = SignIn([host], is_open=not cluster.token)
+        is_open = not cluster.token
+        self._sign_in = SignIn([host], is_open=is_open, is_secure=not is_open)
         self.parts: tuple[Component, ...]
-        dashboard, self.parts = dashboard_of_scheduler(
-            scheduler,
+        dashboard, decisions, self.parts = dashboard_of_embedded(
             cluster.api,
             clock,
             self._sign_in,
             title="embedded cluster",
-            is_writable=True,
-            changes=_NodeSwitch(cluster.api),
-            configuration=configuration,
+            scheduler=lambda: scheduler.current,
+            configuration=lambda: scheduler.configuration,
+            plugins=plugins,
+            changes=EmbeddedChanges(cluster.api, _Switches(cluster.api, scheduler, plugins)),
         )
-        cluster.mount(PREFIX, dashboard.handle)
+        scheduler.watch(decisions)
+        cluster.mount(PREFIX, aiohttp_handler(dashboard.answer))
 
     def link(self) -> str:
         """An address that signs its first user in."""
@@ -52,15 +59,20 @@ class ClusterPage:
         return f"{self._cluster.url}{PREFIX}/?token={self._sign_in.issue()}"
 
 
-class _NodeSwitch:
-    def __init__(self, api: ApiAccess) -> None:
-        self._api = api
+class _Switches:
+    def __init__(
+        self, api: ApiAccess, scheduler: ReplaceableScheduler, plugins: Mapping[str, Any]
+    ) -> None:
+        self._api, self._scheduler, self._plugins = api, scheduler, plugins
 
     async def stop_node(self, name: str) -> None:
         await self._mark(name, "true")
 
     async def start_node(self, name: str) -> None:
         await self._mark(name, None)
+
+    async def configure(self, text: str) -> None:
+        await self._scheduler.replace(read_configuration(text, self._plugins))
 
     async def _mark(self, name: str, stopped: str | None) -> None:
         patch = {"metadata": {"annotations": {STOPPED: stopped}}}

@@ -23,6 +23,7 @@ from kubesched.cli.cluster_summary import ClusterSummary, summarize
 from kubesched.cli.kubeconfig_file import kubeconfig_file
 from kubesched.cli.named_clusters import ClusterFolder, ClusterRecord
 from kubesched.cli.placement_display import PlacementDisplay
+from kubesched.cli.replaceable_scheduler import ReplaceableScheduler
 from kubesched.cli.workload_progress import WorkloadProgress
 from kubesched.client.informer import Informer
 from kubesched.client.kubeconfig import kubectl_files
@@ -100,24 +101,27 @@ class ClusterRun:
         )
         # A cluster that goes on has a workload of its own.
         self._manifests = given if given is not None else _sample() if self._cluster.is_new else []
-        self._scheduler = Scheduler(
-            self._cluster.api,
-            clock,
-            configuration=options.configuration,
-            out_of_tree_registry=options.plugins,
-            verify_engine=options.verify_engine,
-            seed=seed,
-        )
+        self._scheduler = ReplaceableScheduler(options.configuration, self._build)
         self._page: ClusterPage | None = None
         if options.listen is not None:
             self._page = ClusterPage(
                 self._cluster,
                 self._scheduler,
                 clock,
-                options.configuration,
+                options.plugins,
                 host=options.listen.host,
             )
         settle_collector()
+
+    def _build(self, configuration: KubeSchedulerConfiguration) -> Scheduler:
+        return Scheduler(
+            self._cluster.api,
+            self._clock,
+            configuration=configuration,
+            out_of_tree_registry=self._options.plugins,
+            verify_engine=self._options.verify_engine,
+            seed=self._options.seed,
+        )
 
     async def run(self, tell: Callable[[Started], None]) -> ClusterSummary:
         """Place the workload, tell of it, and go on if it is to stay."""
@@ -179,10 +183,10 @@ class ClusterRun:
         await apply_manifests(api, dumped)
         await apply_manifests(api, surroundings, keep_existing=keep)
         pods = Informer(api, Pod, clock, derive(0, "up"))
-        names = frozenset(scheduler.profiles)
+        names = frozenset(scheduler.current.profiles)
         given = [each.object for each in fresh if isinstance(each.object, Pod)]
         followed = WorkloadProgress(
-            scheduler.queue, names, [pod_key(pod) for pod in given if pod.metadata.name]
+            scheduler, names, [pod_key(pod) for pod in given if pod.metadata.name]
         )
         pods.add_handler(followed.note)
         kinds = {type(each.object) for each in surroundings}

@@ -1,10 +1,12 @@
-"""`kubesched dashboard`: the page of any cluster, or of a capture, read-only."""
+"""`kubesched dashboard`: the page of any cluster, of captures or of a simulation, read-only."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
@@ -14,11 +16,13 @@ from kubesched.api.kinds import Kind
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cli.listen_address import ListenAddress
 from kubesched.cluster.embedded_cluster import Listen
-from kubesched.config.load import configuration_from_builtins
+from kubesched.dashboard.answers import Answers
+from kubesched.dashboard.captured_time import timeline_of_captures, timeline_of_objects
 from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.dashboard.sources import dashboard_of_api, dashboard_of_objects
+from kubesched.dashboard.simulated_time import timelines_of_report
+from kubesched.dashboard.sources import dashboard_of_api
 from kubesched.explain import ExplainError
 from kubesched.explain.capture import read_capture
 from kubesched.explain.sources import SCHEDULING_KINDS, load_files
@@ -31,15 +35,25 @@ _FORBIDDEN, _UNSERVED = 403, 404
 
 
 @click.command(
-    short_help="Show a cluster, or a capture, as a page.",
+    short_help="Show a cluster, a capture or a simulation as a page.",
     epilog="Example: kubesched dashboard --capture cluster.capture",
 )
 @cluster_options
 @click.option(
     "--capture",
+    "captures",
+    multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What `kubesched capture` wrote, instead of a live cluster.",
+    help="What `kubesched capture` wrote, instead of a live cluster; repeat it for several "
+    "moments of one cluster.",
+)
+@click.option(
+    "--report",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="RUN",
+    help="What `kubesched simulate -o run.history` wrote; its .json or folder of runs shows "
+    "numbers over time without nodes and pods.",
 )
 @click.option(
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="A dump; may be repeated."
@@ -50,48 +64,80 @@ _FORBIDDEN, _UNSERVED = 403, 404
     metavar="HOST:PORT",
     help="Where to serve the page; default 127.0.0.1 and a free port.",
 )
+@click.option(
+    "--public-url",
+    default="",
+    metavar="URL",
+    help="The address by which a reverse proxy serves this one, with its path.",
+)
 def dashboard(
-    address: ClusterAddress, capture: Path | None, files: tuple[str, ...], listen: Listen | None
+    address: ClusterAddress,
+    captures: tuple[Path, ...],
+    report: Path | None,
+    files: tuple[str, ...],
+    listen: Listen | None,
+    public_url: str,
 ) -> None:
     """Serve the page until Ctrl-C. Nothing is ever written to the cluster.
 
     The page shows what your own rights allow; kinds that you may not read are named and left out.
     """
-    asyncio.run(_serve(address, capture, files, listen or Listen()))
+    if sum(map(bool, (captures, report, files))) > 1:
+        raise click.UsageError("choose one of --capture, --report and -f")
+    listen = listen or Listen()
+    site = Site(listen, public_url, SignIn([listen.host], public_url=public_url))
+    asyncio.run(_serve(address, captures, report, files, site))
+
+
+class Site(NamedTuple):
+    """Where the page is, and who may see it."""
+
+    listen: Listen
+    public_url: str
+    sign_in: SignIn
+
+    def link(self, own_url: str) -> str:
+        """An address that signs its first user in."""
+        base = self.public_url.rstrip("/") or own_url
+        return f"{base}/dashboard/?token={self.sign_in.issue()}"
 
 
 async def _serve(
-    address: ClusterAddress, capture: Path | None, files: tuple[str, ...], listen: Listen
+    address: ClusterAddress,
+    captures: tuple[Path, ...],
+    report: Path | None,
+    files: tuple[str, ...],
+    site: Site,
 ) -> None:
-    sign_in = SignIn([listen.host])
-    if capture is not None or files:
-        page = _still(capture, files, sign_in)
-        await _show(page, sign_in, listen, ())
+    if captures or report is not None or files:
+        await _show(_still(captures, report, files, site.sign_in), site, ())
         return
     async with live_api(address, "dashboard") as api:
         kinds, unknown = await _readable(api)
         if unknown:
             click.echo(f"not allowed to read: {', '.join(unknown)}", err=True)
-        page, parts = dashboard_of_api(api, RealClock(), sign_in, title="read-only", kinds=kinds)
-        await _show(page, sign_in, listen, parts)
+        page, parts = dashboard_of_api(
+            api, RealClock(), site.sign_in, title="read-only", kinds=kinds
+        )
+        await _show(page, site, parts)
 
 
-def _still(capture: Path | None, files: tuple[str, ...], sign_in: SignIn) -> Dashboard:
-    """The page of a cluster that stands still."""
-    clock = RealClock()
-    if capture is None:
-        return dashboard_of_objects(load_files(files).objects, clock, sign_in, title="files")
-    read = read_capture(capture)
-    configuration = None
-    if read.configuration is not None:
-        configuration = configuration_from_builtins(read.configuration)
-    return dashboard_of_objects(
-        read.objects,
-        clock,
-        sign_in,
-        title=f"capture of {read.taken}",
-        configuration=configuration,
-    )
+def _still(
+    captures: tuple[Path, ...], report: Path | None, files: tuple[str, ...], sign_in: SignIn
+) -> Dashboard:
+    """The page of what is over: captures, a simulation, a dump."""
+    now_ns = RealClock().now_ns
+    if report is not None:
+        title, timelines = timelines_of_report(report)
+        title = f"simulation of {title}"
+    elif captures:
+        read = [read_capture(path) for path in captures]
+        timelines = timeline_of_captures(read)
+        title = f"capture of {read[0].taken}" if len(read) == 1 else f"{len(read)} captures"
+    else:
+        timelines = timeline_of_objects(load_files(files).objects, now_ns() // 1_000_000)
+        title = "files"
+    return Dashboard(Answers(timelines, title=title, now_ns=now_ns), sign_in, None)
 
 
 async def _readable(api: ApiAccess) -> tuple[list[Kind], list[str]]:
@@ -112,13 +158,15 @@ async def _readable(api: ApiAccess) -> tuple[list[Kind], list[str]]:
     return readable, unknown
 
 
-async def _show(
-    page: Dashboard, sign_in: SignIn, listen: Listen, parts: tuple[Component, ...]
-) -> None:
+async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> None:
     stopping = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, stopping.set)
-    async with PageServer(page, listen.host, listen.port) as server, running(*parts):
-        click.echo(f"Dashboard: {server.url}/dashboard/?token={sign_in.issue()}")
+    listen, path = site.listen, urlsplit(site.public_url).path.rstrip("/")
+    async with (
+        PageServer(page, listen.host, listen.port, path=path) as server,
+        running(*parts),
+    ):
+        click.echo(f"Dashboard: {site.link(server.url)}")
         click.echo("Ctrl-C stops.", err=True)
         await stopping.wait()

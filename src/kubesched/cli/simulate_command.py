@@ -11,6 +11,7 @@ import msgspec
 
 from kubesched.sim.divergence import Divergence, Side, first_divergence
 from kubesched.sim.export import results_json, write_results
+from kubesched.sim.history import write_history
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.scenario_file import load_scenario
@@ -33,7 +34,8 @@ __all__ = ["simulate"]
     "outputs",
     multiple=True,
     metavar="json|FILE",
-    help="json prints results; a file may end in .html, .json or .parquet; may be repeated.",
+    help="json prints results; a file may end in .html, .json or .parquet, or in .history for "
+    "`kubesched dashboard --report`; may be repeated.",
 )
 @click.option("--seeds", default="", metavar="1-10", help="Instead of those of the scenario.")
 @click.option(
@@ -154,6 +156,9 @@ def _report(results: list[RunResult], outputs: tuple[str, ...], scenario: Scenar
     for output in outputs:
         if output == "json":
             click.echo(results_json(results).decode())
+        elif output.endswith(".history"):
+            write_history(scenario, results, Path(output))
+            click.echo(f"wrote {output}", err=True)
         else:
             write_results(results, comparisons_of(results), Path(output), divergence)
             click.echo(f"wrote {output}", err=True)

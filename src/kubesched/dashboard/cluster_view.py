@@ -1,74 +1,85 @@
 """What the page shows of nodes and pods: plain state, fed with changes, read as rows.
 
 Knows nothing of HTTP or viewers. Each change is told to listeners by the name of the node or pod
-it is about, so that a viewer costs no more than the set of names it has not been sent yet.
+it is about. The row of a node is encoded once for all who read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from kubesched.api import Node, Pod
-from kubesched.api.pod_facts import pod_priority
+from kubesched.api.pod_facts import pod_key, pod_priority
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
 from kubesched.api.time import parse_time
-from kubesched.dashboard.decision_log import DecisionLog
 
-__all__ = ["ClusterView"]
+__all__ = ["ClusterView", "pod_row", "waiting_reason"]
 
-_ZONE = "topology.kubernetes.io/zone"
+_HOSTNAME = "kubernetes.io/hostname"
 _FINISHED = ("Succeeded", "Failed")
 _MIB = 1 << 20
 
 Listener = Callable[[str, str], None]  # ("node" or "pod", name)
+PodListener = Callable[[Pod | None, Pod | None], None]  # before, after
 
 
 class ClusterView:
     """Nodes with what is asked of them, pods by node, pods that wait."""
 
-    def __init__(self, decisions: DecisionLog, now_ns: Callable[[], int]) -> None:
-        self.decisions = decisions
+    def __init__(self) -> None:
         self.listeners: list[Listener] = []
+        self.pod_listeners: list[PodListener] = []
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        self._now_ns = now_ns
         self._requested: dict[str, Resources] = {}
         self._on_node: dict[str, dict[str, None]] = {}
+        self._waiting: dict[str, None] = {}
+        self._rows: dict[str, msgspec.Raw] = {}
 
     def put_node(self, node: Node) -> None:
         self.nodes[node.metadata.name] = node
-        self._tell("node", node.metadata.name)
+        self._node_changed(node.metadata.name)
 
     def remove_node(self, node: Node) -> None:
         self.nodes.pop(node.metadata.name, None)
-        self._tell("node", node.metadata.name)
+        self._node_changed(node.metadata.name)
 
     def put_pod(self, pod: Pod) -> None:
-        key = _key(pod)
+        """Take in a pod, or a change of it; one that has finished takes no room any more."""
+        key = pod_key(pod)
         old = self.pods.get(key)
         if old is not None:
             self._count(old, key, -1)
-        if pod.status.phase in _FINISHED:
+        is_over = pod.status.phase in _FINISHED
+        if is_over:
             self.pods.pop(key, None)
         else:
             self.pods[key] = pod
             self._count(pod, key, 1)
-        self.decisions.note(old, pod, self._now_ns())
         self._tell("pod", key)
+        for listener in self.pod_listeners:
+            listener(old, None if is_over and old is None else pod)
 
     def remove_pod(self, pod: Pod) -> None:
-        key = _key(pod)
+        key = pod_key(pod)
         old = self.pods.pop(key, None)
         if old is not None:
             self._count(old, key, -1)
-            self.decisions.note_removed(old, self._now_ns())
             self._tell("pod", key)
+            for listener in self.pod_listeners:
+                listener(old, None)
 
     def _count(self, pod: Pod, key: str, step: int) -> None:
         name = pod.spec.node_name
         if not name:
+            if step > 0:
+                self._waiting[key] = None
+            else:
+                self._waiting.pop(key, None)
             return
         total = self._requested.setdefault(name, Resources())
         if step > 0:
@@ -77,22 +88,39 @@ class ClusterView:
         else:
             total.subtract(pod_requested(pod))
             self._on_node.get(name, {}).pop(key, None)
+        self._node_changed(name)
+
+    def _node_changed(self, name: str) -> None:
+        self._rows.pop(name, None)
         self._tell("node", name)
 
     def _tell(self, kind: str, name: str) -> None:
         for listener in self.listeners:
             listener(kind, name)
 
+    def encoded_row(self, name: str) -> msgspec.Raw | None:
+        """The row of a node as JSON, or None if it is gone."""
+        row = self._rows.get(name)
+        if row is None and (found := self.node_row(name)) is not None:
+            row = self._rows[name] = msgspec.Raw(msgspec.json.encode(found))
+        return row
+
     def node_row(self, name: str) -> dict[str, Any] | None:
-        """A node in short, as the map of all nodes needs it; None: it is gone."""
+        """A node in short: labels, amounts as (requested, allocatable), and what is wrong."""
         node = self.nodes.get(name)
         if node is None:
             return None
-        allocatable = Resources.from_resource_list(node.status.allocatable)
         used = self._requested.get(name) or Resources()
+        allocatable = Resources.from_resource_list(node.status.allocatable)
+        labels = node.metadata.labels
         row: dict[str, Any] = {
             "name": name,
-            "labels": node.metadata.labels,
+            # The name once is enough: with many nodes it is half of what is sent.
+            "labels": {
+                key: value
+                for key, value in labels.items()
+                if not (key == _HOSTNAME and value == name)
+            },
             "cpu": [used.milli_cpu, allocatable.milli_cpu],
             "memory": [used.memory // _MIB, allocatable.memory // _MIB],
             "pods": [
@@ -113,7 +141,8 @@ class ClusterView:
             row["notReady"] = True
         if node.spec.taints:
             row["taints"] = [
-                f"{taint.key}={taint.value}:{taint.effect}" for taint in node.spec.taints
+                f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+                for taint in node.spec.taints
             ]
         return row
 
@@ -122,16 +151,16 @@ class ClusterView:
 
     def waiting(self) -> list[Pod]:
         """Pods without a node, the most important and then the oldest first."""
-        found = [pod for pod in self.pods.values() if not pod.spec.node_name]
-        return sorted(found, key=lambda pod: (-pod_priority(pod), _created(pod), _key(pod)))
+        found = [self.pods[key] for key in self._waiting]
+        return sorted(found, key=lambda pod: (-pod_priority(pod), _created(pod), pod_key(pod)))
 
     def counts(self) -> dict[str, int]:
-        placed = sum(map(len, self._on_node.values()))
+        waiting = len(self._waiting)
         return {
             "nodes": len(self.nodes),
             "pods": len(self.pods),
-            "placed": placed,
-            "waiting": len(self.pods) - placed,
+            "placed": len(self.pods) - waiting,
+            "waiting": waiting,
         }
 
 
@@ -139,7 +168,7 @@ def pod_row(pod: Pod) -> dict[str, Any]:
     """A pod in short."""
     amounts = pod_requested(pod)
     row: dict[str, Any] = {
-        "key": _key(pod),
+        "key": pod_key(pod),
         "node": pod.spec.node_name,
         "phase": pod.status.phase or "Pending",
         "cpu": amounts.milli_cpu,
@@ -176,11 +205,3 @@ def _is_ready(node: Node) -> bool:
 def _created(pod: Pod) -> int:
     created = pod.metadata.creation_timestamp
     return parse_time(created) if created else 0
-
-
-def _key(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-def sorted_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: str(row["name"]))

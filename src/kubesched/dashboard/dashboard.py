@@ -1,46 +1,39 @@
-"""The page's server side: routes, sign-in, one event stream per viewer.
+"""The page's server side: files, questions, and one event stream per viewer.
 
-Mounted under a path of some HTTP server (the embedded API server, or one of its own). What takes
-long (explanations, what-ifs) is computed from immutable objects in a worker thread, so it never
-holds up the event loop.
+Answers plain requests (`server/endpoints/http_messages.py`), so that it can be mounted on any
+server of this project: the embedded API server, the scheduler's secure port, or one of its own.
+Every address in it is relative, so that it works behind any path of a proxy.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from aiohttp import web
 
-from kubesched.api import Node, Pod
-from kubesched.dashboard.answers import Answers, BadRequestError
-from kubesched.dashboard.cluster_view import ClusterView
+from kubesched.dashboard.answers import Answers
+from kubesched.dashboard.bad_request import BadRequestError
+from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.sign_in import COOKIE, SignIn
-from kubesched.dashboard.viewers import Viewer
+from kubesched.server.endpoints.http_messages import Request, Response
 from kubesched.util.errors import KubeschedError
-from kubesched.util.logging import get_logger
 
 __all__ = ["PREFIX", "Dashboard"]
 
-PREFIX = "/dashboard"
+PREFIX: Final = "/dashboard"
 
-log = get_logger(__name__)
-
-_SHORTEST_PAUSE_S = 0.1
-_HEARTBEAT_S = 5.0
-_STALLED_S = 60.0
-_MOST_VIEWERS = 100
-_MOST_BODY = 1 << 20
-_TYPES = {
+_MOST_VIEWERS: Final = 100
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain; charset=utf-8"
+_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_SECURITY = {
+_SECURITY: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -48,62 +41,70 @@ _SECURITY = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_SIGN_IN = "Sign in: open the link that kubesched printed; it works once.\n"
+_SIGN_IN: Final = "Sign in: open the link that kubesched printed; it works once.\n"
 
 
 class Dashboard:
-    """Answers requests under `PREFIX`."""
+    """Answers requests under `PREFIX`.
 
-    def __init__(
-        self,
-        view: ClusterView,
-        answers: Answers,
-        sign_in: SignIn,
-    ) -> None:
-        self._view = view
+    `sign_in` None leaves it to the server to say who may ask. Without a `hub` nothing is live:
+    the page asks for moments of a timeline instead.
+    """
+
+    def __init__(self, answers: Answers, sign_in: SignIn | None, hub: FrameHub | None) -> None:
         self._answers = answers
-        self.sign_in = sign_in
-        self._viewers = 0
+        self._sign_in = sign_in
+        self._hub = hub
         self._files = resources.files("kubesched.dashboard") / "static"
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def answer(self, request: Request) -> Response:
         """Answer a request whose path begins with the prefix."""
-        if not self.sign_in.is_known_host(request.headers.get("Host", "")):
-            return _text(421, "this server is not known by that name\n")
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return refusal
         path = request.path.removeprefix(PREFIX)
-        token = request.query.get("token")
-        if token is not None and request.method == "GET":
-            return self._redeem(request, token)
-        if not self.sign_in.knows(request.headers.get("Cookie", "")):
-            return _text(401, _SIGN_IN)
-        if request.method == "POST" and not self.sign_in.is_own_origin(
-            request.headers.get("Origin", ""), request.headers.get("Host", "")
-        ):
-            return _text(403, "requests that change something must come from the page itself\n")
         if path.startswith("/api/"):
             return await self._api(request, path.removeprefix("/api/"))
         if request.method not in ("GET", "HEAD"):
             return _text(405, "only reading\n")
         if not path:
-            return _redirect(f"{PREFIX}/")
+            # Relative, as every address: a proxy may have put something before it.
+            return _redirect(f".{PREFIX}/")
         return self._file(path.lstrip("/") or "index.html")
 
-    def _redeem(self, request: web.BaseRequest, token: str) -> web.StreamResponse:
-        session = self.sign_in.redeem(token)
-        if session is None:
-            if self.sign_in.knows(request.headers.get("Cookie", "")):
-                return _redirect(f"{PREFIX}/")
-            return _text(401, _SIGN_IN)
-        answer = _redirect(f"{PREFIX}/")
-        secure = "; Secure" if request.secure else ""
-        answer.headers["Set-Cookie"] = (
-            f"{COOKIE}={session}; Path={PREFIX}; HttpOnly; SameSite=Strict{secure}"
-        )
-        return answer
+    def _refusal(self, request: Request) -> Response | None:
+        """What a request is told that may not go on, or that has just signed in."""
+        sign_in, headers = self._sign_in, request.headers
+        host = headers.get("Host")
+        if sign_in is not None:
+            if not sign_in.is_known_host(host):
+                return _text(421, "this server is not known by that name\n")
+            tokens = request.query_values("token")
+            if tokens and request.method == "GET":
+                return self._redeem(sign_in, tokens[0], request)
+            if not sign_in.knows(headers.get("Cookie")):
+                return _text(401, _SIGN_IN)
+        if request.method not in ("GET", "HEAD"):
+            rule = sign_in or _ANY_NAME
+            if not rule.is_own_origin(headers.get("Origin"), host):
+                return _text(403, "requests that change something must come from the page itself\n")
+        return None
 
-    def _file(self, name: str) -> web.Response:
+    def _redeem(self, sign_in: SignIn, token: str, request: Request) -> Response:
+        session = sign_in.redeem(token)
+        if session is None:
+            if sign_in.knows(request.headers.get("Cookie")):
+                return _redirect("./")
+            return _text(401, _SIGN_IN)
+        # Without a path the browser takes that of the page, as it knows it.
+        secure = "; Secure" if sign_in.is_secure else ""
+        cookie = f"{COOKIE}={session}; HttpOnly; SameSite=Strict{secure}"
+        return _redirect("./").with_headers(Set_Cookie=cookie)
+
+    def _file(self, name: str) -> Response:
         suffix = name[name.rfind(".") :]
         place = self._files
         for part in name.split("/"):
@@ -112,14 +113,13 @@ class Dashboard:
             place = place / part
         if suffix not in _TYPES or not place.is_file():
             return _text(404, "no such page\n")
-        headers = {**_SECURITY, "Content-Type": _TYPES[suffix]}
-        return web.Response(body=place.read_bytes(), headers=headers)
+        return Response(body=place.read_bytes(), content_type=_TYPES[suffix], headers=_SECURITY)
 
-    async def _api(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        if path == "stream" and request.method == "GET":
-            return await self._stream(request)
+    async def _api(self, request: Request, path: str) -> Response:
         try:
             if request.method == "GET":
+                if path == "stream":
+                    return self._streamed()
                 return _json(await self._answers.get(path, dict(request.query)))
             if request.method == "POST":
                 return _json(await self._answers.post(path, await _body(request)))
@@ -129,36 +129,35 @@ class Dashboard:
             return _json({"error": str(error)}, 400)
         return _text(405, "only GET and POST\n")
 
-    async def _stream(self, request: web.BaseRequest) -> web.StreamResponse:
+    def _streamed(self) -> Response:
         """Frames as server-sent events; the next one is made when the last one was taken."""
-        if self._viewers >= _MOST_VIEWERS:
+        hub = self._hub
+        if hub is None:
+            raise BadRequestError("nothing happens here: ask for moments", 404)
+        if hub.viewers >= _MOST_VIEWERS:
             return _text(503, "too many viewers\n")
-        headers = {**_SECURITY, "Content-Type": "text/event-stream"}
-        response = web.StreamResponse(headers=headers)
-        viewer = Viewer(self._view)
-        self._viewers += 1
+        return Response(
+            content_type="text/event-stream", headers=_SECURITY, stream=self._frames(hub)
+        )
+
+    async def _frames(self, hub: FrameHub) -> AsyncGenerator[bytes, None]:
+        hub.viewers += 1
+        last = 0
         try:
-            await response.prepare(request)
             while True:
-                frame = msgspec.json.encode(self._answers.decorated(viewer.next_frame()))
-                async with asyncio.timeout(_STALLED_S):
-                    await response.write(b"data: " + frame + b"\n\n")
-                await asyncio.sleep(_SHORTEST_PAUSE_S)
-                await viewer.wait(_HEARTBEAT_S)
-        except (ConnectionError, TimeoutError):
-            pass  # the viewer went away, or does not read
+                last, frame = await hub.next(last)
+                yield b"data: " + frame + b"\n\n"
         finally:
-            self._viewers -= 1
-            viewer.close()
-        return response
+            hub.leave()
 
 
-async def _body(request: web.BaseRequest) -> Mapping[str, Any]:
-    raw = await request.content.read(_MOST_BODY + 1)
-    if len(raw) > _MOST_BODY:
-        raise BadRequestError("the request is too large", 413)
+# For requests that another server let in already: it knows its own names.
+_ANY_NAME: Final = SignIn()
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
     try:
-        body = msgspec.json.decode(raw or b"{}")
+        body = msgspec.json.decode(await request.read_body() or b"{}")
     except msgspec.DecodeError as error:
         raise BadRequestError(f"not JSON: {error}") from error
     if not isinstance(body, dict):
@@ -166,28 +165,14 @@ async def _body(request: web.BaseRequest) -> Mapping[str, Any]:
     return body
 
 
-def _json(value: Any, status: int = 200) -> web.Response:
-    headers = {**_SECURITY, "Content-Type": "application/json"}
-    return web.Response(status=status, body=msgspec.json.encode(value), headers=headers)
+def _json(value: Any, status: int = 200) -> Response:
+    body = msgspec.json.encode(value)
+    return Response(status=status, body=body, content_type=_JSON, headers=_SECURITY)
 
 
-def _text(status: int, text: str) -> web.Response:
-    headers = {**_SECURITY, "Content-Type": "text/plain; charset=utf-8"}
-    return web.Response(status=status, body=text.encode(), headers=headers)
+def _text(status: int, text: str) -> Response:
+    return Response(status=status, body=text.encode(), content_type=_TEXT, headers=_SECURITY)
 
 
-def _redirect(where: str) -> web.Response:
-    return web.Response(status=303, headers={**_SECURITY, "Location": where})
-
-
-def follow(view: ClusterView, nodes: Any, pods: Any) -> None:
-    """Feed a view from the informers of nodes and pods."""
-
-    def node_changed(_old: Node, new: Node) -> None:
-        view.put_node(new)
-
-    def pod_changed(_old: Pod, new: Pod) -> None:
-        view.put_pod(new)
-
-    nodes.add_handler(view.put_node, node_changed, lambda node, _: view.remove_node(node))
-    pods.add_handler(view.put_pod, pod_changed, lambda pod, _: view.remove_pod(pod))
+def _redirect(where: str) -> Response:
+    return Response(status=303, headers={**_SECURITY, "Location": where})

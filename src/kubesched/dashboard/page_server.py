@@ -10,6 +10,7 @@ from aiohttp import web
 from kubesched.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
 from kubesched.apiserver.http.limits import Limits
 from kubesched.dashboard.dashboard import PREFIX, Dashboard
+from kubesched.dashboard.wire import aiohttp_handler
 from kubesched.util.accept_failures import AcceptFailures
 from kubesched.util.errors import KubeschedError
 
@@ -19,12 +20,16 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class PageServer:
-    """Serves a dashboard while its block runs; port 0 takes a free one."""
+    """Serves a dashboard while its block runs; port 0 takes a free one.
 
-    def __init__(self, dashboard: Dashboard, host: str, port: int) -> None:
-        self._dashboard = dashboard
+    `path` is what a proxy puts before every path; requests may come with it or without.
+    """
+
+    def __init__(self, dashboard: Dashboard, host: str, port: int, *, path: str = "") -> None:
+        self._answer = aiohttp_handler(dashboard.answer, path)
         self._host, self._port = host, port
         self._guard = ConnectionGuard(Limits())
+        self._path = path
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -60,6 +65,9 @@ class PageServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self._guard.note_request(request.protocol)
-        if request.path != PREFIX and not request.path.startswith(f"{PREFIX}/"):
-            return web.Response(status=303, headers={"Location": f"{PREFIX}/"})
-        return await self._dashboard.handle(request)
+        path = request.path.removeprefix(self._path) if self._path else request.path
+        if path != PREFIX and not path.startswith(f"{PREFIX}/"):
+            if path.strip("/"):
+                return web.Response(status=404, text="no such page\n")
+            return web.Response(status=303, headers={"Location": f".{PREFIX}/"})
+        return await self._answer(request)

@@ -17,28 +17,46 @@ __all__ = ["COOKIE", "SignIn"]
 COOKIE = "kubesched-dashboard"
 _LOOPBACK = frozenset(["localhost", "127.0.0.1", "::1"])
 _MOST_SESSIONS = 1000
+_MOST_TOKENS = 100
 
 
 class SignIn:
-    """One-time tokens and the sessions they became. `is_open` asks nobody for anything."""
+    """One-time tokens and the sessions they became. `is_open` asks nobody for anything.
 
-    def __init__(self, hosts: Collection[str] = (), *, is_open: bool = False) -> None:
-        self._hosts = frozenset(hosts) | _LOOPBACK
-        self._tokens: set[str] = set()
+    `public_url` is the address by which a proxy serves the page.
+    """
+
+    def __init__(
+        self,
+        hosts: Collection[str] = (),
+        *,
+        is_open: bool = False,
+        is_secure: bool = False,
+        public_url: str = "",
+    ) -> None:
+        public = urlsplit(public_url)
+        named = [public.hostname] if public.hostname else []
+        self._hosts = frozenset([*hosts, *named]) | _LOOPBACK
+        self._origin = f"{public.scheme}://{public.netloc}" if public.netloc else ""
+        self._tokens: dict[str, None] = {}
         self._sessions: dict[str, None] = {}
         self.is_open = is_open
+        self.is_secure = is_secure or public.scheme == "https"
 
     def issue(self) -> str:
         """A token for one sign-in."""
         token = secrets.token_urlsafe(24)
-        self._tokens.add(token)
+        if len(self._tokens) >= _MOST_TOKENS:
+            self._tokens.pop(next(iter(self._tokens)))
+        self._tokens[token] = None
         return token
 
     def redeem(self, token: str) -> str | None:
         """The session that a token becomes; None for one that is unknown or used."""
+        given = token.encode("utf-8", "replace")
         for known in self._tokens:
-            if hmac.compare_digest(known.encode(), token.encode("utf-8", "replace")):
-                self._tokens.discard(known)
+            if hmac.compare_digest(known.encode(), given):
+                del self._tokens[known]
                 session = secrets.token_urlsafe(24)
                 if len(self._sessions) >= _MOST_SESSIONS:
                     self._sessions.pop(next(iter(self._sessions)))
@@ -54,8 +72,8 @@ class SignIn:
             cookies = SimpleCookie(cookie_header)
         except CookieError:
             return False
-        given = cookies[COOKIE].value if COOKIE in cookies else ""
-        return any(hmac.compare_digest(known, given) for known in self._sessions)
+        given = cookies[COOKIE].value.encode("utf-8", "replace") if COOKIE in cookies else b""
+        return any(hmac.compare_digest(known.encode(), given) for known in self._sessions)
 
     def is_known_host(self, host_header: str) -> bool:
         """Whether the Host of a request is a name of this server."""
@@ -67,4 +85,11 @@ class SignIn:
 
     def is_own_origin(self, origin: str, host_header: str) -> bool:
         """Whether a request that changes something comes from the page itself."""
-        return bool(origin) and urlsplit(origin).netloc == host_header
+        if not origin:
+            return False
+        if self._origin and origin == self._origin:
+            return True
+        try:
+            return urlsplit(origin).netloc == host_header
+        except ValueError:
+            return False

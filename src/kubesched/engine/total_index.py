@@ -93,6 +93,10 @@ class TotalIndex:
         """The rows of each total, the highest first. Not to be changed meanwhile."""
         return (self._buckets[total] for total in self._totals_from_best())
 
+    def best_with_totals(self) -> Iterator[tuple[int, int]]:
+        """Rows with their totals, the highest first. Not to be changed meanwhile."""
+        return ((row, total) for total in self._totals_from_best() for row in self._buckets[total])
+
     def _totals_from_best(self) -> Iterator[int]:
         if self._buckets:
             yield self._best

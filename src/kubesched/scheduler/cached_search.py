@@ -8,6 +8,7 @@ only about the best nodes. Where the cache cannot answer, the full search does.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
+from kubesched.engine.total_index import TotalIndex
 from kubesched.framework import (
     ClusterVersion,
     Code,
@@ -28,7 +30,7 @@ from kubesched.runtime.cached_answers import CachedAnswers
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_calls import first_rejection
 from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
-from kubesched.scheduler.full_search import FullSearch, ScheduleResult
+from kubesched.scheduler.full_search import FullSearch, Ranking, ScheduleResult, ranking
 from kubesched.util.errors import PluginError
 
 __all__ = ["CachedSearch"]
@@ -43,6 +45,14 @@ class _Choice(NamedTuple):
     row: int
     is_from_index: bool  # it was the next best, and the others were not looked at
     feasible: NodeView  # the nodes that fit, worked out when someone looks
+    rank: Callable[[int], Ranking]  # some of the best of them
+
+
+class _Best(NamedTuple):
+    """The best row, and how to find others that are nearly as good."""
+
+    row: int
+    rank: Callable[[int], Ranking]
 
 
 class CachedSearch(FullSearch):
@@ -128,7 +138,12 @@ class CachedSearch(FullSearch):
             return self.run_score(framework, state, pod_info.pod, choice.feasible)
 
         return ScheduleResult(
-            nodes.info_at(choice.row).name, choice.feasible, len(nodes), score, diagnose
+            nodes.info_at(choice.row).name,
+            choice.feasible,
+            len(nodes),
+            score,
+            diagnose,
+            choice.rank,
         )
 
     def _choose(
@@ -155,21 +170,21 @@ class CachedSearch(FullSearch):
         if fitting < _FEWEST_TO_SCORE:
             return None
         pre_score_ns = metrics.observe("Filter", Code.SUCCESS, filter_ns)
-        row: int | None = None
+        best: _Best | None = None
         try:
             framework.run_pre_score(state, pod_info, feasible)
             score_ns = metrics.observe("PreScore", Code.SUCCESS, pre_score_ns)
             cache.refresh_scores(entry, state, pod, nodes, missing)
-            row = self._best_row(framework, entry, state, pod, feasible, others)
+            best = self._best_row(framework, entry, state, pod, feasible, others)
         except PluginError:
             # Perhaps about nodes, or a lack of them, that a full search does not come to.
             if not others:
                 raise
-        if row is None:
+        if best is None:
             state.skip_score.clear()
             return None
         metrics.observe("Score", Code.SUCCESS, score_ns)
-        return _Choice(row, missing is not None, feasible)
+        return _Choice(best.row, missing is not None, feasible, best.rank)
 
     def _best_row(
         self,
@@ -179,7 +194,7 @@ class CachedSearch(FullSearch):
         pod: Pod,
         feasible: NodeView,
         other_filters: Sequence[Plugin],
-    ) -> int | None:
+    ) -> _Best | None:
         """The best of the feasible nodes by scores that are up to date; None: there is none.
 
         Looks at all of them only if something else than the cached sum tells them apart.
@@ -187,19 +202,45 @@ class CachedSearch(FullSearch):
         whole, ties = self._snapshot.nodes, self._ties_of(framework)
         is_summed = framework.answer_cache.is_summed(state, pod, whole)
         if is_summed and entry.index is not None:
+            index = entry.index
+
+            def rank(count: int) -> Ranking:
+                return _ranked(index, whole, count, other_filters, state, pod)
+
             if not other_filters:
-                return ties.best_in(entry.index, whole.table)
+                return _Best(ties.best_in(index, whole.table), rank)
             accepts = _acceptance(framework, other_filters, state, pod, whole)
-            row = ties.best_accepted(entry.index, whole.table, accepts, _TRIES)
+            row = ties.best_accepted(index, whole.table, accepts, _TRIES)
             if row is not None:
-                return row
+                return _Best(row, rank)
         if not len(feasible):
             return None
         if is_summed:
             total: NDArray[np.signedinteger] = feasible.at(entry.total)
         else:
             total = _total(framework, entry, state, pod, feasible)
-        return int(feasible.rows[ties.best_of(total, feasible)])
+        row = int(feasible.rows[ties.best_of(total, feasible)])
+        return _Best(row, lambda count: ranking(total, feasible, count))
+
+
+def _ranked(
+    index: TotalIndex,
+    nodes: NodeView,
+    count: int,
+    filters: Sequence[Plugin],
+    state: CycleState,
+    pod: Pod,
+) -> Ranking:
+    """Some of the best rows of an index that the filters let pass."""
+    names, found = nodes.table.names, []
+    tried = itertools.islice(index.best_with_totals(), _TRIES if filters else count)
+    for row, total in tried:
+        if filters and first_rejection(filters, state, pod, nodes.info_at(row)) is not None:
+            continue
+        found.append((names[row], total))
+        if len(found) == count:
+            break
+    return found
 
 
 def _total(

@@ -41,9 +41,11 @@ from kubesched.util.logging import get_logger
 __all__ = [
     "FullSearch",
     "NoNodesError",
+    "Ranking",
     "SchedulePod",
     "ScheduleResult",
     "nodes_to_find",
+    "ranking",
 ]
 
 log = get_logger(__name__)
@@ -54,6 +56,10 @@ _FEW_NODES = 8
 _NOBODY = NominatedTotals(
     np.empty(0, dtype=np.intp), np.empty((0, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
 )
+
+
+Ranking = list[tuple[str, int]]
+"""Names of nodes with their totals, the best first."""
 
 
 class NoNodesError(KubeschedError):
@@ -69,7 +75,7 @@ class ScheduleResult:
     Valid until the cluster changes, like every view of its nodes.
     """
 
-    __slots__ = ("_diagnose", "_score", "evaluated_nodes", "feasible", "node_name")
+    __slots__ = ("_diagnose", "_rank", "_score", "evaluated_nodes", "feasible", "node_name")
 
     def __init__(
         self,
@@ -78,12 +84,22 @@ class ScheduleResult:
         evaluated_nodes: int,
         score: Callable[[], Scores | None],
         diagnose: Callable[[], Diagnosis],
+        rank: Callable[[int], Ranking] | None = None,
     ) -> None:
+        """`rank` finds some of the best nodes without scoring all, if there is such a way."""
         self.node_name = node_name
         self.feasible = feasible
         self.evaluated_nodes = evaluated_nodes
         self._score = score
         self._diagnose = diagnose
+        self._rank = rank
+
+    def best(self, count: int) -> Ranking:
+        """The nodes with the highest totals; empty when there was only one to choose."""
+        if self._rank is not None:
+            return self._rank(count)
+        scores = self._score()
+        return [] if scores is None else ranking(scores.total, self.feasible, count)
 
     @property
     def scores(self) -> Scores | None:
@@ -498,6 +514,16 @@ class FullSearch:
 
     def _ties_of(self, framework: Framework) -> Ties:
         return framework.own_ties or self._ties
+
+
+def ranking(total: NDArray[np.signedinteger], nodes: NodeView, count: int) -> Ranking:
+    """The nodes of a view with the highest totals."""
+    places = np.arange(len(total))
+    if len(total) > count:
+        places = np.argpartition(-total, count)[:count]
+    best = sorted(zip(total[places].tolist(), places.tolist(), strict=True), reverse=True)
+    names = nodes.table.names
+    return [(names[nodes.rows[place]], value) for value, place in best]
 
 
 def nodes_to_find(count: int, percentage: int | None) -> int:

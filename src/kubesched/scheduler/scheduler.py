@@ -33,6 +33,7 @@ from kubesched.runtime.plugin_registry import Registry, plugin_type_of
 from kubesched.runtime.services import Services
 from kubesched.scheduler.binding_cycle import BindingCycle, Placement
 from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.decision_watch import DecisionWatcher
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.extender_attempt import ExtenderContext
 from kubesched.scheduler.extender_cycle import ExtenderCycle
@@ -292,6 +293,10 @@ class Scheduler:
                 await framework.close()
         if self._corruption is not None:
             raise self._corruption
+
+    def watch(self, watcher: DecisionWatcher | None) -> None:
+        """Tell somebody of every attempt from now on; None: nobody."""
+        self._scheduling.watcher = watcher
 
     def stop(self) -> None:
         self._stopping = True

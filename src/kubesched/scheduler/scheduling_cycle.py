@@ -22,6 +22,7 @@ from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.decision_watch import DecisionWatcher
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.scheduler.full_search import NoNodesError, SchedulePod, ScheduleResult
 from kubesched.scheduler.verification import EngineMismatchError
@@ -55,6 +56,7 @@ class SchedulingCycle:
         self._failures = failures
         self._algorithm_duration = metrics.scheduling_algorithm_duration_seconds
         self._clock = clock
+        self.watcher: DecisionWatcher | None = None
 
     def run(self, framework: Framework, queued: QueuedPodInfo) -> Placement | None:
         """Place the pod, or hand it to the failure handler and return None."""
@@ -62,6 +64,7 @@ class SchedulingCycle:
         state.plugin_timer = framework.point_metrics.sample()
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
         nominating: Nominating | None = CLEAR_NOMINATION
+        result: ScheduleResult | None = None
         try:
             self._cache.update_snapshot()
             result = self._schedule_pod(framework, state, queued.pod_info)
@@ -74,14 +77,21 @@ class SchedulingCycle:
             status = status_of(exc, queued.pod)
         else:
             status = SUCCESS
-        node_name = result.node_name if status.is_success else ""
-        return self.conclude(attempt, status, node_name, nominating)
+        node_name = "" if result is None else result.node_name
+        return self.conclude(attempt, status, node_name, nominating, result)
 
     def conclude(
-        self, attempt: Attempt, status: Status, node_name: str, nominating: Nominating | None
+        self,
+        attempt: Attempt,
+        status: Status,
+        node_name: str,
+        nominating: Nominating | None,
+        result: ScheduleResult | None = None,
     ) -> Placement | None:
         """Place the pod on the node that was chosen, or hand it to the failure handler."""
         self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
+        if self.watcher is not None:
+            self.watcher.decided(attempt, status, node_name, result)
         if status.is_success:
             return self._place(attempt, node_name)
         self._failures.handle(attempt, status, nominating)

@@ -43,12 +43,13 @@ def simulate(
     window: tuple[int, int] | None = None,
     until_ns: int | None = None,
     faults: Callable[[World], Faults] | None = None,
+    history: Callable[[str, Node | Pod, int], None] | None = None,
 ) -> tuple[RunResult, World]:
     """Run a scenario once, to its end or as far as asked.
 
     The result depends on the scenario, the configuration and the seed, and on nothing else but
     for the seconds that it took. Decisions are kept within the `window`, in nanoseconds from the
-    start.
+    start. `history` is told of every change of a node or pod: which kind of event, to what, when.
 
     Raises:
         KubeschedError: the configuration cannot be used, or an object is refused.
@@ -58,6 +59,7 @@ def simulate(
 
     async def main() -> World:
         world = World(scenario, configuration, seed, window=window, faults=faults)
+        world.history = history
         await world.live(until_ns)
         return world
 
@@ -114,6 +116,7 @@ class World:
             seed=seed,
             broadcaster=Events(self.observer, self.clock),
         )
+        self.history: Callable[[str, Node | Pod, int], None] | None = None
 
     async def live(self, until_ns: int) -> None:
         """Set the cluster up and let time pass."""
@@ -173,6 +176,8 @@ class World:
         if isinstance(subject, Pod):
             self._see_pod(kind, subject)
         elif isinstance(subject, Node):
+            if self.history is not None:
+                self.history(kind, subject, self.clock.now_ns())
             if kind == "DELETED":
                 self.observer.lose_node(subject.metadata.name, self.clock.now_ns())
             else:
@@ -182,6 +187,8 @@ class World:
 
     def _see_pod(self, kind: str, pod: Pod) -> None:
         now_ns = self.clock.now_ns()
+        if self.history is not None:
+            self.history(kind, pod, now_ns)
         if kind == "DELETED":
             self.observer.lose_pod(pod, now_ns)
         else:

@@ -24,6 +24,7 @@ from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue.active_queue import Needs
 from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.containers import Containers
+from kubesched.backend.queue.journal import Transition
 from kubesched.backend.queue.nominator import Nominator, PodLister
 from kubesched.backend.queue.pre_enqueue import Gatekeeper
 from kubesched.backend.queue.queue_profile import QueueProfile
@@ -333,6 +334,20 @@ class SchedulingQueue:
             f"unschedulablePods:{len(self._unschedulable)}"
         )
         return self.active_pods + self.backoff_pods + self.unschedulable_pods, summary
+
+    def lengths(self) -> dict[str, int]:
+        """How many pods wait where; gated ones count apart."""
+        gated = self._unschedulable.gated_count
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backing_off),
+            "unschedulable": len(self._unschedulable) - gated,
+            "gated": gated,
+        }
+
+    def story(self, key: str) -> tuple[Transition, ...]:
+        """Return the recent moves of the pods with this key, also of those that left."""
+        return self._journal.story(key)
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """Return the waiting pod with this name."""

@@ -44,6 +44,10 @@ class UnschedulablePods:
     def __len__(self) -> int:
         return len(self._filings)
 
+    @property
+    def gated_count(self) -> int:
+        return sum(map(len, self._by_gate.values()))
+
     def __contains__(self, key: object) -> bool:
         return key in self._filings
 

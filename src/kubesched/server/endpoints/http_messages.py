@@ -7,7 +7,7 @@ that no endpoint has.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
@@ -91,6 +91,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     content_type: str = TEXT
     headers: Mapping[str, str] = {}
+    # Instead of a body: parts that are sent as they come, each once the one before is taken.
+    stream: AsyncGenerator[bytes, None] | None = None
 
     def with_headers(self, **fields: str) -> Response:
         """Add fields; `Cache_Control` is written `Cache-Control`."""

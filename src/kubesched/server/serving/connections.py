@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 from aiohttp import web
@@ -60,6 +61,8 @@ class HttpServer(web.Server):
             response = await self._answer(_plain(request, connection.certificates))
         except BadRequest as exc:
             response = text_error(str(exc), exc.status)
+        if response.stream is not None:
+            return await _streamed(request, response, response.stream)
         return _for_wire(response)
 
 
@@ -165,6 +168,23 @@ async def _read_body(request: web.BaseRequest) -> bytes:
 def _for_wire(response: Response) -> web.Response:
     headers: dict[str, Any] = {**response.headers, "Content-Type": response.content_type}
     return web.Response(status=response.status, body=response.body, headers=headers)
+
+
+async def _streamed(
+    request: web.BaseRequest, response: Response, parts: AsyncGenerator[bytes, None]
+) -> web.StreamResponse:
+    """Send parts as long as they are taken; one that is not taken in time ends it."""
+    headers: dict[str, Any] = {**response.headers, "Content-Type": response.content_type}
+    sent = web.StreamResponse(status=response.status, headers=headers)
+    try:
+        async with aclosing(parts):
+            await sent.prepare(request)
+            async for part in parts:
+                async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                    await sent.write(part)
+    except (ConnectionError, TimeoutError):
+        sent.force_close()
+    return sent
 
 
 def _address(request: web.BaseRequest) -> str:

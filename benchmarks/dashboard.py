@@ -1,0 +1,245 @@
+"""What the page costs the scheduler, and how soon people see something.
+
+    python -m benchmarks.dashboard [--nodes 5000] [--pods 4000] [--rate 500] [--browser]
+
+An embedded store and the scheduler place pods that are created at a steady pace, in turn without
+a page, with one that nobody looks at, with one viewer, with five, and with five of which one does
+not read. Viewers are processes of their own, so that only what they cost the scheduler is counted,
+as processor time per pod; the rounds alternate, because other work on the machine does not. With
+`--rate 0` pods come as fast as they can be created. `--browser` also opens the page in Chromium
+and measures the first picture and a click.
+Prints JSON lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import click
+
+from benchmarks.measuring import peak_rss_mib, write_line
+from benchmarks.workloads import make_node, make_pod
+from kubesched.api import Pod
+from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.dashboard.page_server import PageServer
+from kubesched.dashboard.sign_in import SignIn
+from kubesched.dashboard.sources import dashboard_of_embedded
+from kubesched.dashboard.embedded_changes import EmbeddedChanges
+from kubesched.config.defaults import default_configuration
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import RealClock
+from kubesched.util.collector import settle_collector
+from kubesched.util.components import running
+from kubesched.util.randomness import derive
+
+# name -> (is there a page, viewers that read, viewers that do not)
+_ROUNDS: Final = {
+    "no page": (False, 0, 0),
+    "nobody looks": (True, 0, 0),
+    "1 viewer": (True, 1, 0),
+    "5 viewers": (True, 5, 0),
+    "5 viewers, 1 stalled": (True, 4, 1),
+}
+_VIEWER: Final = """
+import sys, urllib.request
+stream = urllib.request.urlopen(sys.argv[1] + "api/stream")
+seen = 0
+while sys.argv[2] == "read" and (part := stream.read1(1 << 20)):
+    seen += len(part)
+import time
+time.sleep(3600)
+"""
+_SETTLED_S: Final = 1.0
+
+
+class Cluster:
+    """A store, a scheduler, and perhaps a page."""
+
+    def __init__(self, *, has_page: bool) -> None:
+        clock = RealClock()
+        self.api = LocalApi(Store(derive(0, "store")), clock)
+        self.scheduler = Scheduler(self.api, clock)
+        self.parts: tuple[Any, ...] = ()
+        self.server: PageServer | None = None
+        if has_page:
+            dashboard, decisions, self.parts = dashboard_of_embedded(
+                self.api,
+                clock,
+                SignIn(is_open=True),
+                title="benchmark",
+                scheduler=lambda: self.scheduler,
+                configuration=default_configuration,
+                plugins={},
+                changes=EmbeddedChanges(self.api),
+            )
+            self.scheduler.watch(decisions)
+            self.server = PageServer(dashboard, "127.0.0.1", 0)
+
+    @asynccontextmanager
+    async def running(self, nodes: int) -> AsyncIterator[None]:
+        for number in range(nodes):
+            await self.api.create(make_node(number))
+        async with running(self.scheduler, *self.parts):
+            await self.scheduler.synced.wait()
+            if self.server is None:
+                yield
+            else:
+                async with self.server:
+                    yield
+
+
+async def _paced(api: LocalApi, first: int, pods: int, rate: int) -> None:
+    """Create pods at a steady pace, and wait until they are bound."""
+    before = await api.list(Pod)
+    made = [make_pod(number, "basic", 1) for number in range(first, first + pods)]
+    began = time.perf_counter()
+
+    async def create() -> None:
+        for number, pod in enumerate(made):
+            if rate and (ahead_s := began + number / rate - time.perf_counter()) > 0:
+                await asyncio.sleep(ahead_s)
+            await api.create(pod)
+
+    creating = asyncio.create_task(create())
+    bound = 0
+    async for event in api.watch(Pod, resource_version=before.resource_version):
+        if event.type == "MODIFIED" and event.object and event.object.spec.node_name:
+            bound += 1
+            if bound == pods:
+                break
+    await creating
+
+
+async def _round(name: str, nodes: int, pods: int, rate: int) -> float:
+    """Microseconds of this process per pod."""
+    has_page, reading, stalled = _ROUNDS[name]
+    cluster = Cluster(has_page=has_page)
+    viewers: list[subprocess.Popen[bytes]] = []
+    async with cluster.running(nodes):
+        settle_collector()
+        for what, count in (("read", reading), ("stall", stalled)):
+            for _ in range(count):
+                assert cluster.server is not None
+                url = f"{cluster.server.url}/dashboard/"
+                viewers.append(subprocess.Popen([sys.executable, "-c", _VIEWER, url, what]))
+        try:
+            await _paced(cluster.api, 0, 100, rate)
+            await asyncio.sleep(_SETTLED_S if viewers else 0)
+            began = time.process_time()
+            await _paced(cluster.api, 100, pods, rate)
+            return (time.process_time() - began) / pods * 1e6
+        finally:
+            for viewer in viewers:
+                viewer.kill()
+                viewer.wait()
+
+
+async def _first_picture(nodes: int, rate: int) -> dict[str, float]:
+    """Milliseconds until a browser shows the map, and until a click on it has opened a node."""
+    cluster = Cluster(has_page=True)
+    async with cluster.running(nodes):
+        assert cluster.server is not None
+        url = f"{cluster.server.url}/dashboard/"
+        placing = asyncio.create_task(_paced(cluster.api, 0, 100_000, rate))
+        try:
+            return await asyncio.to_thread(_browse, url)
+        finally:
+            placing.cancel()
+
+
+def _browse(url: str) -> dict[str, float]:
+    from playwright.sync_api import sync_playwright
+
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto("about:blank")
+        began = time.perf_counter()
+        page.goto(url)
+        page.get_by_role("img", name="Map of").wait_for()
+        first = time.perf_counter() - began
+        clicks, tabs = [], []
+        for number in range(10):
+            took = page.evaluate(_CLICK, [30 + 40 * number, 60])
+            clicks.append(took)
+            tabs.append(page.evaluate(_TAB))
+        browser.close()
+    return {
+        "first_picture_ms": round(first * 1000),
+        "click_ms": round(statistics.median(clicks), 1),
+        "slowest_click_ms": round(max(clicks), 1),
+        "view_ms": round(statistics.median(tabs), 1),
+    }
+
+
+# From the event to the frame of the screen after the panel, or the view, is in the page.
+_CLICK: Final = """async ([x, y]) => {
+  const canvas = document.querySelector('canvas');
+  const box = canvas.getBoundingClientRect();
+  const began = performance.now();
+  canvas.dispatchEvent(new MouseEvent('click', {clientX: box.x + x, clientY: box.y + y, bubbles: true}));
+  while (!document.querySelector('aside.panel')) await new Promise(requestAnimationFrame);
+  const took = performance.now() - began;
+  document.querySelector('aside.panel .close').click();
+  while (document.querySelector('aside.panel')) await new Promise(requestAnimationFrame);
+  return took;
+}"""
+_TAB: Final = """async () => {
+  const began = performance.now();
+  location.hash = '#/live';
+  while (!document.querySelector('section.live')) await new Promise(requestAnimationFrame);
+  const took = performance.now() - began;
+  location.hash = '#/cluster';
+  while (!document.querySelector('canvas[role=img]')) await new Promise(requestAnimationFrame);
+  return took;
+}"""
+
+
+@click.command(help=__doc__)
+@click.option("--nodes", default=5000, show_default=True)
+@click.option("--pods", default=2000, show_default=True)
+@click.option("--rate", default=500, show_default=True, help="Pods per second; 0: no pause.")
+@click.option("--repeat", default=3, show_default=True)
+@click.option("--browser", is_flag=True, help="Also the first picture and a click, in Chromium.")
+def main(nodes: int, pods: int, rate: int, repeat: int, browser: bool) -> None:
+    costs: dict[str, list[float]] = {name: [] for name in _ROUNDS}
+    for _ in range(repeat):
+        for name in _ROUNDS:
+            costs[name].append(asyncio.run(_round(name, nodes, pods, rate)))
+    least = {name: min(found) for name, found in costs.items()}
+    for name, cost in least.items():
+        write_line(
+            {
+                "benchmark": "dashboard",
+                "nodes": nodes,
+                "rate": rate,
+                "round": name,
+                "cpu_us_per_pod": round(cost, 1),
+                "more_than_no_page": round(cost / least["no page"] - 1, 4),
+                "more_than_nobody": round(cost / least["nobody looks"] - 1, 4),
+                "peak_rss_mib": round(peak_rss_mib()),
+            }
+        )
+    if browser:
+        write_line(
+            {
+                "benchmark": "dashboard",
+                "nodes": nodes,
+                "rate": rate,
+                **asyncio.run(_first_picture(nodes, rate)),
+            }
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Captures as a timeline: several of them one after the other, or what one tells of its past.
+
+One capture knows when its nodes and pods were created and when pods got their nodes; going back
+in it shows those that were there already. What was gone when it was taken is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod, PodStatus
+from kubesched.api.base import ApiObject
+from kubesched.api.time import parse_time
+from kubesched.config.load import configuration_from_builtins
+from kubesched.dashboard.timeline import Change, Key, Timeline, Timelines, key_of
+from kubesched.explain.capture import Capture
+
+__all__ = ["timeline_of_captures", "timeline_of_objects"]
+
+_MILLISECOND: Final = 1_000_000
+
+
+def timeline_of_captures(captures: Sequence[Capture]) -> Timelines:
+    """The captures in order of the time they were taken."""
+    ordered = sorted(captures, key=lambda capture: _milliseconds(capture.taken))
+    newest = ordered[-1]
+    configuration = None
+    if newest.configuration is not None:
+        configuration = configuration_from_builtins(newest.configuration)
+    if len(ordered) == 1:
+        taken = _milliseconds(newest.taken)
+        run = Timeline(
+            "capture", _past_of(newest.objects, taken), end=taken, configuration=configuration
+        )
+        return Timelines([run])
+    moments = [_milliseconds(each.taken) for each in ordered]
+    changes = list(_differences(ordered, moments))
+    return Timelines([Timeline("captures", changes, moments=moments, configuration=configuration)])
+
+
+def timeline_of_objects(objects: Sequence[ApiObject], now: int) -> Timelines:
+    """Objects of a dump, with what they tell of their past; `now` in milliseconds."""
+    return Timelines([Timeline("files", _past_of(objects, now), end=now)])
+
+
+def _differences(captures: Sequence[Capture], moments: Sequence[int]) -> Iterator[Change]:
+    known: dict[Key, ApiObject] = {}
+    for capture, at in zip(captures, moments, strict=True):
+        present = {key_of(each): each for each in capture.objects}
+        for key, gone in known.items():
+            if key not in present:
+                yield Change(at, gone, None)
+        for key, each in present.items():
+            before = known.get(key)
+            if before != each:
+                yield Change(at, before, each)
+        known = present
+
+
+def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[Change]:
+    times = [_created(each) for each in objects if isinstance(each, Node | Pod)]
+    begin = min((at for at in times if at), default=taken)
+    for each in objects:
+        created = min(_created(each) or begin, taken)
+        if not isinstance(each, Pod):
+            # Other kinds are there from the beginning: they are needed for the answers.
+            yield Change(created if isinstance(each, Node) else begin, None, each)
+            continue
+        placed = _placed(each)
+        if not each.spec.node_name or placed is None:
+            yield Change(created, None, each)
+            continue
+        before = replace(
+            each, spec=replace(each.spec, node_name=""), status=PodStatus(phase="Pending")
+        )
+        yield Change(created, None, before)
+        yield Change(min(max(placed, created), taken), before, each)
+
+
+def _placed(pod: Pod) -> int | None:
+    """When the pod got its node, as far as it says."""
+    for condition in pod.status.conditions:
+        since = condition.last_transition_time
+        if condition.type == "PodScheduled" and condition.status == "True" and since:
+            return _milliseconds(since)
+    return _milliseconds(pod.status.start_time) if pod.status.start_time else None
+
+
+def _created(each: Any) -> int:
+    created = each.metadata.creation_timestamp
+    return _milliseconds(created) if created else 0
+
+
+def _milliseconds(text: str) -> int:
+    return parse_time(text) // _MILLISECOND if text else 0

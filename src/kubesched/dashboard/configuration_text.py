@@ -1,0 +1,39 @@
+"""A configuration from the page, checked as strictly as a file that `--config` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubesched.config.load import load_configuration
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.config.problems import find_problems
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.dashboard.bad_request import BadRequestError
+from kubesched.runtime.plugin_registry import PluginRegistry
+
+__all__ = ["read_configuration"]
+
+
+def read_configuration(
+    text: str, plugins: Mapping[str, Any] | None = None
+) -> KubeSchedulerConfiguration:
+    """The configuration in a YAML text.
+
+    Raises:
+        BadRequestError: one line with the first thing that is wrong, and where.
+    """
+    registry = PluginRegistry(plugins or {})
+    known_args = registry.known_args()
+    problems = find_problems(
+        text,
+        known_args=known_args,
+        implemented={**IN_TREE_EXTENSION_POINTS, **registry.implemented()},
+    )
+    if problems:
+        first, more = problems[0], len(problems) - 1
+        place = f"line {first.line}: " if first.line else ""
+        note = f"; {first.notes[0]}" if first.notes else ""
+        others = f" (and {more} more)" if more else ""
+        raise BadRequestError(f"{place}{first.text}{note}{others}")
+    return load_configuration(text, known_args=known_args)

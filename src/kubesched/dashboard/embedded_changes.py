@@ -1,0 +1,180 @@
+"""What the page may do to an embedded cluster: create, scale, stop, configure, apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet
+from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.base import ApiObject
+from kubesched.api.kinds import by_api_version_kind
+from kubesched.dashboard.bad_request import BadRequestError
+from kubesched.util.yaml_documents import YamlProblem, read_documents
+
+__all__ = ["EmbeddedChanges", "Switches"]
+
+_MOST_REPLICAS: Final = 10_000
+_MOST_NODES: Final = 1_000
+
+
+class Switches(Protocol):
+    """What only the one who runs the cluster can do."""
+
+    async def stop_node(self, name: str) -> None: ...
+
+    async def start_node(self, name: str) -> None: ...
+
+    async def configure(self, text: str) -> None:
+        """Go on with a scheduler of this configuration.
+
+        Raises:
+            BadRequestError: it cannot be used; the old one goes on.
+        """
+        ...
+
+
+class EmbeddedChanges:
+    """Carries out what a viewer asks for."""
+
+    def __init__(self, api: ApiAccess, switches: Switches | None = None) -> None:
+        self._api = api
+        self._switches = switches
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Do what is asked; says what was done.
+
+        Raises:
+            BadRequestError: it cannot be done, or only a part of it could.
+        """
+        try:
+            match path.split("/"):
+                case ["apply"]:
+                    return await self._apply(body)
+                case ["manifests"]:
+                    return await self._create(str(body.get("text", "")))
+                case ["scale"]:
+                    return await self._scale(body)
+                case ["nodes"]:
+                    return await self._switch(body)
+                case ["configuration"]:
+                    return await self._configure(str(body.get("text", "")))
+        except ApiError as error:
+            raise BadRequestError(str(error)) from error
+        raise BadRequestError(f"no such request: {path}", 404)
+
+    async def _apply(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out the edits of a suggestion."""
+        edits = body.get("edits")
+        if not isinstance(edits, list) or not edits:
+            raise BadRequestError("no edits")
+        for edit in edits:
+            await _carry_out(self._api, edit)
+        return {"done": len(edits)}
+
+    async def _create(self, text: str) -> dict[str, Any]:
+        """Create the objects of a YAML text; nothing is created from a text that is wrong."""
+        found: list[tuple[int, ApiObject]] = []
+        for part in read_documents(text):
+            if isinstance(part, YamlProblem):
+                raise BadRequestError(f"line {part.line}: {part.text}")
+            if part.value is None:
+                continue
+            try:
+                found.append((part.line, _typed(part.value)))
+            except BadRequestError as error:
+                raise BadRequestError(f"line {part.line}: {error}") from error
+        if not found:
+            raise BadRequestError("there is no object in this text")
+        made: list[str] = []
+        for line, each in found:
+            try:
+                created: Any = await self._api.create(each)
+            except ApiError as error:
+                before = f" (created before: {', '.join(made)})" if made else ""
+                raise BadRequestError(f"line {line}: {error}{before}") from error
+            made.append(f"{type(each).__name__} {created.metadata.name}")
+        return {"made": made}
+
+    async def _scale(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        kinds: dict[str, Any] = {each.kind: each for each in (Deployment, ReplicaSet, StatefulSet)}
+        kind, replicas = kinds.get(str(body.get("kind"))), body.get("replicas")
+        if kind is None or not isinstance(replicas, int) or not 0 <= replicas <= _MOST_REPLICAS:
+            raise BadRequestError("expected kind, namespace, name and replicas up to 10000")
+        name, namespace = str(body.get("name")), str(body.get("namespace", "default"))
+        change = {"spec": {"replicas": replicas}}
+        await self._api.patch(kind, name, namespace, change, patch_type="merge")
+        return {"replicas": replicas}
+
+    async def _switch(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        if self._switches is None:
+            raise BadRequestError("nodes of this cluster cannot be stopped", 403)
+        names, what = body.get("names"), body.get("what")
+        if not isinstance(names, list) or not names or what not in ("stop", "start"):
+            raise BadRequestError("expected names of nodes, and stop or start")
+        if len(names) > _MOST_NODES:
+            raise BadRequestError(f"more than {_MOST_NODES} nodes at once")
+        act = self._switches.stop_node if what == "stop" else self._switches.start_node
+        for name in names:
+            await act(str(name))
+        return {"nodes": len(names), "what": what}
+
+    async def _configure(self, text: str) -> dict[str, Any]:
+        if self._switches is None:
+            raise BadRequestError("the scheduler of this cluster cannot be configured here", 403)
+        await self._switches.configure(text)
+        return {"configured": True}
+
+
+def _typed(value: Any) -> ApiObject:
+    if not isinstance(value, dict):
+        raise BadRequestError("not an object")
+    kind = by_api_version_kind(str(value.get("apiVersion")), str(value.get("kind")))
+    if kind is None:
+        raise BadRequestError(f"no kind {value.get('kind')!r} in {value.get('apiVersion')!r}")
+    document = {key: each for key, each in value.items() if key not in ("apiVersion", "kind")}
+    metadata = document.get("metadata")
+    if kind.namespaced and isinstance(metadata, dict):
+        document["metadata"] = {"namespace": "default", **metadata}
+    try:
+        return msgspec.convert(document, kind.type)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(f"{kind.kind}: {error}") from error
+
+
+async def _carry_out(api: ApiAccess, edit: Any) -> None:
+    """One edit of a suggestion. A pod cannot be changed in place: it is made anew."""
+    if not isinstance(edit, dict):
+        raise BadRequestError("not an edit")
+    kind = by_api_version_kind(str(edit.get("api_version")), str(edit.get("kind")))
+    if kind is None:
+        raise BadRequestError(f"no kind {edit.get('kind')!r}")
+    name, namespace = str(edit.get("name")), str(edit.get("namespace", "")) or None
+    action = edit.get("action")
+    if action == "delete":
+        await api.delete(kind.type, name, namespace, grace_period_seconds=0)
+        return
+    wanted: Any = _typed(edit.get("document"))
+    if action == "create":
+        await api.create(replace(wanted, metadata=_fresh(wanted)))
+    elif issubclass(kind.type, Pod):
+        await api.delete(kind.type, name, namespace, grace_period_seconds=0)
+        await api.create(replace(wanted, metadata=_fresh(wanted)))
+    elif issubclass(kind.type, Node):
+        current = await api.get(Node, name)
+        await api.update(
+            replace(
+                current,
+                spec=wanted.spec,
+                metadata=replace(current.metadata, labels=wanted.metadata.labels),
+            )
+        )
+    else:
+        raise BadRequestError(f"a {kind.kind} is not changed from here")
+
+
+def _fresh(wanted: Any) -> Any:
+    return replace(wanted.metadata, uid="", resource_version="", creation_timestamp=None)

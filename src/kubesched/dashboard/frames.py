@@ -1,0 +1,148 @@
+"""What viewers are sent: everything at first, then what changed, made once for all of them.
+
+Changes are gathered as names and put into numbered frames, a few in a second. A viewer is known
+by the number of the last frame that it took, and by nothing else: however slow it is, nothing is
+kept for it. One that is behind gets what changed since in one frame, or everything anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kubesched.dashboard.cluster_view import ClusterView
+from kubesched.dashboard.decision_log import DecisionLog
+
+__all__ = ["FrameHub"]
+
+_DECISIONS_AT_ONCE: Final = 200
+_SHORTEST_PAUSE_S: Final = 0.2
+_HEARTBEAT_S: Final = 5.0
+_REMEMBERED: Final = 50  # frames whose names are kept
+_ROWS_PER_TURN: Final = 500
+
+
+class _Step(NamedTuple):
+    """What became different with a frame."""
+
+    number: int
+    nodes: frozenset[str]
+    decision: int  # the last one before it
+
+
+class FrameHub:
+    """Frames of a view. `decorate` adds what only others know, to each frame."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        decisions: DecisionLog,
+        decorate: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        self._view, self._decisions, self._decorate = view, decisions, decorate
+        self._changed_nodes: set[str] = set()
+        self._is_changed = False
+        self._steps: deque[_Step] = deque(maxlen=_REMEMBERED)
+        self._number = 0
+        self._decision = 0
+        self._made_s = float("-inf")
+        self._news = asyncio.Event()
+        self._encoded: dict[int, bytes] = {}  # by the frame before, of the present number
+        self.viewers = 0
+        view.listeners.append(self._note)
+
+    def _note(self, kind: str, name: str) -> None:
+        if not self.viewers:
+            return
+        if kind == "node":
+            self._changed_nodes.add(name)
+        self._is_changed = True
+        self._news.set()
+
+    @property
+    def backlog(self) -> int:
+        """How many names are kept for all viewers together."""
+        return len(self._changed_nodes) + sum(len(step.nodes) for step in self._steps)
+
+    async def next(self, last: int) -> tuple[int, bytes]:
+        """The next frame for a viewer that has the frame `last` (0: none), and its number."""
+        loop = asyncio.get_running_loop()
+        if last:
+            pause_s = self._made_s + _SHORTEST_PAUSE_S - loop.time()
+            if last == self._number and pause_s > 0:
+                await asyncio.sleep(pause_s)
+            if last == self._number and not self._is_changed:
+                await self._wait()
+        if loop.time() >= self._made_s + _SHORTEST_PAUSE_S or not self._number:
+            self._advance(loop.time())
+        if not last or last > self._number or self._steps[0].number > last + 1:
+            await self._prepare_rows()
+            last = 0
+        frame = self._encoded.get(last)
+        if frame is None:
+            frame = self._encoded[last] = self._encode(last)
+        return self._number, frame
+
+    def leave(self) -> None:
+        """A viewer went away; with the last one goes all that was noted for them."""
+        self.viewers -= 1
+        if not self.viewers:
+            self._changed_nodes.clear()
+            self._steps.clear()
+            self._encoded.clear()
+            # Whoever comes back has missed changes.
+            self._number += _REMEMBERED + 1
+            self._advance(self._made_s)
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(_HEARTBEAT_S):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _advance(self, now_s: float) -> None:
+        """Put what changed into a frame of its own; without changes it says that we are here."""
+        self._number += 1
+        self._steps.append(_Step(self._number, frozenset(self._changed_nodes), self._decision))
+        self._decision = self._decisions.last
+        self._changed_nodes.clear()
+        self._is_changed = False
+        self._made_s = now_s
+        self._encoded.clear()
+
+    async def _prepare_rows(self) -> None:
+        """Encode the rows of all nodes, a few at a time: the scheduler has its turns between."""
+        for number, name in enumerate(list(self._view.nodes), start=1):
+            self._view.encoded_row(name)
+            if number % _ROWS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _encode(self, last: int) -> bytes:
+        view, decisions = self._view, self._decisions
+        frame: dict[str, Any] = {"number": self._number, "counts": view.counts()}
+        since = max(0, decisions.last - _DECISIONS_AT_ONCE)
+        if not last:
+            frame["all"] = True
+            frame["nodes"] = [view.encoded_row(name) for name in sorted(view.nodes)]
+        else:
+            missed = [step for step in self._steps if step.number > last]
+            names = sorted(frozenset[str]().union(*(step.nodes for step in missed)))
+            rows = {name: view.encoded_row(name) for name in names}
+            frame["nodes"] = [row for row in rows.values() if row is not None]
+            frame["gone"] = [name for name, row in rows.items() if row is None]
+            since = missed[0].decision
+        frame["decisions"] = decisions.since(since, _DECISIONS_AT_ONCE)
+        frame["totals"] = {
+            "placed": decisions.placed,
+            "failed": decisions.failed,
+            "preempted": decisions.preempted,
+        }
+        if latency := decisions.latency():
+            frame["latency"] = latency
+        return msgspec.json.encode(self._decorate(frame))

@@ -1,0 +1,122 @@
+"""A node opened: its pods, devices and volumes, and who uses which."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kubesched.api import CSINode, PersistentVolumeClaim, Pod, ResourceClaim, ResourceSlice
+from kubesched.dashboard.cluster_view import pod_row
+from kubesched.dashboard.picture import Picture
+
+__all__ = ["node_detail"]
+
+_ATTRIBUTES_SHOWN = 6
+
+
+def node_detail(picture: Picture, name: str) -> dict[str, Any] | None:
+    """The row of a node with all that is on it; None if there is no such node."""
+    row = picture.view.node_row(name)
+    if row is None:
+        return None
+    pods = picture.view.pods_on(name)
+    node = picture.view.nodes[name]
+    return {
+        **row,
+        "labels": node.metadata.labels,
+        "created": node.metadata.creation_timestamp or "",
+        "list": sorted(map(pod_row, pods), key=lambda pod: (-pod["cpu"], pod["key"])),
+        "devices": _devices(picture, name),
+        "volumes": _volumes(picture, pods),
+        "volumeLimits": _volume_limits(picture, name),
+    }
+
+
+def _devices(picture: Picture, name: str) -> list[dict[str, Any]]:
+    """The devices that slices offer on this node, and the pods that have them."""
+    users: dict[tuple[str, str, str], list[str]] = {}
+    for claim in picture.of_kind(ResourceClaim):
+        if claim.status.allocation is None:
+            continue
+        namespace = claim.metadata.namespace
+        names = [f"{namespace}/{each.name}" for each in claim.status.reserved_for]
+        for result in claim.status.allocation.devices.results:
+            place = (result.driver, result.pool, result.device)
+            users.setdefault(place, []).extend(names or [f"{namespace}/{claim.metadata.name}"])
+    found = []
+    for slice_ in picture.of_kind(ResourceSlice):
+        spec = slice_.spec
+        for device in spec.devices:
+            if (spec.node_name or device.node_name) != name:
+                continue
+            found.append(
+                {
+                    "driver": spec.driver,
+                    "pool": spec.pool.name,
+                    "name": device.name,
+                    "facts": _facts(device),
+                    "taints": [f"{each.key}:{each.effect}" for each in device.taints],
+                    "usedBy": users.get((spec.driver, spec.pool.name, device.name), []),
+                }
+            )
+    return sorted(found, key=lambda each: (each["driver"], each["pool"], each["name"]))
+
+
+def _facts(device: Any) -> list[str]:
+    """Attributes and capacities in short."""
+    facts = []
+    for name, value in device.attributes.items():
+        given = (value.int_value, value.bool_value, value.string_value, value.version_value)
+        shown = next((each for each in given if each is not None), None)
+        if shown is not None:
+            facts.append(f"{name} {shown}")
+    facts += [f"{name} {each.value}" for name, each in device.capacity.items()]
+    return facts[:_ATTRIBUTES_SHOWN]
+
+
+def _volumes(picture: Picture, pods: list[Pod]) -> list[dict[str, Any]]:
+    """Claims that the pods of a node use."""
+    used: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        namespace = pod.metadata.namespace
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is not None:
+                claim_name = volume.persistent_volume_claim.claim_name
+            elif volume.ephemeral is not None:
+                claim_name = f"{pod.metadata.name}-{volume.name}"
+            else:
+                continue
+            place = (namespace, claim_name)
+            used.setdefault(place, []).append(f"{namespace}/{pod.metadata.name}")
+    if not used:
+        return []
+    claims = {
+        (each.metadata.namespace, each.metadata.name): each
+        for each in picture.of_kind(PersistentVolumeClaim)
+    }
+    return [_claim_row(place, claims.get(place), users) for place, users in sorted(used.items())]
+
+
+def _claim_row(
+    place: tuple[str, str], claim: PersistentVolumeClaim | None, users: list[str]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": "/".join(place), "usedBy": users, "phase": "missing"}
+    if claim is not None:
+        size = claim.status.capacity.get("storage") or claim.spec.resources.requests.get("storage")
+        row["phase"] = claim.status.phase or "Pending"
+        row["class"] = claim.spec.storage_class_name or ""
+        row["size"] = str(size or "")
+        row["volume"] = claim.spec.volume_name
+    return row
+
+
+def _volume_limits(picture: Picture, name: str) -> list[dict[str, Any]]:
+    """How many volumes each driver can attach here, where it says so."""
+    limits: Counter[str] = Counter()
+    for node in picture.of_kind(CSINode):
+        if node.metadata.name != name:
+            continue
+        for driver in node.spec.drivers:
+            if driver.allocatable is not None and driver.allocatable.count is not None:
+                limits[driver.name] = driver.allocatable.count
+    return [{"driver": driver, "limit": limit} for driver, limit in sorted(limits.items())]

@@ -1,0 +1,79 @@
+"""A cluster at one moment, as the page asks about it: a view, and the objects behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from kubesched.api.base import ApiObject
+from kubesched.client.informer import Informer
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.dashboard.cluster_view import ClusterView
+from kubesched.dashboard.decision_log import DecisionLog
+
+__all__ = ["LivePicture", "Moment", "Picture", "Pictures"]
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class Picture(Protocol):
+    """What there is, as of one moment."""
+
+    @property
+    def view(self) -> ClusterView: ...
+
+    @property
+    def decisions(self) -> DecisionLog: ...
+
+    def of_kind(self, kind: type[T]) -> Iterable[T]:
+        """The objects of a kind."""
+        ...
+
+    def objects(self) -> list[ApiObject]:
+        """Everything that scheduling depends on."""
+        ...
+
+    def configuration(self) -> KubeSchedulerConfiguration | None:
+        """How the scheduler is configured, if that is known."""
+        ...
+
+
+Moment = Mapping[str, str]
+"""Which picture is asked for, as the query of an address has it; empty: the only one."""
+
+
+class Pictures(Protocol):
+    """Pictures of a cluster by moment."""
+
+    def at(self, moment: Moment) -> Picture:
+        """The picture of a moment, good until the next is asked for or something is awaited.
+
+        Raises:
+            BadRequestError: there is none.
+        """
+        ...
+
+
+class LivePicture:
+    """A cluster as informers have it now: the only picture there is."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        decisions: DecisionLog,
+        informers: Callable[[], Mapping[type[Any], Informer[Any]]],
+        configuration: Callable[[], KubeSchedulerConfiguration | None],
+    ) -> None:
+        self.view, self.decisions = view, decisions
+        self._informers = informers
+        self.configuration = configuration
+
+    def at(self, moment: Moment) -> Picture:  # noqa: ARG002
+        return self
+
+    def of_kind(self, kind: type[T]) -> Iterable[T]:
+        informer = self._informers().get(kind)
+        return () if informer is None else informer.store.list()
+
+    def objects(self) -> list[ApiObject]:
+        return [each for one in self._informers().values() for each in one.store.list()]

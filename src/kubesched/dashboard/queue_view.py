@@ -1,0 +1,69 @@
+"""Who waits where, for what, and who is next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from kubesched.api import Pod
+from kubesched.api.pod_facts import pod_key
+from kubesched.backend.queue import SchedulingQueue
+from kubesched.backend.queue.view import PodPlace
+from kubesched.dashboard.cluster_view import ClusterView, pod_row, waiting_reason
+
+__all__ = ["place_row", "queue_view"]
+
+_PODS_SHOWN: Final = 300
+_REASONS_SHOWN: Final = 20
+_MILLISECOND: Final = 1_000_000
+_UNTRIED: Final = "not tried yet"
+
+
+def queue_view(view: ClusterView, queue: SchedulingQueue | None, now_ns: int) -> dict[str, Any]:
+    """Waiting pods with their reasons; where a scheduler is at hand, with their places."""
+    waiting = view.waiting()
+    reasons: dict[str, list[Pod]] = {}
+    for pod in waiting:
+        reasons.setdefault(waiting_reason(pod) or _UNTRIED, []).append(pod)
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    answer: dict[str, Any] = {
+        "total": len(waiting),
+        "shown": min(len(waiting), _PODS_SHOWN),
+        "reasons": [
+            {"reason": text, "count": len(pods), "example": pod_key(pods[0])}
+            for text, pods in ordered[:_REASONS_SHOWN]
+        ],
+        "pods": [],
+    }
+    if queue is not None:
+        answer["lengths"] = queue.lengths()
+    blamed: Counter[str] = Counter()
+    for pod in waiting[:_PODS_SHOWN]:
+        row = pod_row(pod)
+        place = None if queue is None else queue.describe(pod_key(pod), now_ns)
+        if place is not None:
+            row["queue"] = place_row(place)
+            blamed.update(place.rejected_by)
+        answer["pods"].append(row)
+    answer["blamed"] = [{"plugin": name, "count": count} for name, count in blamed.most_common()]
+    return answer
+
+
+def place_row(place: PodPlace) -> dict[str, Any]:
+    """A pod's place in the queue, in short."""
+    row: dict[str, Any] = {
+        "place": str(place.place),
+        "since": place.since_ns // _MILLISECOND,
+        "attempts": place.attempts,
+        "rejectedBy": list(place.rejected_by),
+        "waitsFor": list(place.waits_for),
+    }
+    if place.gated_by:
+        row["gatedBy"] = place.gated_by
+    if place.nominated_to:
+        row["nominatedTo"] = place.nominated_to
+    if place.backing_off_until_ns is not None:
+        row["until"] = place.backing_off_until_ns // _MILLISECOND
+    if place.flushed_after_ns is not None:
+        row["flushed"] = place.flushed_after_ns // _MILLISECOND
+    return row
