@@ -1,21 +1,29 @@
-"""The page in a real browser: arrive, read why, apply, stop a zone, play a drain.
+"""The page in a real browser: arrive, read why, apply, stop a zone, play a drain, go through time.
 
 Needs a Chromium (Debian's package) and Playwright; skipped with a reason where there is none.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
+
+from kubesched.explain.capture import Capture, write_capture
+from kubesched.testing import make_node, make_pod
+from tests.sim.scenarios import PACKED, document
 
 BROWSER = os.environ.get("KUBESCHED_BROWSER") or shutil.which("chromium")
 sync_api: Any = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -50,6 +58,7 @@ NODE = """- apiVersion: v1
     labels: {topology.kubernetes.io/zone: zone-%s, kubernetes.io/hostname: node-%d}
   status: {allocatable: {cpu: "8", memory: 16Gi, pods: "110"}}
 """
+SCREEN = {"width": 1280, "height": 900}
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -71,137 +80,331 @@ class Opened(NamedTuple):
     def base(self) -> str:
         return self.link.partition("?")[0]
 
+    def go(self, view: str) -> Any:
+        self.page.goto(f"{self.base}#/{view}")
+        return self.page
+
+    def ask(self, question: str) -> Any:
+        """What the page would be told."""
+        return self.page.evaluate("path => fetch(path).then(r => r.json())", f"api/{question}")
+
+
+@contextlib.contextmanager
+def process(*command: str) -> Iterator[str]:
+    """A kubesched of this test's own, and the link to its page."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kubesched.cli.main", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        said = []
+        try:
+            for line in running.stdout:
+                said.append(line)
+                if found := re.search(r"Dashboard:\s+(\S+)", line):
+                    # What else it says is not to fill the pipe.
+                    threading.Thread(target=running.stdout.read, daemon=True).start()
+                    yield found.group(1)
+                    break
+            else:
+                pytest.fail(f"no link to the page was printed: {said}")
+        finally:
+            running.send_signal(signal.SIGTERM)
+            running.wait(timeout=20)
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A cluster of this module's own, and the link to its page."""
     folder = tmp_path_factory.mktemp("page")
-    manifest = Path(folder) / "cluster.yaml"
+    manifest = folder / "cluster.yaml"
     nodes = "".join(NODE % (number, "ab"[number % 2], number) for number in range(4))
     manifest.write_text(CLUSTER % nodes)
-    command = [sys.executable, "-m", "kubesched.cli.main", "up", "-f", str(manifest)]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--kubeconfig", str(Path(folder) / "kubeconfig")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            found = re.search(r"Dashboard:\s+(\S+)", line)
-            if found:
-                yield found.group(1)
-                break
-        else:
-            pytest.fail("no link to the page was printed")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.stderr.close()
-        process.wait(timeout=20)
+    place = ("--listen", "127.0.0.1:0", "--kubeconfig", str(folder / "kubeconfig"))
+    with process("up", "-f", str(manifest), *place) as link:
+        yield link
 
 
 @pytest.fixture(scope="module")
-def opened(cluster: str) -> Iterator[Opened]:
+def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        context = browser.new_context(
-            ignore_https_errors=True, viewport={"width": 1280, "height": 900}
-        )
-        page = context.new_page()
-        problems: list[str] = []
-        elsewhere: list[str] = []
-        own = cluster.partition("/dashboard")[0]
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on(
-            "request",
-            lambda r: elsewhere.append(r.url) if not r.url.startswith((own, "data:")) else None,
-        )
-        page.goto(cluster)
-        yield Opened(page, cluster, problems, elsewhere)
-        browser.close()
+        launched = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+def visit(browser: Any, link: str) -> Opened:
+    context = browser.new_context(ignore_https_errors=True, viewport=SCREEN)
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    opened = Opened(page, link, [], [])
+    own = link.partition("/dashboard")[0]
+
+    def console(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            opened.problems.append(message.text)
+
+    def request(sent: Any) -> None:
+        if not sent.url.startswith((own, "data:")):
+            opened.elsewhere.append(sent.url)
+
+    page.on("console", console)
+    page.on("pageerror", lambda error: opened.problems.append(str(error)))
+    page.on("request", request)
+    page.goto(link)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def opened(cluster: str, browser: Any) -> Opened:
+    return visit(browser, cluster)
 
 
 def test_the_cluster_is_seen_at_a_glance(opened: Opened) -> None:
     page = opened.page
-    page.get_by_test_id("counts").get_by_text("4", exact=True).first.wait_for()
     page.get_by_role("img", name="Map of 4 nodes").wait_for()
+    assert page.get_by_test_id("counts").inner_text().split()[:2] == ["4", "nodes"]
     assert "token" not in page.url
 
 
-def test_a_node_opens_to_its_pods(opened: Opened) -> None:
-    page = opened.page
-    page.goto(opened.base + "#/cluster?node=node-1")
-    panel = page.get_by_role("complementary", name="Node node-1")
-    panel.get_by_text("cpu", exact=False).first.wait_for()
+def test_a_node_opens_to_its_pods_by_mouse_and_by_keyboard(opened: Opened) -> None:
+    page = opened.go("cluster")
+    board = page.get_by_role("img", name="Map of 4 nodes")
+    board.click(position={"x": 20, "y": 45})
+    panel = page.get_by_role("complementary", name="Node node-0")
+    panel.get_by_role("link", name=re.compile("^web-")).first.wait_for()
+    assert "of 8" in panel.inner_text()
+    page.keyboard.press("Escape")
+    panel.wait_for(state="detached")
+    board.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.get_by_role("complementary", name="Node node-2").wait_for()
+    assert "node=node-2" in page.url
+
+
+def test_a_search_leads_anywhere_without_a_mouse(opened: Opened) -> None:
+    page = opened.go("live")
+    page.locator("body").press("/")
+    page.keyboard.type("node-")
+    page.get_by_role("option", name="node-1").wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("complementary", name="Node node-1").wait_for()
 
 
 def test_a_pending_pod_says_why_and_a_suggestion_is_applied(opened: Opened) -> None:
-    page = opened.page
-    page.goto(opened.base + "#/queue")
+    page = opened.go("queue")
+    page.get_by_text("Insufficient cpu", exact=True).wait_for()
     page.get_by_role("link", name="default/giant").first.click()
     summary = page.get_by_test_id("summary")
     summary.wait_for()
     assert "Insufficient cpu" in summary.inner_text()
+    story = page.locator(".story")
+    for step in ("created", "joined the queue", "tried, no node fits", "waits for a change"):
+        story.get_by_text(step).first.wait_for()
+    page.get_by_role("link", name="Show on the map where it fits").click()
+    page.get_by_text("0 nodes would take").wait_for()
+    page.go_back()
     page.get_by_role("button", name="Apply").first.click()
     page.get_by_text("It runs on", exact=False).wait_for()
 
 
 def test_pods_arrive_while_one_looks(opened: Opened) -> None:
-    page = opened.page
-    page.goto(opened.base + "#/try")
+    page = opened.go("try")
     page.get_by_role("button", name="A pod", exact=True).click()
     page.get_by_role("button", name="Create", exact=True).click()
-    page.get_by_text("Made Pod hello").wait_for()
-    page.goto(opened.base + "#/live")
-    page.get_by_role("link", name="default/hello").first.wait_for()
+    made = page.get_by_text("Made Pod hello-")
+    made.wait_for()
+    name = made.inner_text().removeprefix("Made Pod ").rstrip(".")
+    opened.go("live")
+    page.get_by_role("link", name=f"default/{name}").first.wait_for()
 
 
-def test_a_drain_is_played_in_virtual_time(opened: Opened) -> None:
-    page = opened.page
-    page.goto(opened.base + "#/whatif")
+def test_decisions_are_paused_stepped_through_and_looked_at_closely(opened: Opened) -> None:
+    page = opened.go("live")
+    page.get_by_role("button", name="Pause").click()
+    closer = page.get_by_test_id("decision")
+    closer.wait_for()
+    shown = closer.inner_text()
+    page.get_by_role("button", name="Step back").click()
+    page.wait_for_function(
+        "text => document.querySelector('[data-testid=decision]').innerText !== text", arg=shown
+    )
+    page.get_by_role("button", name="Step forward").click()
+    page.wait_for_function(
+        "text => document.querySelector('[data-testid=decision]').innerText === text", arg=shown
+    )
+    link = page.url
+    opened.go("cluster")
+    page.goto(link)
+    closer.get_by_text("Best nodes at that moment").wait_for()
+    page.get_by_role("button", name="Go on").click()
+    closer.wait_for(state="detached")
+
+
+def test_a_drain_is_played_in_virtual_time_and_the_link_shows_it_again(opened: Opened) -> None:
+    page = opened.go("whatif")
     page.get_by_label("Drain nodes").fill("node-2")
     page.get_by_role("button", name="Play").click()
-    page.get_by_test_id("answer").wait_for()
-    page.get_by_text("Before and after").first.wait_for()
+    answer = page.get_by_test_id("answer")
+    answer.get_by_text("Before and after").first.wait_for()
+    summary = answer.locator(".verdict").inner_text()
+    link = page.url
+    opened.go("cluster")
+    page.goto(link)
+    answer.wait_for()
+    assert answer.locator(".verdict").inner_text() == summary
 
 
-def test_a_zone_is_stopped(opened: Opened) -> None:
-    page = opened.page
-    page.goto(opened.base + "#/try")
+def test_another_configuration_sends_the_next_pods_elsewhere(opened: Opened) -> None:
+    page = opened.go("try")
+    page.get_by_label("Configuration").fill("apiVersion: v1")
+    page.get_by_role("button", name="Configure", exact=True).click()
+    alert = page.get_by_role("alert")
+    alert.wait_for()
+    assert "\n" not in alert.inner_text()
+    page.get_by_role("button", name="Pack nodes full").click()
+    page.get_by_role("button", name="Configure", exact=True).click()
+    page.get_by_text("The scheduler goes on with this configuration").wait_for()
+    page.get_by_role("button", name="A deployment").click()
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_text("Made Deployment hello.").wait_for()
+    page.wait_for_function(
+        "() => fetch('api/selected?text=app=hello').then(r => r.json())"
+        ".then(found => Object.values(found).reduce((a, b) => a + b, 0) === 6)"
+    )
+    assert list(opened.ask("selected?text=app=hello").values()) == [6]
+
+
+def test_a_workload_is_scaled(opened: Opened) -> None:
+    page = opened.go("try")
+    page.get_by_label("Workload").select_option(label="default/web (Deployment, 6)")
+    page.get_by_label("Replicas").fill("8")
+    page.get_by_role("button", name="Scale", exact=True).click()
+    page.get_by_text("web has 8 replicas now.").wait_for()
+
+
+def test_a_zone_is_stopped_and_is_seen_to_be_down(opened: Opened) -> None:
+    page = opened.go("try")
     page.get_by_role("button", name="Stop zone zone-b").click()
-    page.get_by_text("Zone zone-b: 2 nodes, stop.").wait_for()
+    page.get_by_text("Zone zone-b stopped: 2 nodes.").wait_for()
+    opened.go("cluster")
+    page.get_by_test_id("counts").get_by_text(re.compile("stopped|not ready")).wait_for()
 
 
-def test_texts_with_markup_are_shown_as_text(opened: Opened) -> None:
-    page = opened.page
-    page.goto(opened.base + "#/pod/default/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
-    page.get_by_text("no pod default/<img src=x onerror=alert(1)>").wait_for()
-    assert page.locator("img").count() == 0
+VIEWS = ["cluster?node=node-1", "live", "queue", "whatif", "try", "pod/default/giant"]
 
 
-def test_it_is_readable_on_a_phone(opened: Opened) -> None:
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_finds_nothing_serious_in_light_and_dark(opened: Opened, view: str) -> None:
+    page = opened.go(view)
+    page.locator("main h1").first.wait_for(state="attached")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert serious_problems(page) == []
+
+
+def serious_problems(page: Any) -> list[str]:
+    found = axe.Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {each['nodes'][0]['html']}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def test_every_view_is_readable_on_a_phone(opened: Opened) -> None:
     page = opened.page
     page.set_viewport_size({"width": 400, "height": 800})
-    page.goto(opened.base + "#/cluster")
-    page.get_by_role("img", name="Map of").wait_for()
-    wide = page.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1")
-    page.set_viewport_size({"width": 1280, "height": 900})
-    assert not wide
-
-
-@pytest.mark.parametrize("view", ["cluster", "live", "queue", "whatif", "try", "pod/default/giant"])
-def test_axe_finds_nothing_serious(opened: Opened, view: str) -> None:
-    page = opened.page
-    page.goto(f"{opened.base}#/{view}")
-    page.get_by_test_id("counts").wait_for()
-    found = axe.Axe().run(page).response["violations"]
-    serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
-    assert serious == []
+    wide = []
+    for view in VIEWS:
+        opened.go(view).locator("main h1").first.wait_for(state="attached")
+        if page.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1"):
+            wide.append(view)
+    page.set_viewport_size(SCREEN)
+    assert wide == []
 
 
 def test_no_console_error_and_no_request_elsewhere(opened: Opened) -> None:
-    # The one error is the browser's note of the 404 for the pod with markup in its name.
-    assert [each for each in opened.problems if "404" not in each] == []
+    # The one error is the browser's note of the 400 for the configuration that is none.
+    assert [each for each in opened.problems if "status of 400" not in each] == []
     assert opened.elsewhere == []
+
+
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def captured(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """The page of two captures: in the first a pod with markup in its name waits."""
+    folder = tmp_path_factory.mktemp("captures")
+    node, pod = make_node("a", cpu="2"), make_pod(MARKUP, requests={"cpu": "4"})
+    later = replace(pod, spec=replace(pod.spec, node_name="b"))
+    first = Capture((node, pod), "2026-05-04T08:00:00Z")
+    second = Capture((node, make_node("b", cpu="8"), later), "2026-05-04T09:00:00Z")
+    paths = []
+    for name, capture in (("first", first), ("second", second)):
+        write_capture(capture, folder / name)
+        paths += ["--capture", str(folder / name)]
+    with process("dashboard", *paths) as link:
+        yield visit(browser, link)
+
+
+def test_captures_are_gone_through_with_a_slider(captured: Opened) -> None:
+    page = captured.page
+    page.get_by_role("img", name="Map of 2 nodes").wait_for()
+    assert page.get_by_test_id("moment").inner_text() == "2026-05-04 09:00:00"
+    slider = page.get_by_label("Moment")
+    slider.focus()
+    slider.press("Home")
+    page.get_by_role("img", name="Map of 1 node").wait_for()
+    assert page.get_by_test_id("moment").inner_text() == "2026-05-04 08:00:00"
+    link = page.url
+    page.get_by_role("button", name="Play").click()
+    page.get_by_role("img", name="Map of 2 nodes").wait_for()
+    page.goto("about:blank")
+    page.goto(link)
+    page.get_by_role("img", name="Map of 1 node").wait_for()
+    assert serious_problems(page) == []
+
+
+def test_names_with_markup_are_shown_as_text(captured: Opened) -> None:
+    page = captured.page
+    page.get_by_role("link", name=re.compile("^Queue")).click()
+    page.get_by_role("link", name=f"default/{MARKUP}").first.click()
+    page.get_by_test_id("summary").wait_for()
+    assert page.locator("h1").inner_text() == f"default/{MARKUP}"
+    page.get_by_label("Find a node or pod").fill("img")
+    page.get_by_role("option").first.wait_for()
+    assert page.locator("img").count() == 0
+    assert captured.problems == []
+    assert captured.elsewhere == []
+
+
+def test_a_simulation_is_shown_over_time(browser: Any, tmp_path: Path) -> None:
+    configurations = [{"name": "default"}, {"name": "packed", "config": PACKED}]
+    planned, history = tmp_path / "small.json", tmp_path / "run.history"
+    planned.write_text(json.dumps(document(configurations=configurations)))
+    command = [sys.executable, "-m", "kubesched.cli.main", "simulate", str(planned)]
+    subprocess.run(
+        [*command, "-o", str(history), "--processes", "1"], check=True, capture_output=True
+    )
+    with process("dashboard", "--report", str(history)) as link:
+        shown = visit(browser, link)
+        page = shown.page
+        page.get_by_role("heading", name="simulation of small").wait_for()
+        page.get_by_text("Pods placed so far").wait_for()
+        assert serious_problems(page) == []
+        page.get_by_role("combobox", name="Run").select_option("packed")
+        page.get_by_role("link", name="Cluster", exact=True).click()
+        page.get_by_role("img", name="Map of 3 nodes").wait_for()
+        slider = page.get_by_label("Moment")
+        slider.focus()
+        slider.press("Home")
+        page.get_by_test_id("counts").get_by_text("0", exact=True).first.wait_for()
+        assert "run=packed" in page.url
+        assert shown.problems == []
+        assert shown.elsewhere == []

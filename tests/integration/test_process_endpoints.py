@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import random
@@ -49,6 +50,7 @@ def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_pa
                 f"--authentication-kubeconfig={kubeconfig}",
                 f"--authorization-kubeconfig={kubeconfig}",
                 "--bind-address=127.0.0.1",
+                "--dashboard",
                 f"--secure-port={port}",
                 "--explain-events",
                 env={**os.environ, "PYTHONWARNINGS": "error"},
@@ -61,6 +63,7 @@ def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_pa
                     async with asyncio.timeout(30):
                         await until_ready(session, url)
                     await judge(session, url, cluster.token)
+                    await judge_page(session, f"{url}/dashboard", cluster.token)
                 await judge_event(cluster)
                 await judge_commands(kubeconfig, url, tmp_path)
             finally:
@@ -150,3 +153,40 @@ async def judge_commands(kubeconfig: Path, url: str, folder: Path) -> None:
     await run("capture", "-o", str(path), *asked)
     from_capture = await run("explain", "pod", "default/giant", "--capture", str(path))
     assert "last rejected by NodeResourcesFit" in from_capture
+
+
+def password(text: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(f'me:{text}'.encode()).decode()}"}
+
+
+async def judge_page(session: aiohttp.ClientSession, page: str, token: str) -> None:
+    """A browser is asked for a token as a password, and then sees the page, live."""
+    for path in ("", "/", "/api/stream", "/assets/index.js"):
+        async with session.get(page + path) as response:
+            assert response.status == 401
+            assert response.headers["WWW-Authenticate"].startswith("Basic realm=")
+            assert await response.text() == (
+                "Sign in: any user name, and a token of the cluster as the password.\n"
+            )
+    async with session.get(f"{page}/", headers=password("wrong")) as response:
+        assert response.status == 401
+    known = password(token)
+    async with session.get(f"{page}/", headers=known) as response:
+        assert response.status == 200
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+    async with session.get(f"{page}/api/stream", headers=known) as response:
+        frame = json.loads((await response.content.readline()).removeprefix(b"data: "))
+    assert [row["name"] for row in frame["nodes"]] == ["a"]
+    assert frame["queue"]["unschedulable"] == 1
+    assert [each["pod"] for each in frame["decisions"]] == ["default/giant"]
+    assert frame["writable"] is False
+    own = {"Origin": page.removesuffix("/dashboard")}
+    plan = {"add": 1, "like": "a"}
+    for headers, status in ((own, 200), ({"Origin": "https://evil.example"}, 403), ({}, 403)):
+        request = session.post(f"{page}/api/whatif", json=plan, headers={**headers, **known})
+        async with request as response:
+            assert response.status == status
+    async with session.post(
+        f"{page}/api/manifests", json={"text": ""}, headers={**own, **known}
+    ) as response:
+        assert response.status == 403

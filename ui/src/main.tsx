@@ -1,97 +1,229 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { follow } from "./api";
-import { ClusterState } from "./model";
-import { href, parseRoute, type Route } from "./route";
+import { AnswerError, follow, momentFrame, outline } from "./api";
+import { Loading } from "./parts";
+import { ClusterState, type Run } from "./model";
+import { href, moment, parseRoute, type Route } from "./route";
 import { Search } from "./search";
 import "./style.css";
+import { TimeBar } from "./timebar";
 import { ClusterPage } from "./views/cluster";
 import { LivePage } from "./views/live";
 import { PodPage } from "./views/pod";
 import { QueuePage } from "./views/queue";
+import { ReportPage } from "./views/report";
 import { TryPage } from "./views/try";
 import { WhatIfPage } from "./views/whatif";
 
-const TABS: [view: string, title: string][] = [
-  ["cluster", "Cluster"],
-  ["live", "Live"],
-  ["queue", "Queue"],
-  ["whatif", "What if"],
-  ["try", "Try it"],
-];
-
 const state = new ClusterState();
+
+function tabs(): [view: string, title: string][] {
+  const report = state.outline?.isReport;
+  const hasObjects = !report || state.outline?.hasObjects;
+  return [
+    ...(report ? [["report", "Report"] as [string, string]] : []),
+    ...(hasObjects
+      ? ([
+          ["cluster", "Cluster"],
+          ["live", state.outline ? "Decisions" : "Live"],
+          ["queue", "Queue"],
+          ["whatif", "What if"],
+        ] as [string, string][])
+      : []),
+    ...(state.writable ? [["try", "Try it"] as [string, string]] : []),
+  ];
+}
 
 function App() {
   const [route, setRoute] = useState<Route>(parseRoute(location.hash));
   const [, setVersion] = useState(0);
-  const [paused, setPaused] = useState(false);
+  const [problem, setProblem] = useState("");
+  const redraw = () => setVersion((version) => version + 1);
   useEffect(() => {
     const moved = () => setRoute(parseRoute(location.hash));
     window.addEventListener("hashchange", moved);
     return () => window.removeEventListener("hashchange", moved);
   }, []);
   useEffect(() => {
-    let due = false;
-    follow(
-      (frame) => {
-        state.take(frame);
-        if (due) return;
-        due = true;
-        // At most one picture per frame of the screen, however fast changes come.
-        requestAnimationFrame(() => {
-          due = false;
-          setVersion(state.version);
-        });
+    let end = () => {};
+    outline().then(
+      (found) => {
+        state.outline = found;
+        if (found) {
+          state.title = found.title;
+          state.isConnected = true;
+          openTimeline(setProblem, redraw);
+        } else end = followLive(redraw, setProblem);
       },
-      (connected) => {
-        if (state.isConnected === connected) return;
-        state.isConnected = connected;
-        setVersion((version) => version + 1);
-      },
+      (error: Error) => setProblem(error.message),
     );
+    return () => end();
   }, []);
-  const tabs = TABS.filter(([view]) => view !== "try" || state.writable);
+  const shown = tabs();
+  const asked = location.hash.replace(/^#\/?/, "") ? route.view : (shown[0]?.[0] ?? "cluster");
   return (
     <>
-      <a class="skip" href="#main">Skip to content</a>
+      <a class="skip" href="#main" onClick={skip}>Skip to content</a>
       <header>
-        <strong class="brand">kubesched</strong>
+        <a class="brand" href={href(shown[0]?.[0] ?? "cluster")}>
+          <Logo /> kubesched
+        </a>
         <span class="where">{state.title}</span>
         <nav aria-label="Views">
-          {tabs.map(([view, title]) => (
-            <a key={view} href={href(view)} aria-current={route.view === view ? "page" : undefined}>
+          {shown.map(([view, title]) => (
+            <a key={view} href={href(view)} aria-current={asked === view ? "page" : undefined}>
               {title}
+              {view === "queue" && state.counts.waiting > 0 && <span class="count">{state.counts.waiting.toLocaleString("en")}</span>}
             </a>
           ))}
         </nav>
         <Search />
-        <span class={state.isConnected ? "state on" : "state off"} role="status">
-          {state.isConnected ? "live" : "not connected"}
-        </span>
+        <ConnectionState />
       </header>
-      <p class="counts" data-testid="counts">
-        <b>{state.counts.nodes}</b> nodes <b>{state.counts.placed}</b> pods placed{" "}
-        <b>{state.counts.waiting}</b> waiting
-      </p>
+      {state.outline && state.version > 0 && <Slider redraw={redraw} setProblem={setProblem} />}
       <main id="main" tabIndex={-1}>
-        <View route={route} paused={paused} setPaused={setPaused} />
+        {problem && <p class="message bad" role="alert">{problem}</p>}
+        {state.version > 0 ? <View route={{ ...route, view: asked }} /> : !problem && <Loading text="Reading the cluster…" />}
       </main>
     </>
   );
 }
 
-function View(props: { route: Route; paused: boolean; setPaused: (paused: boolean) => void }) {
-  const { route } = props;
+function skip(event: Event): void {
+  // The address after # says which view is shown, so the link may not change it.
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+function ConnectionState() {
+  if (state.outline) return <span class="state past" role="status">recorded</span>;
+  const words = state.isConnected ? "live" : state.version > 0 ? "not connected, trying again" : "connecting";
+  return <span class={state.isConnected ? "state on" : "state off"} role="status">{words}</span>;
+}
+
+function Logo() {
+  return (
+    <svg class="logo" width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
+      <rect x="1" y="1" width="8" height="8" rx="2" />
+      <rect x="11" y="1" width="8" height="8" rx="2" class="pale" />
+      <rect x="1" y="11" width="8" height="8" rx="2" class="pale" />
+      <rect x="11" y="11" width="8" height="8" rx="2" class="warm" />
+    </svg>
+  );
+}
+
+/** Follow a live cluster: at most one picture per frame of the screen, however fast changes come. */
+function followLive(redraw: () => void, setProblem: (text: string) => void): () => void {
+  let due = false;
+  return follow(
+    (frame) => {
+      state.take(frame);
+      if (due) return;
+      due = true;
+      requestAnimationFrame(() => {
+        due = false;
+        redraw();
+      });
+    },
+    (connected) => {
+      if (state.isConnected === connected) return;
+      state.isConnected = connected;
+      redraw();
+      // Perhaps the session is over: then the server says so to any question.
+      if (connected) setProblem("");
+      else outline().catch((error: Error) => error instanceof AnswerError && error.status === 401 && setProblem(error.message));
+    },
+  );
+}
+
+let shownRun = "";
+let shownAt: number | null = null;
+let wanted: number | null = null;
+let isAsking = false;
+
+function currentRun(): Run | undefined {
+  const runs = state.outline?.runs ?? [];
+  return runs.find((run) => run.name === shownRun) ?? runs[0];
+}
+
+function openTimeline(setProblem: (text: string) => void, redraw: () => void): void {
+  const query = parseRoute(location.hash).query;
+  shownRun = query.get("run") ?? state.outline?.runs[0]?.name ?? "";
+  const run = currentRun();
+  if (!run) return;
+  const at = Number(query.get("at") ?? "");
+  goTo(run, at >= run.start && at <= run.end && query.has("at") ? at : run.end, setProblem, redraw);
+}
+
+/** Show a moment. While one is fetched only the last that was asked for is remembered. */
+function goTo(run: Run, at: number, setProblem: (text: string) => void, redraw: () => void): void {
+  wanted = at;
+  if (isAsking) return;
+  isAsking = true;
+  const since = run.name === shownRun && state.version > 0 ? shownAt : null;
+  momentFrame(run.name, at, since)
+    .then(
+      (frame) => {
+        shownRun = run.name;
+        shownAt = at;
+        moment.at = at === run.end ? "" : String(at);
+        moment.run = state.outline && state.outline.runs.length > 1 ? run.name : "";
+        state.take(frame);
+        setProblem("");
+        remember();
+      },
+      (error: Error) => setProblem(error.message),
+    )
+    .finally(() => {
+      isAsking = false;
+      redraw();
+      if (wanted !== null && wanted !== at) goTo(run, wanted, setProblem, redraw);
+    });
+}
+
+/** Put the moment into the address without a step in the browser's history. */
+function remember(): void {
+  const route = parseRoute(location.hash);
+  const query = Object.fromEntries([...route.query].filter(([key]) => key !== "at" && key !== "run"));
+  if (location.hash || moment.at) history.replaceState(null, "", href(route.view, route.rest, query));
+}
+
+function Slider({ redraw, setProblem }: { redraw: () => void; setProblem: (text: string) => void }) {
+  const run = currentRun();
+  if (!state.outline || !run || run.end <= run.start) return null;
+  return (
+    <TimeBar
+      outline={state.outline}
+      run={run}
+      at={wanted ?? run.end}
+      go={(at) => {
+        goTo(run, at, setProblem, redraw);
+        redraw();
+      }}
+      choose={(name) => {
+        const other = state.outline?.runs.find((each) => each.name === name);
+        if (!other) return;
+        shownAt = null;
+        shownRun = name;
+        state.version = 0;
+        goTo(other, Math.min(Math.max(wanted ?? other.end, other.start), other.end), setProblem, redraw);
+      }}
+    />
+  );
+}
+
+function View({ route }: { route: Route }) {
   switch (route.view) {
+    case "report":
+      return <ReportPage state={state} at={wanted} />;
     case "live":
-      return <LivePage state={state} paused={props.paused} setPaused={props.setPaused} />;
+      return <LivePage state={state} route={route} />;
     case "queue":
-      return <QueuePage state={state} />;
+      return <QueuePage state={state} route={route} />;
     case "pod":
       return <PodPage key={route.rest} name={route.rest} state={state} />;
     case "whatif":
-      return <WhatIfPage state={state} />;
+      return <WhatIfPage state={state} route={route} />;
     case "try":
       return <TryPage state={state} />;
     default:

@@ -2,86 +2,115 @@
 
 import type { NodeRow } from "./model";
 
-export interface Cell {
-  x: number;
-  y: number;
-  size: number;
-  node: NodeRow;
-}
-
-export interface Heading {
-  text: string;
-  x: number;
-  y: number;
+/** A group of nodes in rows of squares. */
+export interface Block {
+  title: string;
+  names: string[];
+  y: number; // of its first row of squares
 }
 
 export interface Layout {
-  cells: Cell[];
-  headings: Heading[];
-  height: number;
+  blocks: Block[];
   size: number;
+  gap: number;
+  columns: number;
+  height: number;
 }
 
-const HEADING = 22;
-const GAP_BETWEEN_GROUPS = 10;
+const HEADING = 26;
+const BETWEEN = 14;
+const NAMED = 90; // so many nodes are shown with their names
+const COMFORTABLE = 480; // pixels of height that the squares should fill at most
 
 /** Squares as large as fit a comfortable height, group by group. */
-export function layOut(groups: [string, NodeRow[]][], width: number): Layout {
+export function layOut(groups: [string, string[]][], width: number): Layout {
   const count = groups.reduce((sum, [, members]) => sum + members.length, 0);
   const size = cellSize(count, width);
-  const gap = size > 10 ? 2 : 1;
-  const columns = Math.max(1, Math.floor(width / (size + gap)));
-  const cells: Cell[] = [];
-  const headings: Heading[] = [];
+  const gap = size > 12 ? 3 : size > 5 ? 2 : 1;
+  const columns = Math.max(1, Math.floor((width + gap) / (size + gap)));
+  const blocks: Block[] = [];
   let y = 0;
-  for (const [name, members] of groups) {
-    headings.push({ text: `${name} (${members.length})`, x: 0, y: y + 15 });
-    y += HEADING;
-    members.forEach((node, place) => {
-      cells.push({
-        x: (place % columns) * (size + gap),
-        y: y + Math.floor(place / columns) * (size + gap),
-        size,
-        node,
-      });
-    });
-    y += Math.ceil(members.length / columns) * (size + gap) + GAP_BETWEEN_GROUPS;
+  for (const [title, names] of groups) {
+    blocks.push({ title, names, y: y + HEADING });
+    y += HEADING + Math.ceil(names.length / columns) * (size + gap) + BETWEEN;
   }
-  return { cells, headings, height: Math.max(y, 40), size };
+  return { blocks, size, gap, columns, height: Math.max(y, 60) };
 }
 
 function cellSize(count: number, width: number): number {
   if (!count) return 20;
-  const size = Math.floor(Math.sqrt((width * 560) / count)) - 2;
-  return Math.max(3, Math.min(size, 44));
+  const size = Math.floor(Math.sqrt((width * COMFORTABLE) / count)) - 2;
+  return Math.max(2, Math.min(size, count <= NAMED ? 68 : 40));
 }
 
-/** The cell at a point, or undefined. Cells are few enough to look through. */
-export function cellAt(layout: Layout, x: number, y: number): Cell | undefined {
-  return layout.cells.find(
-    (cell) => x >= cell.x && x < cell.x + cell.size && y >= cell.y && y < cell.y + cell.size,
-  );
+/** Where a node's square is. */
+export function cornerOf(layout: Layout, block: Block, place: number): { x: number; y: number } {
+  const step = layout.size + layout.gap;
+  return { x: (place % layout.columns) * step, y: block.y + Math.floor(place / layout.columns) * step };
+}
+
+/** The name of the node at a point, or undefined. */
+export function nodeAt(layout: Layout, x: number, y: number): string | undefined {
+  const step = layout.size + layout.gap;
+  const column = Math.floor(x / step);
+  if (x < 0 || column >= layout.columns || x - column * step >= layout.size) return undefined;
+  for (const block of layout.blocks) {
+    const row = Math.floor((y - block.y) / step);
+    if (row < 0 || row * layout.columns >= block.names.length) continue;
+    if (y - block.y - row * step >= layout.size) return undefined;
+    return block.names[row * layout.columns + column];
+  }
+  return undefined;
+}
+
+/** The neighbour of a node in a direction; the first node if there is none yet. */
+export function neighbour(layout: Layout, name: string, key: string): string | undefined {
+  const names = layout.blocks.flatMap((block) => block.names);
+  const steps: Record<string, number> = {
+    ArrowRight: 1,
+    ArrowLeft: -1,
+    ArrowDown: layout.columns,
+    ArrowUp: -layout.columns,
+  };
+  const step = steps[key];
+  if (step === undefined) return undefined;
+  const place = names.indexOf(name);
+  if (place < 0) return names[0];
+  return names[Math.max(0, Math.min(names.length - 1, place + step))];
 }
 
 /** From empty to full; colours differ in lightness as well, for those who see few colours. */
-const RAMP_LIGHT = ["#e3edf9", "#b9d3f0", "#86b4e4", "#4f8fd3", "#2d6bb8", "#c4622d", "#9d2f1f"];
-const RAMP_DARK = ["#1c2a3d", "#274466", "#335f92", "#4580c0", "#6aa3e0", "#d98a4f", "#f0684e"];
+const RAMP_LIGHT = ["#dbe7f6", "#b3cdee", "#85aee2", "#588dd2", "#356fba", "#d07a26", "#a8331f"];
+const RAMP_DARK = ["#22324a", "#2b4a75", "#37659f", "#4b84c6", "#74a9e6", "#e59a4c", "#f4705a"];
+/** The shares from which on a step of the ramp begins. */
+export const STEPS = [0, 0.18, 0.36, 0.54, 0.72, 0.9, 0.98];
 
 export function rampColour(share: number | null, dark: boolean): string {
-  if (share === null) return dark ? "#2a2f37" : "#eceff2";
+  if (share === null) return dark ? "#272d36" : "#eceff2";
   const ramp = dark ? RAMP_DARK : RAMP_LIGHT;
-  // The last two steps are for nodes that are nearly full.
-  const step = share >= 0.98 ? 6 : share >= 0.9 ? 5 : Math.floor(share / 0.18);
-  return ramp[Math.min(step, 6)] ?? "#888888";
+  let step = 0;
+  while (step < STEPS.length - 1 && share >= (STEPS[step + 1] ?? 2)) step += 1;
+  return ramp[step] ?? "#888888";
+}
+
+export const fitColour = (fits: boolean, dark: boolean) =>
+  fits ? (dark ? "#3fb950" : "#1a7f37") : dark ? "#3d2a2d" : "#f3d9d5";
+
+export interface Paint {
+  colour: (row: NodeRow) => string;
+  heading: (block: Block) => string;
+  text: (row: NodeRow) => string;
+  marked: string;
+  pointed: string;
+  dark: boolean;
 }
 
 export function draw(
   canvas: HTMLCanvasElement,
   layout: Layout,
   width: number,
-  colour: (node: NodeRow) => string,
-  marked: string,
-  dark: boolean,
+  nodes: Map<string, NodeRow>,
+  paint: Paint,
 ): void {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
@@ -91,27 +120,93 @@ export function draw(
   const pen = canvas.getContext("2d");
   if (!pen) return;
   pen.scale(ratio, ratio);
-  pen.font = "13px system-ui, sans-serif";
-  pen.fillStyle = dark ? "#c9d1d9" : "#424a53";
-  for (const heading of layout.headings) pen.fillText(heading.text, heading.x, heading.y);
-  for (const cell of layout.cells) {
-    pen.fillStyle = colour(cell.node);
-    pen.fillRect(cell.x, cell.y, cell.size, cell.size);
-    if (cell.node.notReady || cell.node.cordoned) {
-      pen.strokeStyle = cell.node.notReady ? "#cf222e" : "#8a63d2";
-      pen.lineWidth = cell.size > 10 ? 2 : 1;
-      pen.strokeRect(cell.x + 0.5, cell.y + 0.5, cell.size - 1, cell.size - 1);
-      if (cell.size > 8) {
-        pen.beginPath();
-        pen.moveTo(cell.x, cell.y + cell.size);
-        pen.lineTo(cell.x + cell.size, cell.y);
-        pen.stroke();
+  const { size } = layout;
+  const radius = size >= 14 ? 3 : 0;
+  // Squares of one colour are filled in one go: setting a colour costs more than a square.
+  const byColour = new Map<string, [number, number][]>();
+  const special: [NodeRow, number, number][] = [];
+  for (const block of layout.blocks) {
+    pen.font = "600 13px system-ui, sans-serif";
+    pen.fillStyle = paint.dark ? "#e6edf3" : "#1f2328";
+    pen.fillText(block.title, 0, block.y - 9);
+    const after = pen.measureText(block.title).width + 10;
+    pen.font = "13px system-ui, sans-serif";
+    pen.fillStyle = paint.dark ? "#9aa4af" : "#59636e";
+    pen.fillText(paint.heading(block), after, block.y - 9);
+    block.names.forEach((name, place) => {
+      const row = nodes.get(name);
+      if (!row) return;
+      const { x, y } = cornerOf(layout, block, place);
+      const colour = paint.colour(row);
+      const squares = byColour.get(colour);
+      if (squares) squares.push([x, y]);
+      else byColour.set(colour, [[x, y]]);
+      if (row.notReady || row.stopped || row.cordoned || name === paint.marked || name === paint.pointed) special.push([row, x, y]);
+    });
+  }
+  for (const [colour, squares] of byColour) {
+    pen.fillStyle = colour;
+    pen.beginPath();
+    for (const [x, y] of squares) {
+      if (radius) pen.roundRect(x, y, size, size, radius);
+      else pen.rect(x, y, size, size);
+    }
+    pen.fill();
+  }
+  if (size >= 44) writeNames(pen, layout, nodes, paint);
+  for (const [row, x, y] of special) drawSpecial(pen, row, x, y, size, paint);
+}
+
+/** Names within the squares, and how full each is; in an ink that can be read on its colour. */
+function writeNames(pen: CanvasRenderingContext2D, layout: Layout, nodes: Map<string, NodeRow>, paint: Paint): void {
+  for (const block of layout.blocks) {
+    block.names.forEach((name, place) => {
+      const row = nodes.get(name);
+      if (!row) return;
+      const { x, y } = cornerOf(layout, block, place);
+      pen.save();
+      pen.beginPath();
+      pen.rect(x, y, layout.size - 2, layout.size);
+      pen.clip();
+      pen.fillStyle = inkOn(paint.colour(row));
+      pen.font = "11px system-ui, sans-serif";
+      pen.fillText(name, x + 5, y + 15);
+      pen.font = "600 13px system-ui, sans-serif";
+      pen.fillText(paint.text(row), x + 5, y + layout.size - 8);
+      pen.restore();
+    });
+  }
+}
+
+/** Black or white, whichever stands out more against a colour. */
+export function inkOn(colour: string): string {
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => channel(parseInt(colour.slice(at, at + 2), 16) / 255));
+  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000000" : "#ffffff";
+}
+
+const channel = (value: number) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+
+function drawSpecial(pen: CanvasRenderingContext2D, row: NodeRow, x: number, y: number, size: number, paint: Paint): void {
+  const isDown = row.notReady || row.stopped;
+  if (isDown || row.cordoned) {
+    pen.strokeStyle = isDown ? (paint.dark ? "#ff7b72" : "#cf222e") : paint.dark ? "#b392f0" : "#6639ba";
+    pen.lineWidth = size > 10 ? 2 : 1;
+    pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    if (size > 6) {
+      pen.beginPath();
+      pen.moveTo(x, y + size);
+      pen.lineTo(x + size, y);
+      if (isDown) {
+        pen.moveTo(x, y);
+        pen.lineTo(x + size, y + size);
       }
+      pen.stroke();
     }
-    if (cell.node.name === marked) {
-      pen.strokeStyle = dark ? "#ffffff" : "#000000";
-      pen.lineWidth = 2;
-      pen.strokeRect(cell.x, cell.y, cell.size, cell.size);
-    }
+  }
+  if (row.name === paint.marked || row.name === paint.pointed) {
+    pen.strokeStyle = paint.dark ? "#ffffff" : "#000000";
+    pen.lineWidth = row.name === paint.marked ? 2.5 : 1.5;
+    pen.strokeRect(x - 1, y - 1, size + 2, size + 2);
   }
 }

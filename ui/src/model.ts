@@ -11,7 +11,21 @@ export interface NodeRow {
   extended?: Record<string, Amount>;
   cordoned?: boolean;
   notReady?: boolean;
+  /** Of an embedded cluster: told to stop; it is not ready before long. */
+  stopped?: boolean;
   taints?: string[];
+}
+
+export interface QueuePlace {
+  place: string;
+  since: number;
+  attempts: number;
+  rejectedBy: string[];
+  waitsFor: string[];
+  gatedBy?: string;
+  nominatedTo?: string;
+  until?: number;
+  flushed?: number;
 }
 
 export interface PodRow {
@@ -26,6 +40,7 @@ export interface PodRow {
   leaving?: boolean;
   owner?: string;
   reason?: string;
+  queue?: QueuePlace;
 }
 
 export interface Decision {
@@ -35,6 +50,9 @@ export interface Decision {
   what: string;
   node?: string;
   reason?: string;
+  attempt?: number;
+  took?: number;
+  best?: [node: string, total: number][];
 }
 
 export interface Counts {
@@ -42,6 +60,13 @@ export interface Counts {
   pods: number;
   placed: number;
   waiting: number;
+}
+
+export interface QueueLengths {
+  active: number;
+  backoff: number;
+  unschedulable: number;
+  gated: number;
 }
 
 export interface Frame {
@@ -52,60 +77,54 @@ export interface Frame {
   counts: Counts;
   nodes?: NodeRow[];
   gone?: string[];
-  waiting?: PodRow[];
   decisions: Decision[];
   totals: { placed: number; failed: number; preempted: number };
-  queue?: { active: number; backoff: number; unschedulable: number };
+  latency?: [median: number, high: number];
+  queue?: QueueLengths;
 }
 
-export interface Rejection {
-  plugin: string;
-  reason: string;
-  asked: string;
-  available: string;
-  detail: string;
+/** A run of time that can be gone through. */
+export interface Run {
+  name: string;
+  start: number;
+  end: number;
+  moments: number[];
+  marks: number[];
+  series: Record<string, number[]>;
 }
 
-export interface Group {
-  count: number;
-  example: string;
-  rejections: Rejection[];
-  nodes: string[];
+export interface Outline {
+  title: string;
+  runs: Run[];
+  isReport?: boolean;
+  hasObjects?: boolean;
+  comparisons?: string[];
+  summaries?: RunSummary[];
 }
 
-export interface Suggestion {
-  change: string;
-  verified: boolean;
-  node: string;
-  kind: string;
-  command: string;
-  edits: unknown[];
-}
-
-export interface Explanation {
-  pod: string;
-  verdict: string;
-  summary: string;
-  node: string;
-  current_node: string;
-  nodes: number;
-  feasible: number;
-  message: string;
-  groups: Group[];
-  suggestions: Suggestion[];
-  preemption: { possible: boolean; node: string; victims: string[]; message: string } | null;
-  scores: { node: string; total: number; plugins: { plugin: string; score: number; weight: number; points: number }[] }[];
+export interface RunSummary {
+  configuration: string;
+  seed: number;
+  counts: Record<string, number>;
+  pending: Record<string, number>;
+  timeToBind: Record<string, number>;
+  averages: Record<string, number>;
 }
 
 const KEPT_DECISIONS = 10_000;
 const KEPT_SAMPLES = 600;
+const SAMPLE_MS = 500;
 
 export interface Sample {
   at: number;
-  placed: number;
-  waiting: number;
   rate: number;
+  waiting: number;
+  median: number;
+  high: number;
+  queue: QueueLengths;
 }
+
+const NOBODY: QueueLengths = { active: 0, backoff: 0, unschedulable: 0, gated: 0 };
 
 /** The picture of the cluster, brought up to date frame by frame. */
 export class ClusterState {
@@ -113,71 +132,119 @@ export class ClusterState {
   writable = false;
   counts: Counts = { nodes: 0, pods: 0, placed: 0, waiting: 0 };
   nodes = new Map<string, NodeRow>();
-  waiting: PodRow[] = [];
   decisions: Decision[] = [];
   totals = { placed: 0, failed: 0, preempted: 0 };
-  queue: Frame["queue"];
+  queue: QueueLengths | undefined;
   samples: Sample[] = [];
+  at = 0;
+  /** Goes up with every frame. */
   version = 0;
+  /** Goes up when nodes come, go or get other labels: then the map is laid out anew. */
+  structure = 0;
   isConnected = false;
+  /** Set if this is not live but a timeline. */
+  outline: Outline | null = null;
 
   take(frame: Frame): void {
     if (frame.all) {
       this.nodes.clear();
-      this.title = frame.title ?? "";
+      this.title = frame.title ?? this.title;
       this.writable = frame.writable ?? false;
       this.samples = [];
+      this.structure += 1;
     }
-    for (const row of frame.nodes ?? []) this.nodes.set(row.name, row);
-    for (const name of frame.gone ?? []) this.nodes.delete(name);
-    if (frame.waiting) this.waiting = frame.waiting;
+    for (const row of frame.nodes ?? []) this.takeNode(row);
+    for (const name of frame.gone ?? []) {
+      if (this.nodes.delete(name)) this.structure += 1;
+    }
     this.counts = frame.counts;
     this.queue = frame.queue;
-    this.decisions.push(...frame.decisions);
+    if (this.outline) this.decisions = frame.decisions;
+    else this.addDecisions(frame.decisions);
+    this.sample(frame);
+    this.totals = frame.totals;
+    this.at = frame.at;
+    this.version += 1;
+  }
+
+  private takeNode(row: NodeRow): void {
+    const known = this.nodes.get(row.name);
+    if (!known || !sameLabels(known.labels, row.labels)) this.structure += 1;
+    this.nodes.set(row.name, row);
+  }
+
+  private addDecisions(fresh: Decision[]): void {
+    const last = this.decisions[this.decisions.length - 1]?.number ?? 0;
+    this.decisions.push(...fresh.filter((each) => each.number > last));
     if (this.decisions.length > KEPT_DECISIONS) {
       this.decisions.splice(0, this.decisions.length - KEPT_DECISIONS);
     }
-    this.sample(frame);
-    this.totals = frame.totals;
-    this.version += 1;
   }
 
   private sample(frame: Frame): void {
     const last = this.samples[this.samples.length - 1];
+    if (last && frame.at - last.at < SAMPLE_MS) return;
     const seconds = last ? Math.max((frame.at - last.at) / 1000, 0.001) : 1;
-    const rate = last ? (frame.totals.placed - this.totals.placed) / seconds : 0;
-    if (last && frame.at - last.at < 500) return;
+    const placed = last ? frame.totals.placed - this.sampledPlaced : 0;
+    this.sampledPlaced = frame.totals.placed;
     this.samples.push({
       at: frame.at,
-      placed: frame.counts.placed,
+      rate: Math.max(placed / seconds, 0),
       waiting: frame.counts.waiting,
-      rate: Math.max(rate, 0),
+      median: frame.latency?.[0] ?? 0,
+      high: frame.latency?.[1] ?? 0,
+      queue: frame.queue ?? NOBODY,
     });
     if (this.samples.length > KEPT_SAMPLES) this.samples.shift();
   }
+
+  private sampledPlaced = 0;
+}
+
+function sameLabels(first: Record<string, string>, second: Record<string, string>): boolean {
+  const keys = Object.keys(first);
+  if (keys.length !== Object.keys(second).length) return false;
+  return keys.every((key) => first[key] === second[key]);
+}
+
+/** How much of a resource a node has, and how much of it is asked for. */
+export function amountOf(row: NodeRow, resource: string): Amount | undefined {
+  if (resource === "cpu" || resource === "memory" || resource === "pods") return row[resource];
+  return row.extended?.[resource];
 }
 
 /** How full a node is in a resource, 0 to 1; null if it has none of it. */
 export function fullness(row: NodeRow, resource: string): number | null {
-  const amount =
-    resource === "cpu" || resource === "memory" || resource === "pods"
-      ? row[resource]
-      : row.extended?.[resource];
+  const amount = amountOf(row, resource);
   if (!amount || amount[1] <= 0) return null;
   return Math.min(amount[0] / amount[1], 1);
 }
 
-/** Nodes by the value of a label, groups and nodes in order of name. */
-export function grouped(nodes: Iterable<NodeRow>, label: string): [string, NodeRow[]][] {
-  const groups = new Map<string, NodeRow[]>();
+/** How full many nodes are together; null if none has any of the resource. */
+export function totalFullness(rows: Iterable<NodeRow>, resource: string): number | null {
+  let used = 0;
+  let total = 0;
+  for (const row of rows) {
+    const amount = amountOf(row, resource);
+    if (!amount) continue;
+    used += amount[0];
+    total += amount[1];
+  }
+  return total > 0 ? used / total : null;
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** Names of nodes by the value of a label, groups and names in order. */
+export function grouped(nodes: Iterable<NodeRow>, label: string): [string, string[]][] {
+  const groups = new Map<string, string[]>();
   for (const row of nodes) {
     const key = label ? (row.labels[label] ?? "(none)") : "all nodes";
     const members = groups.get(key);
-    if (members) members.push(row);
-    else groups.set(key, [row]);
+    if (members) members.push(row.name);
+    else groups.set(key, [row.name]);
   }
-  const collator = new Intl.Collator("en", { numeric: true });
-  for (const members of groups.values()) members.sort((a, b) => collator.compare(a.name, b.name));
+  for (const members of groups.values()) members.sort(collator.compare);
   return [...groups].sort((a, b) => collator.compare(a[0], b[0]));
 }
 
@@ -187,10 +254,10 @@ export function groupingLabels(nodes: Iterable<NodeRow>): string[] {
   let count = 0;
   for (const row of nodes) {
     count += 1;
-    for (const [key, value] of Object.entries(row.labels)) {
+    for (const key in row.labels) {
       let seen = values.get(key);
       if (!seen) values.set(key, (seen = new Set()));
-      if (seen.size <= 64) seen.add(value);
+      if (seen.size <= 64) seen.add(row.labels[key] ?? "");
     }
   }
   const usual = (key: string) => (key.endsWith("/zone") ? 0 : key.endsWith("/region") ? 1 : 2);
@@ -200,10 +267,9 @@ export function groupingLabels(nodes: Iterable<NodeRow>): string[] {
     .sort((a, b) => usual(a) - usual(b) || a.localeCompare(b));
 }
 
-export function cores(milli: number): string {
-  return String(Math.round(milli / 10) / 100);
-}
-
-export function gib(mib: number): string {
-  return mib >= 1024 ? `${Math.round((mib / 1024) * 10) / 10} GiB` : `${mib} MiB`;
+/** Extended resources that some node has. */
+export function extendedResources(nodes: Iterable<NodeRow>): string[] {
+  const found = new Set<string>();
+  for (const row of nodes) for (const name in row.extended ?? {}) found.add(name);
+  return [...found].sort();
 }

@@ -1,22 +1,26 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "./api";
-import { href } from "./route";
+import { nodeHref, podHref } from "./route";
 
 interface Found {
   kind: string;
   name: string;
 }
 
-/** Finds nodes and pods by part of their name; "/" moves the cursor here. */
+const address = (each: Found) => (each.kind === "pod" ? podHref(each.name) : nodeHref(each.name));
+
+/** Finds nodes and pods by part of their name; "/" moves the cursor here, arrows choose. */
 export function Search() {
   const [text, setText] = useState("");
-  const [found, setFound] = useState<Found[]>([]);
+  const [found, setFound] = useState<Found[] | null>(null);
+  const [chosen, setChosen] = useState(0);
+  const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.key === "/" && !["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName)) {
         event.preventDefault();
-        document.getElementById("search")?.focus();
+        input.current?.focus();
       }
     };
     window.addEventListener("keydown", pressed);
@@ -24,13 +28,17 @@ export function Search() {
   }, []);
   useEffect(() => {
     if (!text) {
-      setFound([]);
+      setFound(null);
       return;
     }
     let isCurrent = true;
     const timer = setTimeout(() => {
       ask<Found[]>(`search?text=${encodeURIComponent(text)}`).then(
-        (answer) => isCurrent && setFound(answer),
+        (answer) => {
+          if (!isCurrent) return;
+          setFound(answer);
+          setChosen(0);
+        },
         () => isCurrent && setFound([]),
       );
     }, 120);
@@ -40,31 +48,51 @@ export function Search() {
     };
   }, [text]);
   const close = () => setText("");
+  const pressed = (event: KeyboardEvent) => {
+    const count = found?.length ?? 0;
+    if (event.key === "Escape") close();
+    else if (event.key === "ArrowDown" && count) setChosen((chosen + 1) % count);
+    else if (event.key === "ArrowUp" && count) setChosen((chosen + count - 1) % count);
+    else if (event.key === "Enter" && found?.[chosen]) {
+      location.hash = address(found[chosen]);
+      close();
+      input.current?.blur();
+    } else return;
+    event.preventDefault();
+  };
   return (
     <div class="search" role="search">
       <input
+        ref={input}
         id="search"
         type="search"
-        placeholder="Find a node or pod ( / )"
+        role="combobox"
+        placeholder="Find a node or pod  /"
         aria-label="Find a node or pod"
+        aria-expanded={found !== null}
+        aria-controls="found"
+        aria-activedescendant={found?.length ? `found-${chosen}` : undefined}
+        autocomplete="off"
+        spellcheck={false}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={(event) => event.key === "Escape" && close()}
+        onKeyDown={pressed}
       />
-      {found.length > 0 && (
-        <ul class="found">
-          {found.map((each) => (
-            <li key={`${each.kind}/${each.name}`}>
-              <a
-                href={each.kind === "pod" ? href("pod", each.name) : href("cluster", "", { node: each.name })}
-                onClick={close}
-              >
-                <span class="kind">{each.kind}</span> {each.name}
-              </a>
-            </li>
-          ))}
-        </ul>
-      )}
+      <div id="found" role="listbox" aria-label="Found" class={found ? "found" : "found none"}>
+        {found?.length === 0 && <p class="dim">Nothing with that name.</p>}
+        {found?.map((each, place) => (
+          <a
+            key={`${each.kind}/${each.name}`}
+            id={`found-${place}`}
+            role="option"
+            aria-selected={place === chosen}
+            href={address(each)}
+            onClick={close}
+          >
+            <span class="kind">{each.kind}</span> {each.name}
+          </a>
+        ))}
+      </div>
     </div>
   );
 }

@@ -32,6 +32,8 @@ from kubesched.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.config.profiles import as_written
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION, effective_version
 from kubesched.config.write import versioned
+from kubesched.dashboard.dashboard import Dashboard
+from kubesched.dashboard.sources import dashboard_of_scheduler
 from kubesched.explain.event_notes import EventNotes
 from kubesched.framework import FitError
 from kubesched.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
@@ -42,6 +44,7 @@ from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.cache_debugger import log_state
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server.endpoints.health import HealthCheck, SwitchCheck
+from kubesched.server.endpoints.http_messages import Request, Response, text_error
 from kubesched.server.endpoints.zpages import Versions
 from kubesched.server.options.process_config import ProcessConfig
 from kubesched.server.serving.secure_server import (
@@ -120,6 +123,7 @@ class SchedulerProcess:
             gates,
         )
         self._event_notes: EventNotes | None = None
+        self._page: Dashboard | None = None
         self._stopping = asyncio.Event()
         self._may_place = asyncio.Event()
         self._leads = False
@@ -165,6 +169,14 @@ class SchedulerProcess:
         scheduler = self._scheduler = self._build_scheduler(
             main, await self._broadcaster(events, main)
         )
+        if self._config.options.dashboard:
+            self._page = dashboard_of_scheduler(
+                scheduler,
+                self._clock,
+                title=f"scheduler on {self._hostname}",
+                configuration=self._config.configuration,
+                plugins=self._inputs.plugins,
+            )
         log.info(
             "Starting Kubernetes Scheduler",
             version=KUBERNETES_VERSION,
@@ -379,7 +391,13 @@ class SchedulerProcess:
             statusz=gates.enabled("ComponentStatusz"),
             flagz=gates.enabled("ComponentFlagz"),
             explanations=self._explanations,
+            dashboard=self._show_page if config.options.dashboard else None,
         )
+
+    async def _show_page(self, request: Request) -> Response:
+        if self._page is None:
+            return text_error("this process has not begun to schedule", 503)
+        return await self._page.answer(request)
 
     def _known_pods(self) -> Iterable[Pod]:
         return () if self._scheduler is None else self._scheduler.informers.lister(Pod).list()

@@ -16,6 +16,7 @@ from kubesched.api.pod_facts import pod_key, pod_priority
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
 from kubesched.api.time import parse_time
+from kubesched.cluster.nodes.pod_behavior import STOPPED
 
 __all__ = ["ClusterView", "pod_row", "waiting_reason"]
 
@@ -139,6 +140,8 @@ class ClusterView:
             row["cordoned"] = True
         if not _is_ready(node):
             row["notReady"] = True
+        if STOPPED in node.metadata.annotations:
+            row["stopped"] = True
         if node.spec.taints:
             row["taints"] = [
                 f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"

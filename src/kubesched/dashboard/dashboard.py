@@ -17,7 +17,7 @@ from kubesched.dashboard.answers import Answers
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.sign_in import COOKIE, SignIn
-from kubesched.server.endpoints.http_messages import Request, Response
+from kubesched.server.endpoints.http_messages import BadRequest, Request, Response
 from kubesched.util.errors import KubeschedError
 
 __all__ = ["PREFIX", "Dashboard"]
@@ -123,7 +123,7 @@ class Dashboard:
                 return _json(await self._answers.get(path, dict(request.query)))
             if request.method == "POST":
                 return _json(await self._answers.post(path, await _body(request)))
-        except BadRequestError as error:
+        except (BadRequestError, BadRequest) as error:
             return _json({"error": str(error)}, error.status)
         except KubeschedError as error:
             return _json({"error": str(error)}, 400)

@@ -17,7 +17,7 @@ from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.cluster_view import waiting_reason
 from kubesched.framework import Status
 from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.full_search import Ranking, ScheduleResult
+from kubesched.scheduler.schedule_result import Ranking, ScheduleResult
 
 __all__ = ["DecisionLog", "Entry"]
 

@@ -77,7 +77,8 @@ class FrameHub:
                 await asyncio.sleep(pause_s)
             if last == self._number and not self._is_changed:
                 await self._wait()
-        if loop.time() >= self._made_s + _SHORTEST_PAUSE_S or not self._number:
+        is_due = self._is_changed and loop.time() >= self._made_s + _SHORTEST_PAUSE_S
+        if last == self._number or is_due:
             self._advance(loop.time())
         if not last or last > self._number or self._steps[0].number > last + 1:
             await self._prepare_rows()

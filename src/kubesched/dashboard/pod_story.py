@@ -22,6 +22,9 @@ _MILLISECOND: Final = 1_000_000
 _BACKOFF_OVER: Final = (BACKOFF_COMPLETE, POPPED_FROM_BACKOFF)
 # Moves that a decision beside them tells better.
 _SAID_ELSEWHERE: Final = ("in flight", "gone", "done")
+# What comes first of steps in one millisecond.
+_TRIED: Final = 3
+_ORDER: Final = {"created": 0, "joined": 1, "woken": 2, "waits": 4, "running": 5}
 _TEXTS: Final = {
     "placed": "placed on",
     "unschedulable": "tried, no node fits",
@@ -57,20 +60,20 @@ def pod_story(
         started_ms = parse_time(pod.status.start_time) // _MILLISECOND
         last = max((step["at"] for step in steps), default=started_ms)
         steps.append({"at": max(started_ms, last), "what": "running", "text": "runs"})
-    return sorted(steps, key=lambda step: step["at"])
+    return sorted(steps, key=lambda step: (step["at"], _ORDER.get(step["what"], _TRIED)))
 
 
 def _told(move: Transition) -> dict[str, Any] | None:
     """A move in the queue as a step, or None if it goes without saying."""
     if move.place in _SAID_ELSEWHERE:
         return None
-    step: dict[str, Any] = {"at": move.at_ns // _MILLISECOND, "what": "queue"}
+    step: dict[str, Any] = {"at": move.at_ns // _MILLISECOND, "what": "waits"}
     if move.place == "gated":
         step["text"] = "held back by a gate"
     elif move.cause == POD_ADDED:
-        step["text"] = "joined the queue"
+        step["what"], step["text"] = "joined", "joined the queue"
     elif move.cause in _BACKOFF_OVER:
-        step["text"] = "its backoff is over: ready to be tried again"
+        step["what"], step["text"] = "woken", "its backoff is over: ready to be tried again"
     elif move.cause == ATTEMPT_FAILED:
         waits = "waits for a change" if move.place == "unschedulable" else "backs off"
         step["text"] = waits

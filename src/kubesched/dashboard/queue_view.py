@@ -10,6 +10,7 @@ from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.backend.queue.view import PodPlace
 from kubesched.dashboard.cluster_view import ClusterView, pod_row, waiting_reason
+from kubesched.sim.observer import main_reason
 
 __all__ = ["place_row", "queue_view"]
 
@@ -24,13 +25,19 @@ def queue_view(view: ClusterView, queue: SchedulingQueue | None, now_ns: int) ->
     waiting = view.waiting()
     reasons: dict[str, list[Pod]] = {}
     for pod in waiting:
-        reasons.setdefault(waiting_reason(pod) or _UNTRIED, []).append(pod)
+        message = waiting_reason(pod)
+        reasons.setdefault(main_reason(message) if message else _UNTRIED, []).append(pod)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     answer: dict[str, Any] = {
         "total": len(waiting),
         "shown": min(len(waiting), _PODS_SHOWN),
         "reasons": [
-            {"reason": text, "count": len(pods), "example": pod_key(pods[0])}
+            {
+                "reason": text,
+                "message": waiting_reason(pods[0]),
+                "count": len(pods),
+                "example": pod_key(pods[0]),
+            }
             for text, pods in ordered[:_REASONS_SHOWN]
         ],
         "pods": [],

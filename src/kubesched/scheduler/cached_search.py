@@ -30,7 +30,8 @@ from kubesched.runtime.cached_answers import CachedAnswers
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_calls import first_rejection
 from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
-from kubesched.scheduler.full_search import FullSearch, Ranking, ScheduleResult, ranking
+from kubesched.scheduler.full_search import FullSearch
+from kubesched.scheduler.schedule_result import Ranking, ScheduleResult, ranking
 from kubesched.util.errors import PluginError
 
 __all__ = ["CachedSearch"]

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kubesched.framework import Status
 from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.full_search import ScheduleResult
+from kubesched.scheduler.schedule_result import ScheduleResult
 
 __all__ = ["DecisionWatcher"]
 

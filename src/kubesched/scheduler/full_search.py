@@ -34,6 +34,7 @@ from kubesched.runtime.framework import Framework
 from kubesched.runtime.returned_node_scores import score_returned_nodes
 from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.ties import RandomTies, Ties
+from kubesched.scheduler.schedule_result import ScheduleResult
 from kubesched.util.errors import KubeschedError, PluginError
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
@@ -41,11 +42,9 @@ from kubesched.util.logging import get_logger
 __all__ = [
     "FullSearch",
     "NoNodesError",
-    "Ranking",
     "SchedulePod",
     "ScheduleResult",
     "nodes_to_find",
-    "ranking",
 ]
 
 log = get_logger(__name__)
@@ -58,58 +57,11 @@ _NOBODY = NominatedTotals(
 )
 
 
-Ranking = list[tuple[str, int]]
-"""Names of nodes with their totals, the best first."""
-
-
 class NoNodesError(KubeschedError):
     """The cluster has no node at all."""
 
     def __init__(self) -> None:
         super().__init__("no nodes available to schedule pods")
-
-
-class ScheduleResult:
-    """The chosen node, and what it was chosen from, worked out if someone asks.
-
-    Valid until the cluster changes, like every view of its nodes.
-    """
-
-    __slots__ = ("_diagnose", "_rank", "_score", "evaluated_nodes", "feasible", "node_name")
-
-    def __init__(
-        self,
-        node_name: str,
-        feasible: NodeView,
-        evaluated_nodes: int,
-        score: Callable[[], Scores | None],
-        diagnose: Callable[[], Diagnosis],
-        rank: Callable[[int], Ranking] | None = None,
-    ) -> None:
-        """`rank` finds some of the best nodes without scoring all, if there is such a way."""
-        self.node_name = node_name
-        self.feasible = feasible
-        self.evaluated_nodes = evaluated_nodes
-        self._score = score
-        self._diagnose = diagnose
-        self._rank = rank
-
-    def best(self, count: int) -> Ranking:
-        """The nodes with the highest totals; empty when there was only one to choose."""
-        if self._rank is not None:
-            return self._rank(count)
-        scores = self._score()
-        return [] if scores is None else ranking(scores.total, self.feasible, count)
-
-    @property
-    def scores(self) -> Scores | None:
-        """Scores of the feasible nodes; None when there was only one to choose."""
-        return self._score()
-
-    @property
-    def diagnosis(self) -> Diagnosis:
-        """Why the other nodes did not fit."""
-        return self._diagnose()
 
 
 # Chooses a node for a pod, or raises as `FullSearch.schedule_pod` does.
@@ -514,16 +466,6 @@ class FullSearch:
 
     def _ties_of(self, framework: Framework) -> Ties:
         return framework.own_ties or self._ties
-
-
-def ranking(total: NDArray[np.signedinteger], nodes: NodeView, count: int) -> Ranking:
-    """The nodes of a view with the highest totals."""
-    places = np.arange(len(total))
-    if len(total) > count:
-        places = np.argpartition(-total, count)[:count]
-    best = sorted(zip(total[places].tolist(), places.tolist(), strict=True), reverse=True)
-    names = nodes.table.names
-    return [(names[nodes.rows[place]], value) for value, place in best]
 
 
 def nodes_to_find(count: int, percentage: int | None) -> int:

@@ -1,280 +1,262 @@
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ask, tell } from "../api";
-import { cellAt, draw, layOut, rampColour } from "../map";
-import { cores, fullness, gib, grouped, groupingLabels, type ClusterState, type NodeRow, type PodRow } from "../model";
-import { href, type Route } from "../route";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { cores, gib, percent, plural } from "../format";
+import { useAnswer, useDark, usePaced } from "../hooks";
+import { draw, fitColour, layOut, neighbour, nodeAt, rampColour, STEPS, type Block } from "../map";
+import { amountOf, extendedResources, fullness, grouped, groupingLabels, totalFullness, type ClusterState, type NodeRow } from "../model";
+import { Empty, Loading, PodLink, Tile } from "../parts";
+import { encodePath, href, type Route } from "../route";
+import { NodePanel } from "./node";
 
 interface Verdicts {
   fits: string[];
   rejected: Record<string, string>;
 }
 
-const RESOURCES = ["cpu", "memory", "pods"];
+/** How nodes are coloured: by fullness, by pods of a selector, or by what a pod's filters say. */
+interface Colouring {
+  resource: string;
+  fits: Set<string> | null;
+  rejected: Record<string, string>;
+  selected: Record<string, number> | null;
+  most: number;
+}
 
 export function ClusterPage({ state, route }: { state: ClusterState; route: Route }) {
-  const labels = useMemo(() => groupingLabels(state.nodes.values()), [state.nodes.size]);
+  const labels = useMemo(() => groupingLabels(state.nodes.values()), [state.structure]);
+  const extended = useMemo(() => extendedResources(state.nodes.values()), [state.structure]);
   const group = route.query.get("group") ?? labels.find((label) => label.endsWith("/zone")) ?? "";
-  const colour = route.query.get("colour") ?? "cpu";
+  const resource = route.query.get("colour") ?? "cpu";
   const pod = route.query.get("pod") ?? "";
   const selector = route.query.get("selector") ?? "";
   const node = route.query.get("node") ?? "";
-  const verdicts = useVerdicts(pod);
-  const selected = useSelected(selector, state.counts.placed);
-  const extended = useMemo(() => extendedResources(state), [state.nodes.size]);
+  const verdicts = useAnswer<Verdicts>(pod && `verdicts/${encodePath(pod)}`);
+  const placed = usePaced(state.version, 1000);
+  const selected = useAnswer<Record<string, number>>(selector && `selected?text=${encodeURIComponent(selector)}`, [placed]);
+  const colouring: Colouring = useMemo(
+    () => ({
+      resource,
+      fits: verdicts.value ? new Set(verdicts.value.fits) : null,
+      rejected: verdicts.value?.rejected ?? {},
+      selected: selected.value,
+      most: Math.max(1, ...Object.values(selected.value ?? {})),
+    }),
+    [resource, verdicts.value, selected.value],
+  );
   const go = (change: Record<string, string>) => {
-    location.hash = href("cluster", "", { group, colour, pod, selector, node, ...change });
+    const named = { group: route.query.get("group") ?? "", colour: resource === "cpu" ? "" : resource };
+    location.hash = href("cluster", "", { ...named, pod, selector, node, ...change });
   };
-  const paint = (row: NodeRow, dark: boolean): string => {
-    if (verdicts) {
-      if (verdicts.fits.includes(row.name)) return dark ? "#3fb950" : "#2da44e";
-      return dark ? "#5a3a3a" : "#f0c9c4";
-    }
-    if (selected) {
-      const most = Math.max(1, ...Object.values(selected));
-      return rampColour(((selected[row.name] ?? 0) / most) * 0.88, dark);
-    }
-    return rampColour(fullness(row, colour), dark);
-  };
+  if (state.nodes.size === 0) return <NoNodes state={state} />;
   return (
     <section class="cluster">
+      <h1 class="unseen">Cluster</h1>
+      <Tiles state={state} />
       <div class="controls">
         <label>
-          Group by{" "}
+          <span>Group by</span>
           <select value={group} onChange={(event) => go({ group: event.currentTarget.value })}>
             <option value="">nothing</option>
-            {labels.map((label) => (
-              <option key={label} value={label}>{label}</option>
-            ))}
+            {labels.map((label) => <option key={label} value={label}>{label}</option>)}
           </select>
         </label>
         <label>
-          Colour by{" "}
-          <select value={colour} onChange={(event) => go({ colour: event.currentTarget.value, pod: "", selector: "" })}>
-            {[...RESOURCES, ...extended].map((each) => (
-              <option key={each} value={each}>{each}</option>
-            ))}
+          <span>Colour by</span>
+          <select value={resource} onChange={(event) => go({ colour: event.currentTarget.value, pod: "", selector: "" })}>
+            {["cpu", "memory", "pods", ...extended].map((each) => <option key={each} value={each}>{each}</option>)}
           </select>
         </label>
         <label>
-          Pods of{" "}
-          <input
-            placeholder="app=web, or part of a name"
-            value={selector}
-            onChange={(event) => go({ selector: event.currentTarget.value, pod: "" })}
-          />
+          <span>or by pods of</span>
+          <input placeholder="app=web, or a name" value={selector} onChange={(event) => go({ selector: event.currentTarget.value, pod: "" })} />
         </label>
-        {pod && (
-          <span>
-            Green: <a href={href("pod", pod)}>{pod}</a> fits there.{" "}
-            <button onClick={() => go({ pod: "" })}>Clear</button>
-          </span>
-        )}
-        <Legend />
+        <Legend colouring={colouring} />
       </div>
-      <NodeMap state={state} group={group} marked={node} paint={paint} verdicts={verdicts} open={(name) => go({ node: name })} />
-      {node && <NodePanel key={node} name={node} state={state} close={() => go({ node: "" })} />}
+      {pod && (
+        <p class="message">
+          {verdicts.error || (verdicts.value ? <>{plural(verdicts.value.fits.length, "node")} would take <PodLink name={pod} />; hover over the others to read why not.</> : "Asking its filters about every node…")}{" "}
+          <button class="small" onClick={() => go({ pod: "" })}>Show fullness again</button>
+        </p>
+      )}
+      <div class={node ? "map-and-panel open" : "map-and-panel"}>
+        <NodeMap state={state} group={group} marked={node} colouring={colouring} open={(name) => go({ node: name })} />
+        {node && <NodePanel key={node} name={node} state={state} close={() => go({ node: "" })} />}
+      </div>
     </section>
   );
 }
 
-function useVerdicts(pod: string): Verdicts | null {
-  const [verdicts, setVerdicts] = useState<Verdicts | null>(null);
-  useEffect(() => {
-    setVerdicts(null);
-    if (pod) ask<Verdicts>(`verdicts/${encodePath(pod)}`).then(setVerdicts, () => setVerdicts(null));
-  }, [pod]);
-  return pod ? verdicts : null;
-}
-
-function useSelected(selector: string, version: number): Record<string, number> | null {
-  const [counts, setCounts] = useState<Record<string, number> | null>(null);
-  useEffect(() => {
-    if (selector) ask<Record<string, number>>(`selected?text=${encodeURIComponent(selector)}`).then(setCounts, () => setCounts(null));
-    else setCounts(null);
-  }, [selector, version]);
-  return selector ? counts : null;
-}
-
-function extendedResources(state: ClusterState): string[] {
-  const found = new Set<string>();
-  for (const row of state.nodes.values()) for (const name of Object.keys(row.extended ?? {})) found.add(name);
-  return [...found].sort();
-}
-
-export function encodePath(name: string): string {
-  return name.split("/").map(encodeURIComponent).join("/");
-}
-
-function Legend() {
-  const dark = useDark();
+function NoNodes({ state }: { state: ClusterState }) {
+  if (!state.isConnected) return <Loading text="Reading the cluster…" />;
   return (
-    <span class="legend" aria-hidden="true">
-      empty
-      {[0, 0.2, 0.4, 0.6, 0.8, 0.93, 1].map((share) => (
-        <svg key={share} width="14" height="12"><rect width="14" height="12" fill={rampColour(share, dark)} /></svg>
-      ))}
-      full
+    <Empty title="There are no nodes.">
+      {state.writable ? <>Create some under <a href={href("try")}>Try it</a>, or with kubectl.</> : state.outline ? "At this moment there were none; move the slider." : "As soon as one joins, it is shown here."}
+    </Empty>
+  );
+}
+
+function Tiles({ state }: { state: ClusterState }) {
+  const rows = [...state.nodes.values()];
+  const notReady = rows.filter((row) => row.notReady).length;
+  const stopped = rows.filter((row) => row.stopped && !row.notReady).length;
+  const cpu = totalFullness(rows, "cpu");
+  const memory = totalFullness(rows, "memory");
+  const { counts } = state;
+  return (
+    <div class="tiles" data-testid="counts">
+      <Tile value={counts.nodes.toLocaleString("en")} label={counts.nodes === 1 ? "node" : "nodes"} />
+      {notReady > 0 && <Tile value={notReady.toLocaleString("en")} label="not ready" tone="bad" />}
+      {stopped > 0 && <Tile value={stopped.toLocaleString("en")} label="stopped" tone="bad" />}
+      <Tile value={counts.placed.toLocaleString("en")} label="pods placed" />
+      <Tile value={counts.waiting.toLocaleString("en")} label={counts.waiting === 1 ? "pod waits" : "pods wait"} tone={counts.waiting ? "warm" : ""} href={href("queue")} />
+      {cpu !== null && <Tile value={percent(cpu)} label="of cpu asked for" />}
+      {memory !== null && <Tile value={percent(memory)} label="of memory asked for" />}
+    </div>
+  );
+}
+
+function Legend({ colouring }: { colouring: Colouring }) {
+  const dark = useDark();
+  const swatch = (colour: string, text: string) => (
+    <span key={text} class="key"><svg width="14" height="14" aria-hidden="true"><rect width="14" height="14" rx="3" fill={colour} /></svg>{text}</span>
+  );
+  if (colouring.fits) return <span class="legend">{swatch(fitColour(true, dark), "fits")}{swatch(fitColour(false, dark), "does not")}</span>;
+  const names = colouring.selected ? ["0", `${colouring.most} pods`] : ["empty", "full"];
+  return (
+    <span class="legend">
+      {names[0]}
+      <svg class="ramp" width="126" height="14" aria-hidden="true">
+        {STEPS.map((share, place) => <rect key={share} x={place * 18} width="17" height="14" rx="2" fill={rampColour(share, dark)} />)}
+      </svg>
+      {names[1]}
+      <span class="key"><svg width="14" height="14" class="sign cordoned" aria-hidden="true"><rect x="1" y="1" width="12" height="12" /><path d="M1 13 13 1" /></svg>cordoned</span>
+      <span class="key"><svg width="14" height="14" class="sign not-ready" aria-hidden="true"><rect x="1" y="1" width="12" height="12" /><path d="M1 13 13 1M1 1 13 13" /></svg>not ready</span>
     </span>
   );
 }
 
-export function useDark(): boolean {
-  const query = useMemo(() => window.matchMedia("(prefers-color-scheme: dark)"), []);
-  const [dark, setDark] = useState(query.matches);
-  useEffect(() => {
-    const changed = () => setDark(query.matches);
-    query.addEventListener("change", changed);
-    return () => query.removeEventListener("change", changed);
-  }, [query]);
-  return dark;
+function colourOf(row: NodeRow, by: Colouring, dark: boolean): string {
+  if (by.fits) return fitColour(by.fits.has(row.name), dark);
+  // Not up to the last steps: those say that a node is full.
+  if (by.selected) return rampColour(by.selected[row.name] ? 0.2 + ((by.selected[row.name] ?? 0) / by.most) * 0.69 : null, dark);
+  return rampColour(fullness(row, by.resource), dark);
 }
 
-function NodeMap(props: {
-  state: ClusterState;
-  group: string;
-  marked: string;
-  paint: (row: NodeRow, dark: boolean) => string;
-  verdicts: Verdicts | null;
-  open: (name: string) => void;
-}) {
-  const { state, group, marked, paint, verdicts } = props;
+/** What a square says, if it is large enough. */
+function textOf(row: NodeRow, by: Colouring): string {
+  if (by.fits) return by.fits.has(row.name) ? "fits" : "no";
+  if (by.selected) return String(by.selected[row.name] ?? "");
+  const share = fullness(row, by.resource);
+  return share === null ? "–" : percent(share);
+}
+
+function headingOf(block: Block, nodes: Map<string, NodeRow>, by: Colouring): string {
+  const rows = block.names.map((name) => nodes.get(name)).filter((row) => row !== undefined);
+  const count = plural(rows.length, "node");
+  if (by.fits) return `${count}, ${rows.filter((row) => by.fits?.has(row.name)).length} fit`;
+  if (by.selected) return `${count}, ${plural(rows.reduce((sum, row) => sum + (by.selected?.[row.name] ?? 0), 0), "pod")}`;
+  const share = totalFullness(rows, by.resource);
+  return share === null ? count : `${count}, ${percent(share)} of ${by.resource}`;
+}
+
+interface Pointed {
+  name: string;
+  x: number;
+  y: number;
+}
+
+function NodeMap(props: { state: ClusterState; group: string; marked: string; colouring: Colouring; open: (name: string) => void }) {
+  const { state, group, marked, colouring } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
-  const [hover, setHover] = useState<{ node: NodeRow; x: number; y: number } | null>(null);
+  const [hover, setHover] = useState<Pointed | null>(null);
+  const [cursor, setCursor] = useState("");
   const dark = useDark();
   useLayoutEffect(() => {
-    const measure = () => setWidth(frame.current?.clientWidth ?? 0);
+    if (!frame.current) return;
+    const watched = frame.current;
+    const measure = () => setWidth(watched.clientWidth);
     measure();
-    window.addEventListener("resize", measure);
-    return () => window.removeEventListener("resize", measure);
+    const resized = new ResizeObserver(measure);
+    resized.observe(watched);
+    return () => resized.disconnect();
   }, []);
   const layout = useMemo(
     () => layOut(grouped(state.nodes.values(), group), Math.max(width, 200)),
-    [state.version, group, width],
+    [state.structure, group, width],
   );
   useLayoutEffect(() => {
-    if (canvas.current && width) draw(canvas.current, layout, width, (row) => paint(row, dark), marked, dark);
-  });
-  const at = (event: MouseEvent) => cellAt(layout, event.offsetX, event.offsetY);
-  const step = (event: KeyboardEvent) => {
-    const moves: Record<string, number> = { ArrowRight: 1, ArrowLeft: -1 };
-    const move = moves[event.key];
-    if (move === undefined) return;
-    const names = layout.cells.map((cell) => cell.node.name);
-    const place = names.indexOf(marked);
-    const next = names[Math.max(0, Math.min(names.length - 1, place + move))];
-    if (next) props.open(next);
+    if (!canvas.current || !width) return;
+    draw(canvas.current, layout, width, state.nodes, {
+      colour: (row) => colourOf(row, colouring, dark),
+      heading: (block) => headingOf(block, state.nodes, colouring),
+      text: (row) => textOf(row, colouring),
+      marked,
+      pointed: cursor,
+      dark,
+    });
+  }, [layout, state.version, colouring, marked, cursor, dark, width]);
+  const at = (event: MouseEvent) => nodeAt(layout, event.offsetX, event.offsetY);
+  const pressed = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && cursor) props.open(cursor);
+    else if (event.key === "Escape") setCursor("");
+    else {
+      const next = neighbour(layout, cursor || marked, event.key);
+      if (!next) return;
+      setCursor(next);
+    }
     event.preventDefault();
   };
+  const pointed = hover && state.nodes.get(hover.name);
+  const told = cursor ? state.nodes.get(cursor) : undefined;
   return (
-    <div class="map" ref={frame}>
+    <div class="map card" ref={frame}>
       <canvas
         ref={canvas}
         tabIndex={0}
         role="img"
-        aria-label={`Map of ${state.nodes.size} nodes; left and right move from node to node`}
+        aria-label={`Map of ${plural(state.nodes.size, "node")}; arrow keys move from node to node, Enter opens one`}
         onMouseMove={(event) => {
-          const cell = at(event);
-          setHover(cell ? { node: cell.node, x: event.offsetX, y: event.offsetY } : null);
+          const name = at(event);
+          setHover(name ? { name, x: event.offsetX, y: event.offsetY } : null);
         }}
         onMouseLeave={() => setHover(null)}
         onClick={(event) => {
-          const cell = at(event);
-          if (cell) props.open(cell.node.name);
+          const name = at(event);
+          if (name) props.open(name);
         }}
-        onKeyDown={step}
+        onKeyDown={pressed}
+        onBlur={() => setCursor("")}
       />
-      {hover && (
-        <div class="tip" ref={(tip) => place(tip, hover.x, hover.y, width)}>
-          <b>{hover.node.name}</b>
-          <div>cpu {cores(hover.node.cpu[0])} of {cores(hover.node.cpu[1])}</div>
-          <div>memory {gib(hover.node.memory[0])} of {gib(hover.node.memory[1])}</div>
-          <div>pods {hover.node.pods[0]} of {hover.node.pods[1]}</div>
-          {hover.node.cordoned && <div>cordoned</div>}
-          {hover.node.notReady && <div>not ready</div>}
-          {verdicts?.rejected[hover.node.name] && <div class="no">{verdicts.rejected[hover.node.name]}</div>}
+      <p class="unseen" role="status">{told ? `${told.name}, ${words(told)}` : ""}</p>
+      {pointed && hover && (
+        <div class="tip" ref={(tip) => place(tip, hover, width)}>
+          <b>{pointed.name}</b>
+          <div>cpu {cores(pointed.cpu[0])} of {cores(pointed.cpu[1])}</div>
+          <div>memory {gib(pointed.memory[0])} of {gib(pointed.memory[1])}</div>
+          <div>pods {pointed.pods[0]} of {pointed.pods[1]}</div>
+          {!["cpu", "memory", "pods"].includes(colouring.resource) && amountOf(pointed, colouring.resource) && (
+            <div>{colouring.resource} {amountOf(pointed, colouring.resource)?.join(" of ")}</div>
+          )}
+          {colouring.selected && <div>{plural(colouring.selected[pointed.name] ?? 0, "such pod")}</div>}
+          {pointed.cordoned && <div class="warn">cordoned</div>}
+          {pointed.notReady ? <div class="warn">not ready</div> : pointed.stopped && <div class="warn">stopped</div>}
+          {colouring.rejected[pointed.name] && <div class="warn">{colouring.rejected[pointed.name]}</div>}
         </div>
       )}
     </div>
   );
 }
 
-function place(tip: HTMLElement | null, x: number, y: number, width: number): void {
+function words(row: NodeRow): string {
+  const share = fullness(row, "cpu");
+  return [share === null ? "" : `cpu ${percent(share)}`, plural(row.pods[0], "pod"), row.notReady ? "not ready" : "", row.cordoned ? "cordoned" : ""]
+    .filter(Boolean)
+    .join(", ");
+}
+
+function place(tip: HTMLElement | null, hover: Pointed, width: number): void {
   if (!tip) return;
-  tip.style.left = `${Math.min(x + 14, Math.max(0, width - 220))}px`;
-  tip.style.top = `${y + 14}px`;
-}
-
-interface NodeDetail extends NodeRow {
-  list: PodRow[];
-}
-
-function NodePanel({ name, state, close }: { name: string; state: ClusterState; close: () => void }) {
-  const [detail, setDetail] = useState<NodeDetail | null>(null);
-  const [error, setError] = useState("");
-  const row = state.nodes.get(name);
-  const version = row ? `${row.pods[0]}/${row.cpu[0]}/${row.cordoned}/${row.notReady}` : "";
-  useEffect(() => {
-    ask<NodeDetail>(`nodes/${encodeURIComponent(name)}`).then(setDetail, (problem: Error) => setError(problem.message));
-  }, [name, version]);
-  const switchNode = (what: string) =>
-    tell(`nodes/${encodeURIComponent(name)}/${what}`, {}).then(() => setError(""), (problem: Error) => setError(problem.message));
-  if (!detail) return <aside class="panel">{error || "…"}</aside>;
-  return (
-    <aside class="panel" aria-label={`Node ${name}`}>
-      <button class="close" onClick={close} aria-label="Close">×</button>
-      <h2>{name}</h2>
-      <p>
-        cpu {cores(detail.cpu[0])} of {cores(detail.cpu[1])} · memory {gib(detail.memory[0])} of {gib(detail.memory[1])} · pods{" "}
-        {detail.pods[0]} of {detail.pods[1]}
-        {Object.entries(detail.extended ?? {}).map(([key, amount]) => (
-          <span key={key}> · {key} {amount[0]} of {amount[1]}</span>
-        ))}
-      </p>
-      {detail.cordoned && <p class="warn">Cordoned: takes no new pods.</p>}
-      {detail.notReady && <p class="warn">Not ready.</p>}
-      {(detail.taints ?? []).length > 0 && <p>Taints: {(detail.taints ?? []).map((taint) => <code key={taint}>{taint}</code>)}</p>}
-      <PackedPods detail={detail} />
-      <details>
-        <summary>Labels</summary>
-        <ul class="labels">
-          {Object.entries(detail.labels).map(([key, value]) => <li key={key}><code>{key}={value}</code></li>)}
-        </ul>
-      </details>
-      <p>
-        <a href={href("whatif", "", { drain: name })}>What if it is drained?</a>
-      </p>
-      {state.writable && (
-        <p>
-          <button onClick={() => switchNode("stop")}>Stop this node</button>{" "}
-          <button onClick={() => switchNode("start")}>Start it</button>
-        </p>
-      )}
-      {error && <p class="warn" role="alert">{error}</p>}
-    </aside>
-  );
-}
-
-/** Pods as boxes, as wide as their share of the node's cpu. */
-function PackedPods({ detail }: { detail: NodeDetail }) {
-  const total = Math.max(detail.cpu[1], 1);
-  return (
-    <div class="packed">
-      {detail.list.map((pod) => (
-        <a
-          key={pod.key}
-          href={href("pod", pod.key)}
-          class={pod.leaving ? "box leaving" : "box"}
-          title={`${pod.key}: cpu ${cores(pod.cpu)}, memory ${gib(pod.memory)}, priority ${pod.priority}`}
-          ref={(box) => {
-            if (box) box.style.flexBasis = `${Math.max((pod.cpu / total) * 100, 6)}%`;
-          }}
-        >
-          {pod.key.split("/")[1]}
-        </a>
-      ))}
-      {detail.list.length === 0 && <p>No pods.</p>}
-    </div>
-  );
+  tip.style.left = `${Math.min(hover.x + 26, Math.max(0, width - 230))}px`;
+  tip.style.top = `${hover.y + 26}px`;
 }

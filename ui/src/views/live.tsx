@@ -1,119 +1,168 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
+import { useEffect, useState } from "preact/hooks";
+import { ask } from "../api";
+import { Chart } from "../charts";
+import { clockTime, dateTime, duration, micro } from "../format";
 import type { ClusterState, Decision } from "../model";
-import { href } from "../route";
-import { useDark } from "./cluster";
+import { Empty, Mark, NodeLink, PodLink, Reason, Table } from "../parts";
+import { href, type Route } from "../route";
 
-const SHOWN = 200;
+const SHOWN = 100;
 
-export function LivePage(props: { state: ClusterState; paused: boolean; setPaused: (paused: boolean) => void }) {
-  const { state, paused, setPaused } = props;
-  const [at, setAt] = useState<number | null>(null);
-  const last = state.decisions.length;
-  const end = paused && at !== null ? Math.min(at, last) : last;
-  const shown = state.decisions.slice(Math.max(0, end - SHOWN), end).reverse();
-  const pause = () => {
-    setAt(last);
-    setPaused(!paused);
-  };
-  const move = (step: number) => {
-    setPaused(true);
-    setAt(Math.max(1, Math.min(last, end + step)));
+interface Recorded {
+  first: number;
+  last: number;
+  decisions: Decision[];
+}
+
+/** What happens, as it happens; or one recorded decision after the other. */
+export function LivePage({ state, route }: { state: ClusterState; route: Route }) {
+  const chosen = Number(route.query.get("decision") ?? "") || 0;
+  const newest = state.decisions[state.decisions.length - 1]?.number ?? 0;
+  const go = (number: number) => {
+    location.hash = href("live", "", { decision: number ? String(number) : "" });
   };
   return (
     <section class="live">
-      <div class="charts">
-        <Chart title="Pods placed per second" state={state} pick={(sample) => sample.rate} />
-        <Chart title="Waiting" state={state} pick={(sample) => sample.waiting} />
-        <Chart title="Placed" state={state} pick={(sample) => sample.placed} />
-      </div>
-      <div class="controls">
-        <button onClick={pause} aria-pressed={paused}>{paused ? "Go on" : "Pause"}</button>
-        <button onClick={() => move(-1)} disabled={end <= 1}>Step back</button>
-        <button onClick={() => move(1)} disabled={!paused || end >= last}>Step forward</button>
-        {paused && last > 0 && (
-          <label>
-            Time{" "}
-            <input
-              type="range"
-              min={1}
-              max={last}
-              value={end}
-              onInput={(event) => setAt(Number(event.currentTarget.value))}
-            />
-          </label>
-        )}
-        <span>
-          {state.totals.placed} placed, {state.totals.failed} times no node, {state.totals.preempted} preempted
-        </span>
-      </div>
-      <Decisions decisions={shown} />
+      <h1 class="unseen">{state.outline ? "Decisions" : "Live"}</h1>
+      {!state.outline && <Charts state={state} />}
+      <Recorder state={state} chosen={chosen} newest={newest} go={go} />
     </section>
   );
 }
 
-export function Decisions({ decisions }: { decisions: Decision[] }) {
-  if (decisions.length === 0) return <p>Nothing was decided since this page was opened.</p>;
+function Charts({ state }: { state: ClusterState }) {
+  const { samples } = state;
+  const times = samples.map((each) => each.at / 1000);
+  const last = samples[samples.length - 1];
+  const shown = { times, version: state.version };
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Decisions">
-      <table>
-        <thead>
-          <tr><th scope="col">Time</th><th scope="col">Pod</th><th scope="col">Decision</th><th scope="col">Where, or why not</th></tr>
-        </thead>
-        <tbody>
-          {decisions.map((each) => (
-            <tr key={each.number}>
-              <td>{new Date(each.at).toISOString().slice(11, 23)}</td>
-              <td><a href={href("pod", each.pod)}>{each.pod}</a></td>
-              <td><span class={`mark ${each.what}`}>{each.what}</span></td>
-              <td>
-                {each.node && <a href={href("cluster", "", { node: each.node })}>{each.node}</a>}
-                {each.reason}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <div class="charts">
+      <Chart {...shown} title="Pods placed per second" now={String(Math.round(last?.rate ?? 0))} lines={[{ name: "rate", values: samples.map((each) => each.rate) }]} />
+      <Chart
+        {...shown}
+        title="From seen to placed, ms"
+        now={last && last.high ? `${duration(last.median)} · ${duration(last.high)}` : "–"}
+        lines={[
+          { name: "half of the pods", values: samples.map((each) => each.median) },
+          { name: "99 of 100", values: samples.map((each) => each.high) },
+        ]}
+      />
+      {state.queue ? (
+        <Chart
+          {...shown}
+          title="Pods in the queue"
+          now={String(state.counts.waiting)}
+          lines={[
+            { name: "ready", values: samples.map((each) => each.queue.active) },
+            { name: "backing off", values: samples.map((each) => each.queue.backoff) },
+            { name: "wait for a change", values: samples.map((each) => each.queue.unschedulable + each.queue.gated) },
+          ]}
+        />
+      ) : (
+        <Chart {...shown} title="Pods that wait" now={String(state.counts.waiting)} lines={[{ name: "waiting", values: samples.map((each) => each.waiting) }]} />
+      )}
     </div>
   );
 }
 
-function Chart(props: { title: string; state: ClusterState; pick: (sample: ClusterState["samples"][number]) => number }) {
-  const { title, state, pick } = props;
-  const place = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot | null>(null);
-  const dark = useDark();
+/** The flight recorder: the last ten thousand decisions, to be paused and stepped through. */
+function Recorder(props: { state: ClusterState; chosen: number; newest: number; go: (number: number) => void }) {
+  const { state, chosen, newest, go } = props;
+  const [kept, setKept] = useState<Recorded | null>(null);
+  const isPaused = chosen > 0;
   useEffect(() => {
-    if (!place.current) return;
-    const ink = dark ? "#9aa4af" : "#57606a";
-    const made = new uPlot(
-      {
-        width: place.current.clientWidth || 300,
-        height: 120,
-        cursor: { y: false },
-        legend: { show: false },
-        scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
-        axes: [
-          { stroke: ink, grid: { show: false }, size: 24 },
-          { stroke: ink, grid: { stroke: dark ? "#30363d" : "#e5e9ed" }, size: 44 },
-        ],
-        series: [{}, { stroke: dark ? "#6aa3e0" : "#2457c5", width: 1.5, fill: dark ? "#6aa3e022" : "#2457c518" }],
-      },
-      [[], []],
-      place.current,
-    );
-    plot.current = made;
-    return () => made.destroy();
-  }, [dark]);
-  useEffect(() => {
-    plot.current?.setData([state.samples.map((each) => each.at / 1000), state.samples.map(pick)]);
-  }, [state.version, dark]);
-  const latest = state.samples[state.samples.length - 1];
+    if (!isPaused) {
+      setKept(null);
+      return;
+    }
+    let isCurrent = true;
+    ask<Recorded>(`decisions?before=${chosen}`).then((answer) => isCurrent && setKept(answer), () => {});
+    return () => {
+      isCurrent = false;
+    };
+  }, [chosen]);
+  const live = state.decisions.slice(-SHOWN);
+  const shown = [...(isPaused ? (kept?.decisions ?? state.decisions.filter((each) => each.number <= chosen)) : live)].slice(-SHOWN).reverse();
+  const first = kept?.first ?? 1;
+  const last = Math.max(kept?.last ?? 0, newest, chosen);
+  const step = (by: number) => go(Math.max(first, Math.min(last, chosen + by)));
+  const current = isPaused ? shown[0] : undefined;
+  const { totals } = state;
   return (
-    <figure>
-      <figcaption>{title}: <b>{latest ? Math.round(pick(latest)) : 0}</b></figcaption>
-      <div ref={place} class="chart" />
-    </figure>
+    <>
+      <div class="controls">
+        {isPaused ? <button class="main" onClick={() => go(0)}>Go on</button> : <button class="main" onClick={() => go(newest)} disabled={!newest}>Pause</button>}
+        <button onClick={() => (isPaused ? step(-1) : go(Math.max(1, newest - 1)))} disabled={isPaused ? chosen <= first : newest < 2}>Step back</button>
+        <button onClick={() => step(1)} disabled={!isPaused || chosen >= last}>Step forward</button>
+        {isPaused && last > first && (
+          <label class="grow">
+            <span>Decision {chosen} of {last}</span>
+            <input type="range" min={first} max={last} value={chosen} onChange={(event) => go(Number(event.currentTarget.value))} />
+          </label>
+        )}
+        <span class="dim">
+          {totals.placed.toLocaleString("en")} placed, {totals.failed.toLocaleString("en")} times no node, {totals.preempted.toLocaleString("en")} preempted
+        </span>
+      </div>
+      {current && <Closer decision={current} />}
+      <Decisions decisions={shown} state={state} chosen={current?.number ?? 0} go={go} />
+    </>
+  );
+}
+
+/** One decision from close by: how long it took, and which nodes came out best. */
+function Closer({ decision }: { decision: Decision }) {
+  const best = decision.best ?? [];
+  const top = Math.max(1, ...best.map(([, total]) => total));
+  return (
+    <div class="card closer" data-testid="decision">
+      <p>
+        <Mark what={decision.what} /> <PodLink name={decision.pod} /> {decision.node && <>on <NodeLink name={decision.node} /></>}{" "}
+        <span class="dim">
+          {clockTime(decision.at)}
+          {decision.attempt !== undefined && `, attempt ${decision.attempt}`}
+          {decision.took !== undefined && `, took ${micro(decision.took)}`}
+        </span>
+      </p>
+      {decision.reason && <p>{decision.reason}</p>}
+      {best.length > 0 && (
+        <>
+          <h3>Best nodes at that moment</h3>
+          <ul class="ranking">
+            {best.map(([node, total]) => (
+              <li key={node}>
+                <NodeLink name={node} />
+                <svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+                  <rect class="bar-back" width="100" height="8" />
+                  <rect class="bar-front" width={(total / top) * 100} height="8" />
+                </svg>
+                <b>{total}</b>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {decision.what === "placed" && best.length === 0 && decision.took !== undefined && <p class="dim">Only one node fitted, or pods came too fast to keep their scores.</p>}
+    </div>
+  );
+}
+
+function Decisions(props: { decisions: Decision[]; state: ClusterState; chosen: number; go: (number: number) => void }) {
+  const { decisions, state, chosen, go } = props;
+  if (decisions.length === 0) {
+    return <Empty title="Nothing was decided yet.">{state.outline ? "Move the slider on." : "As soon as a pod is tried, it is shown here."}</Empty>;
+  }
+  return (
+    <Table label="Decisions" head={["Time", "Decision", "Pod", "Where, or why not", ""]}>
+      {decisions.map((each) => (
+        <tr key={each.number} class={each.number === chosen ? "chosen" : ""}>
+          <td class="number">{state.outline ? dateTime(each.at) : clockTime(each.at)}</td>
+          <td><Mark what={each.what} /></td>
+          <td><PodLink name={each.pod} /></td>
+          <td class="wide">{each.node && <NodeLink name={each.node} />} {each.reason && <Reason text={each.reason} />}</td>
+          <td>{each.took !== undefined && <button class="small" onClick={() => go(each.number)} aria-label={`Look closer at decision ${each.number}`}>Closer</button>}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }

@@ -1,158 +1,145 @@
-import { useEffect, useState } from "preact/hooks";
-import { ask, tell } from "../api";
-import { cores, gib, type ClusterState, type Explanation, type PodRow, type Suggestion } from "../model";
-import { href } from "../route";
-import { encodePath } from "./cluster";
+import { useState } from "preact/hooks";
+import { tell } from "../api";
+import type { Explanation, Suggestion } from "../explanation";
+import { clockTime, cores, dateTime, duration, eventWords, gib, plural } from "../format";
+import { useAnswer } from "../hooks";
+import type { ClusterState, PodRow, QueuePlace } from "../model";
+import { Empty, Loading, Mark, Message, NodeLink, PlaceMark, PodLink, Table } from "../parts";
+import { encodePath, href } from "../route";
+
+interface Step {
+  at: number;
+  what: string;
+  text: string;
+  node?: string;
+  reason?: string;
+  event?: string;
+  then?: string;
+  attempt?: number;
+}
 
 interface PodView {
   pod: PodRow;
   labels: Record<string, string>;
-  story: { at: number; what: string; node?: string; reason?: string }[];
-  queue?: { place: string; attempts: number; rejectedBy: string[]; waitsFor: string[]; gatedBy: string };
-  explanation?: Explanation;
-  error?: string;
+  story: Step[];
+  queue?: QueuePlace;
 }
 
+/** One pod: why it waits or runs where it runs, what would help, and its story. */
 export function PodPage({ name, state }: { name: string; state: ClusterState }) {
-  const [view, setView] = useState<PodView | null>(null);
-  const [error, setError] = useState("");
   const [round, setRound] = useState(0);
-  const decisions = state.decisions.filter((each) => each.pod === name).length;
-  useEffect(() => {
-    let isCurrent = true;
-    ask<PodView>(`pods/${encodePath(name)}`).then(
-      (answer) => {
-        if (!isCurrent) return;
-        setView(answer);
-        setError("");
-      },
-      (problem: Error) => isCurrent && setError(problem.message),
-    );
-    return () => {
-      isCurrent = false;
-    };
-  }, [name, round, decisions]);
-  if (!view) return <p role="status">{error || "Working out why…"}</p>;
-  const { pod, explanation } = view;
+  const decided = state.decisions.filter((each) => each.pod === name);
+  const version = `${decided.length}/${decided[decided.length - 1]?.number ?? 0}/${state.outline ? state.at : 0}`;
+  const { value: view, error } = useAnswer<PodView>(`pods/${encodePath(name)}`, [round, version]);
+  const why = useAnswer<Explanation>(view ? `explanations/${encodePath(name)}` : "", [round, version]);
+  if (error && !view) return <Empty title={error}><a href={href("queue")}>Who waits?</a></Empty>;
+  if (!view) return <Loading text="Looking the pod up…" />;
   return (
     <section class="pod">
-      <h2>{name}</h2>
-      {error && <p class="warn" role="alert">{error}</p>}
-      <p>
-        {pod.node ? <>on <a href={href("cluster", "", { node: pod.node })}>{pod.node}</a></> : "waiting"} · cpu {cores(pod.cpu)} · memory{" "}
-        {gib(pod.memory)} · priority {pod.priority} {pod.owner && <>· of {pod.owner}</>}{" "}
-        {!pod.node && <a href={href("cluster", "", { pod: name })}>Show on the map where it fits</a>}
-      </p>
-      {view.error && <p class="warn">{view.error}</p>}
-      {explanation && (
+      <h1>{name}</h1>
+      <Facts pod={view.pod} isGone={Boolean(error)} />
+      {why.error && <Message text={why.error} bad />}
+      {!why.value && !why.error && <Loading text="Working out why…" />}
+      <div class="columns">
+        <div>{why.value && <Why explanation={why.value} state={state} pod={view.pod} done={() => setRound((value) => value + 1)} />}</div>
+        <div>
+          {view.queue && <InQueue place={view.queue} now={state.at} />}
+          <Story steps={view.story} isRecorded={Boolean(state.outline)} />
+          {Object.keys(view.labels).length > 0 && (
+            <p class="labels">Labels {Object.entries(view.labels).map(([key, value]) => <code key={key}>{key}={value}</code>)}</p>
+          )}
+        </div>
+      </div>
+    </section>
+  );
+}
+
+function Facts({ pod, isGone }: { pod: PodRow; isGone: boolean }) {
+  return (
+    <p class="facts">
+      {isGone ? <Mark what="gone" /> : pod.node ? <><Mark what={pod.leaving ? "leaving" : "placed"} /> on <NodeLink name={pod.node} /></> : <Mark what="waiting" />}
+      <span>cpu {cores(pod.cpu)}</span>
+      <span>memory {gib(pod.memory)}</span>
+      {Object.entries(pod.extended ?? {}).map(([key, amount]) => <span key={key}>{key} {amount}</span>)}
+      <span>priority {pod.priority}</span>
+      {pod.owner && <span>of {pod.owner}</span>}
+      {!pod.node && !isGone && <a href={href("cluster", "", { pod: pod.key })}>Show on the map where it fits</a>}
+    </p>
+  );
+}
+
+function Why(props: { explanation: Explanation; state: ClusterState; pod: PodRow; done: () => void }) {
+  const { explanation, state, pod, done } = props;
+  const { preemption, suggestions } = explanation;
+  return (
+    <>
+      <p class={`verdict ${explanation.verdict}`} data-testid="summary">{explanation.summary}.</p>
+      {suggestions.length > 0 && (
         <>
-          <p class={`verdict ${explanation.verdict}`} data-testid="summary">{explanation.summary}.</p>
-          {explanation.suggestions.length > 0 && (
-            <>
-              <h3>What would help (each tried out)</h3>
-              <ol>
-                {explanation.suggestions.map((each) => (
-                  <Help key={each.change} suggestion={each} writable={state.writable} done={() => setRound((value) => value + 1)} />
-                ))}
-              </ol>
-            </>
-          )}
-          {explanation.preemption && (
-            <>
-              <h3>Preemption</h3>
-              <p>
-                {explanation.preemption.possible
-                  ? `Would evict ${explanation.preemption.victims.join(", ")} on ${explanation.preemption.node}.`
-                  : explanation.preemption.message}
-              </p>
-            </>
-          )}
-          {explanation.scores.length > 0 && <Scores explanation={explanation} />}
-          <Groups explanation={explanation} />
+          <h2>What would help</h2>
+          <p class="dim">Each was tried out on a copy of the cluster: with it, the pod has a node.</p>
+          <ol class="suggestions">
+            {suggestions.map((each) => <Help key={each.change} suggestion={each} writable={state.writable} done={done} />)}
+          </ol>
         </>
       )}
-      {view.queue && (
+      {preemption && (
         <>
-          <h3>In the queue</h3>
+          <h2>Preemption</h2>
           <p>
-            {view.queue.place}, tried {view.queue.attempts} times
-            {view.queue.rejectedBy.length > 0 && <>, rejected by {view.queue.rejectedBy.join(", ")}</>}
-            {view.queue.waitsFor.length > 0 && <>, waits for {view.queue.waitsFor.join(", ")}</>}
+            {preemption.possible ? <>Would evict {preemption.victims.map((victim) => <PodLink key={victim} name={victim} />)} on <NodeLink name={preemption.node} />.</> : preemption.message}
           </p>
         </>
       )}
-      <h3>Its story</h3>
-      <ol class="story">
-        {view.story.map((each, place) => (
-          <li key={place}>
-            <time>{new Date(each.at).toISOString().slice(11, 23)}</time> {each.what} {each.node} {each.reason}
-          </li>
-        ))}
-      </ol>
-    </section>
+      <Groups explanation={explanation} />
+      <Scores explanation={explanation} placed={pod.node} />
+    </>
   );
 }
 
 function Help(props: { suggestion: Suggestion; writable: boolean; done: () => void }) {
   const { suggestion, writable, done } = props;
   const [message, setMessage] = useState("");
-  const apply = () =>
+  const [isBad, setBad] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const apply = () => {
+    setBusy(true);
     tell("apply", { edits: suggestion.edits }).then(
       () => {
+        setBad(false);
         setMessage("Done.");
         setTimeout(done, 600);
       },
-      (problem: Error) => setMessage(problem.message),
+      (problem: Error) => {
+        setBad(true);
+        setMessage(problem.message);
+        setBusy(false);
+      },
     );
+  };
   return (
     <li>
-      {suggestion.change} <span class="dim">→ {suggestion.node}</span>{" "}
-      {writable && suggestion.edits.length > 0 && <button onClick={apply}>Apply</button>}
-      {suggestion.command && <code class="command">{suggestion.command}</code>}
-      {message && <span role="status"> {message}</span>}
-    </li>
-  );
-}
-
-function Scores({ explanation }: { explanation: Explanation }) {
-  const first = explanation.scores[0];
-  if (!first) return null;
-  return (
-    <>
-      <h3>Best nodes</h3>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Best nodes">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Node</th><th scope="col">Total</th>
-              {first.plugins.map((each) => <th key={each.plugin} scope="col">{each.plugin}</th>)}
-            </tr>
-          </thead>
-          <tbody>
-            {explanation.scores.map((score) => (
-              <tr key={score.node}>
-                <td><a href={href("cluster", "", { node: score.node })}>{score.node}</a></td>
-                <td>{score.total}</td>
-                {score.plugins.map((each) => <td key={each.plugin}>{each.score}{each.weight !== 1 && ` × ${each.weight}`}</td>)}
-              </tr>
-            ))}
-          </tbody>
-        </table>
+      <div class="suggestion">
+        <span>{suggestion.change} {suggestion.node && <span class="dim">then it goes to {suggestion.node}</span>}</span>
+        {writable && suggestion.edits.length > 0 && <button class="main" onClick={apply} disabled={isBusy}>Apply</button>}
       </div>
-    </>
+      {suggestion.command && <code class="command" tabIndex={0}>{suggestion.command}</code>}
+      <Message text={message} bad={isBad} />
+    </li>
   );
 }
 
 function Groups({ explanation }: { explanation: Explanation }) {
   const rejecting = explanation.groups.filter((group) => group.rejections.length > 0);
   if (rejecting.length === 0) return null;
+  const count = rejecting.reduce((sum, group) => sum + group.count, 0);
   return (
     <>
-      <h3>Why not ({explanation.nodes} nodes)</h3>
+      <h2>Why not there ({count} of {plural(explanation.nodes, "node")})</h2>
       <ul class="groups">
         {rejecting.slice(0, 20).map((group) => (
           <li key={group.example}>
-            <b>{group.count}</b> like <a href={href("cluster", "", { node: group.example })}>{group.example}</a>
+            <p><b>{group.count === 1 ? "" : `${group.count} like `}</b><NodeLink name={group.example} /></p>
             <ul>
               {group.rejections.map((each, place) => (
                 <li key={place}>
@@ -166,6 +153,78 @@ function Groups({ explanation }: { explanation: Explanation }) {
           </li>
         ))}
       </ul>
+      {rejecting.length > 20 && <p class="dim">and {rejecting.length - 20} kinds of nodes more</p>}
+    </>
+  );
+}
+
+function Scores({ explanation, placed }: { explanation: Explanation; placed: string }) {
+  const first = explanation.scores[0];
+  if (!first) return null;
+  return (
+    <>
+      <h2>Best nodes{placed && " if it were placed now"}</h2>
+      <Table label="Best nodes" head={["Node", "Total", ...first.plugins.map((each) => each.plugin)]}>
+        {explanation.scores.map((score) => (
+          <tr key={score.node}>
+            <td><NodeLink name={score.node} /></td>
+            <td class="number"><b>{score.total}</b></td>
+            {score.plugins.map((each) => <td key={each.plugin} class="number">{each.score}{each.weight !== 1 && ` × ${each.weight}`}</td>)}
+          </tr>
+        ))}
+      </Table>
+    </>
+  );
+}
+
+function InQueue({ place, now }: { place: QueuePlace; now: number }) {
+  return (
+    <div class="card in-queue">
+      <h2>In the queue</h2>
+      <p>
+        <PlaceMark place={place.place} /> for {duration(now - place.since)}, tried {place.attempts === 1 ? "once" : `${place.attempts} times`}
+        {place.gatedBy && <>, held back by {place.gatedBy}</>}
+        {place.until && <>, for {duration(place.until - now)} more</>}
+        {place.nominatedTo && <>, room is made on <NodeLink name={place.nominatedTo} /></>}
+      </p>
+      {place.rejectedBy.length > 0 && <p>Rejected by {place.rejectedBy.join(", ")}.</p>}
+      {place.waitsFor.length > 0 && (
+        <details>
+          <summary>Tried again on {plural(place.waitsFor.length, "kind")} of event</summary>
+          <ul>{place.waitsFor.map((each) => <li key={each}>{eventWords(each)}</li>)}</ul>
+        </details>
+      )}
+    </div>
+  );
+}
+
+const FIRST_STEPS = 5;
+const LAST_STEPS = 8;
+
+function Story({ steps, isRecorded }: { steps: Step[]; isRecorded: boolean }) {
+  const [isWhole, setWhole] = useState(false);
+  const hidden = isWhole ? 0 : Math.max(0, steps.length - FIRST_STEPS - LAST_STEPS - 1);
+  const shown = hidden ? [...steps.slice(0, FIRST_STEPS), null, ...steps.slice(-LAST_STEPS)] : steps;
+  return (
+    <>
+      <h2>Its story</h2>
+      {steps.length === 0 && <p class="dim">Nothing is known yet.</p>}
+      <ol class="story">
+        {shown.map((each, place) =>
+          each === null ? (
+            <li key="more" class="more"><span /><button class="small" onClick={() => setWhole(true)}>{plural(hidden, "step")} in between</button></li>
+          ) : (
+          <li key={place} class={each.what}>
+            <time dateTime={new Date(each.at).toISOString()}>{isRecorded ? dateTime(each.at) : clockTime(each.at)}</time>
+            <div>
+              {each.text} {each.node && <NodeLink name={each.node} />} {each.event && <b>{eventWords(each.event)}</b>} {each.then}
+              {(each.attempt ?? 0) > 1 && <span class="dim"> attempt {each.attempt}</span>}
+              {each.reason && <p class="dim">{each.reason}</p>}
+            </div>
+          </li>
+          ),
+        )}
+      </ol>
     </>
   );
 }

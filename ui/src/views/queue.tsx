@@ -1,78 +1,120 @@
-import { useEffect, useState } from "preact/hooks";
-import { ask } from "../api";
-import type { ClusterState, PodRow } from "../model";
-import { href } from "../route";
-
-interface Place {
-  pod: string;
-  place: string;
-  attempts: number;
-  waitsFor: string[];
-  rejectedBy: string[];
-}
+import { duration, eventWords, plural } from "../format";
+import { useAnswer, usePaced } from "../hooks";
+import type { ClusterState, PodRow, QueueLengths } from "../model";
+import { Empty, Loading, Message, PlaceMark, PodLink, Table } from "../parts";
+import { href, type Route } from "../route";
 
 interface QueueView {
-  reasons: { reason: string; count: number }[];
-  waiting: PodRow[];
-  places?: Place[];
+  total: number;
+  shown: number;
+  lengths?: QueueLengths;
+  reasons: { reason: string; message: string; count: number; example: string }[];
+  blamed: { plugin: string; count: number }[];
+  pods: PodRow[];
 }
 
-export function QueuePage({ state }: { state: ClusterState }) {
-  const [view, setView] = useState<QueueView | null>(null);
-  const [error, setError] = useState("");
-  useEffect(() => {
-    let isCurrent = true;
-    ask<QueueView>("queue").then(
-      (answer) => isCurrent && setView(answer),
-      (problem: Error) => isCurrent && setError(problem.message),
-    );
-    return () => {
-      isCurrent = false;
-    };
-  }, [state.counts.waiting, state.totals.failed, state.totals.placed]);
-  if (!view) return <p>{error || "…"}</p>;
-  const places = new Map((view.places ?? []).map((each) => [each.pod, each]));
+const PLACES: [place: string, title: string, hint: string][] = [
+  ["active", "ready", "tried next, in this order"],
+  ["backoff", "backing off", "tried again after a penalty"],
+  ["unschedulable", "wait for a change", "tried again when something that concerns them happens"],
+  ["gated", "held back", "not let in yet by a gate or a plugin"],
+];
+
+const placeOf = (pod: PodRow) => (pod.queue?.place === "error backoff" ? "backoff" : (pod.queue?.place ?? "unschedulable"));
+
+export function QueuePage({ state, route }: { state: ClusterState; route: Route }) {
+  const paced = usePaced(state.version, 500);
+  const { value: view, error } = useAnswer<QueueView>("queue", [paced]);
+  const only = route.query.get("place") ?? "";
+  if (!view) return error ? <Message text={error} bad /> : <Loading text="Asking who waits…" />;
+  if (view.total === 0) {
+    return <Empty title="No pod waits." isHeading>Every pod has a node. {state.writable && <>Make one that fits nowhere under <a href={href("try")}>Try it</a> to see what happens.</>}</Empty>;
+  }
+  const pods = only ? view.pods.filter((pod) => placeOf(pod) === only) : view.pods;
   return (
     <section>
-      {state.queue && (
-        <p class="counts">
-          <b>{state.queue.active}</b> next in line <b>{state.queue.backoff}</b> backing off{" "}
-          <b>{state.queue.unschedulable}</b> waiting for a change
-        </p>
-      )}
-      <h2>Why pods wait</h2>
-      {view.reasons.length === 0 && <p>No pod waits.</p>}
-      <ul class="reasons">
-        {view.reasons.map((each) => (
-          <li key={each.reason}><b>{each.count}</b> {each.reason}</li>
-        ))}
-      </ul>
-      <h2>In order of their turn</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Waiting pods">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Pod</th><th scope="col">Priority</th><th scope="col">Where</th>
-              <th scope="col">Tries</th><th scope="col">Rejected by</th><th scope="col">Waits for</th>
-            </tr>
-          </thead>
-          <tbody>
-            {view.waiting.map((pod) => {
-              const place = places.get(pod.key);
-              return (
-                <tr key={pod.key}>
-                  <td><a href={href("pod", pod.key)}>{pod.key}</a></td>
-                  <td>{pod.priority}</td>
-                  <td>{place?.place ?? "pending"}</td>
-                  <td>{place?.attempts ?? ""}</td>
-                  <td>{place?.rejectedBy.join(", ") ?? ""}</td>
-                  <td>{place ? place.waitsFor.slice(0, 6).join(", ") : pod.reason}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+      <h1>{plural(view.total, "pod waits", "pods wait")}</h1>
+      {view.lengths && <Places lengths={view.lengths} only={only} />}
+      {!only && <Reasons view={view} />}
+      <h2>{only ? PLACES.find(([place]) => place === only)?.[1] : "Who waits for what"}</h2>
+      {view.shown < view.total && <p class="dim">The first {view.shown} of {view.total.toLocaleString("en")}, in the order of priority and age.</p>}
+      {pods.length === 0 ? <p class="dim">Nobody at the moment.</p> : <Waiting pods={pods} state={state} isKnown={Boolean(view.lengths)} />}
     </section>
   );
+}
+
+function Places({ lengths, only }: { lengths: QueueLengths; only: string }) {
+  return (
+    <ul class="tiles places">
+      {PLACES.map(([place, title, hint]) => (
+        <li key={place}>
+          <a class="tile" href={href("queue", "", { place: only === place ? "" : place })} aria-current={only === place ? "true" : undefined} title={hint}>
+            <b>{(lengths[place as keyof QueueLengths] ?? 0).toLocaleString("en")}</b> <span>{title}</span>
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Reasons({ view }: { view: QueueView }) {
+  const most = Math.max(1, ...view.reasons.map((each) => each.count));
+  return (
+    <>
+      <h2>Why</h2>
+      <ul class="reasons">
+        {view.reasons.map((each) => (
+          <li key={each.reason}>
+            <b class="many">{each.count}</b>
+            <svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+              <rect class="bar-back" width="100" height="8" />
+              <rect class="bar-front" width={(each.count / most) * 100} height="8" />
+            </svg>
+            <span>
+              <b>{each.reason}</b> {each.count === 1 ? <PodLink name={each.example} /> : <>for example <PodLink name={each.example} /></>}
+              {each.message && <span class="dim clamped" title={each.message}>{each.message}</span>}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Waiting({ pods, state, isKnown }: { pods: PodRow[]; state: ClusterState; isKnown: boolean }) {
+  const next = pods.find((pod) => placeOf(pod) === "active")?.key;
+  if (!isKnown) {
+    return (
+      <Table label="Waiting pods" head={["Pod", "Priority", "Why it waits"]}>
+        {pods.map((pod) => (
+          <tr key={pod.key}><td><PodLink name={pod.key} /></td><td class="number">{pod.priority}</td><td class="wide">{pod.reason ?? "not tried yet"}</td></tr>
+        ))}
+      </Table>
+    );
+  }
+  return (
+    <Table label="Waiting pods" head={["Pod", "Priority", "Where", "Tries", "For", "Rejected by", "Waits for"]}>
+      {pods.map((pod) => (
+        <tr key={pod.key}>
+          <td><PodLink name={pod.key} /></td>
+          <td class="number">{pod.priority}</td>
+          <td><PlaceMark place={pod.queue?.place ?? "pending"} /> {pod.key === next && <b class="next">next</b>}</td>
+          <td class="number">{pod.queue?.attempts ?? ""}</td>
+          <td class="number">{pod.queue ? duration(state.at - pod.queue.since) : ""}</td>
+          <td>{pod.queue?.gatedBy || pod.queue?.rejectedBy.join(", ")}</td>
+          <td class="wide"><WaitsFor pod={pod} now={state.at} /></td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function WaitsFor({ pod, now }: { pod: PodRow; now: number }) {
+  const place = pod.queue;
+  if (!place) return null;
+  if (place.nominatedTo) return <>room on {place.nominatedTo}</>;
+  if (place.until) return <>its penalty to pass, {duration(place.until - now)}</>;
+  const shown = place.waitsFor.slice(0, 4).map(eventWords).join(", ");
+  const more = place.waitsFor.length - 4;
+  return <span title={place.waitsFor.join(", ")}>{shown}{more > 0 && ` and ${more} more`}</span>;
 }

@@ -1,101 +1,161 @@
-import { useState } from "preact/hooks";
-import { tell } from "../api";
+import { useEffect, useState } from "preact/hooks";
+import { ask, tell } from "../api";
+import { plural } from "../format";
 import { grouped, type ClusterState } from "../model";
+import { Message } from "../parts";
+import { href } from "../route";
+import { CONFIGURATIONS, OBJECTS } from "../samples";
 
 const ZONE = "topology.kubernetes.io/zone";
 
-const SAMPLES: Record<string, string> = {
-  "A pod": `apiVersion: v1
-kind: Pod
-metadata:
-  name: hello
-spec:
-  containers:
-    - name: main
-      image: hello
-      resources:
-        requests: {cpu: 500m, memory: 256Mi}
-`,
-  "A pod that is too big": `apiVersion: v1
-kind: Pod
-metadata:
-  name: giant
-spec:
-  containers:
-    - name: main
-      image: giant
-      resources:
-        requests: {cpu: "512"}
-`,
-  "A deployment": `apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-spec:
-  replicas: 6
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-        - name: web
-          image: web
-          resources:
-            requests: {cpu: 250m}
-`,
-};
+interface Workload {
+  kind: string;
+  namespace: string;
+  name: string;
+  replicas: number;
+}
+
+/** What came of a request: words, and whether they are bad news. */
+interface Outcome {
+  text: string;
+  isBad: boolean;
+}
+
+const NOTHING: Outcome = { text: "", isBad: false };
+
+function useOutcome(): [Outcome, <T>(promise: Promise<T>, done: (value: T) => string) => Promise<void>] {
+  const [outcome, setOutcome] = useState(NOTHING);
+  const report = <T,>(promise: Promise<T>, done: (value: T) => string) =>
+    promise.then(
+      (value) => setOutcome({ text: done(value), isBad: false }),
+      (problem: Error) => setOutcome({ text: problem.message, isBad: true }),
+    );
+  return [outcome, report];
+}
 
 /** Only for an embedded cluster: make things happen and watch. */
 export function TryPage({ state }: { state: ClusterState }) {
-  const [text, setText] = useState(SAMPLES["A pod"] ?? "");
-  const [message, setMessage] = useState("");
-  const [target, setTarget] = useState("default/Deployment/web");
-  const [replicas, setReplicas] = useState("10");
-  const report = (promise: Promise<unknown>, done: (value: never) => string) =>
-    promise.then((value) => setMessage(done(value as never)), (problem: Error) => setMessage(problem.message));
-  const create = () => report(tell<{ made: string[] }>("manifests", { text }), (value: { made: string[] }) => `Made ${value.made.join(", ")}.`);
-  const scale = () => {
-    const [namespace, kind, name] = target.split("/");
-    return report(tell("scale", { namespace, kind, name, replicas: Number(replicas) }), () => `${target} has ${replicas} replicas now.`);
-  };
-  const zones = grouped(state.nodes.values(), ZONE).filter(([name]) => name !== "(none)");
-  const switchZone = async (members: string[], what: string, zone: string) => {
-    try {
-      for (const name of members) await tell(`nodes/${encodeURIComponent(name)}/${what}`, {});
-      setMessage(`Zone ${zone}: ${members.length} nodes, ${what}.`);
-    } catch (problem) {
-      setMessage((problem as Error).message);
-    }
-  };
   return (
     <section class="try">
-      <h2>Create objects</h2>
-      <p>
-        {Object.entries(SAMPLES).map(([name, sample]) => (
-          <button key={name} onClick={() => setText(sample)}>{name}</button>
-        ))}
-      </p>
-      <label for="yaml">YAML</label>
-      <textarea id="yaml" rows={16} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
-      <p><button class="main" onClick={create}>Create</button></p>
-      <h2>Scale a workload</h2>
-      <p class="row">
-        <label>Namespace/Kind/name <input value={target} onInput={(event) => setTarget(event.currentTarget.value)} /></label>{" "}
-        <label>Replicas <input type="number" min="0" value={replicas} onInput={(event) => setReplicas(event.currentTarget.value)} /></label>{" "}
-        <button onClick={scale}>Scale</button>
-      </p>
-      <h2>Stop a zone</h2>
-      {zones.length === 0 && <p>The nodes have no zones.</p>}
-      <ul class="zones">
-        {zones.map(([zone, members]) => (
-          <li key={zone}>
-            {zone} ({members.length} nodes){" "}
-            <button onClick={() => switchZone(members.map((row) => row.name), "stop", zone)}>Stop zone {zone}</button>{" "}
-            <button onClick={() => switchZone(members.map((row) => row.name), "start", zone)}>Start zone {zone}</button>
-          </li>
-        ))}
-      </ul>
-      {message && <p role="status" class="message">{message}</p>}
+      <h1>Try it</h1>
+      <p class="dim">This cluster is yours: whatever you do here happens in one process on this machine, and is over with it.</p>
+      <div class="columns even">
+        <Create />
+        <Configure />
+        <Scale />
+        <Zones state={state} />
+      </div>
     </section>
+  );
+}
+
+function Create() {
+  const [text, setText] = useState(OBJECTS["A pod"] ?? "");
+  const [outcome, report] = useOutcome();
+  const create = () => report(tell<{ made: string[] }>("manifests", { text }), (value) => `Made ${value.made.join(", ")}.`);
+  return (
+    <div class="card">
+      <h2>Create objects</h2>
+      <p class="picks">
+        {Object.entries(OBJECTS).map(([name, sample]) => <button key={name} class="small" onClick={() => setText(sample)}>{name}</button>)}
+      </p>
+      <label for="yaml" class="unseen">YAML</label>
+      <textarea id="yaml" rows={14} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <p class="actions"><button class="main" onClick={create}>Create</button> <a href={href("live")}>Watch it being placed</a></p>
+      <Message text={outcome.text} bad={outcome.isBad} />
+    </div>
+  );
+}
+
+function Configure() {
+  const [text, setText] = useState("");
+  const [outcome, report] = useOutcome();
+  const [isBusy, setBusy] = useState(false);
+  const present = () => ask<{ text: string }>("configuration").then((found) => setText(found.text), () => {});
+  useEffect(() => {
+    // Whoever is quicker than the answer keeps what they typed.
+    ask<{ text: string }>("configuration").then((found) => setText((typed) => typed || found.text), () => {});
+  }, []);
+  const configure = () => {
+    setBusy(true);
+    void report(tell("configuration", { text }), () => "The scheduler goes on with this configuration. The next pods follow it.").then(() => setBusy(false));
+  };
+  return (
+    <div class="card">
+      <h2>Configure the scheduler</h2>
+      <p class="picks">
+        {Object.entries(CONFIGURATIONS).map(([name, sample]) => <button key={name} class="small" onClick={() => setText(sample)}>{name}</button>)}
+        <button class="small" onClick={present}>As it is now</button>
+      </p>
+      <label for="configuration" class="unseen">Configuration</label>
+      <textarea id="configuration" rows={14} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <p class="actions"><button class="main" onClick={configure} disabled={isBusy}>Configure</button></p>
+      <Message text={outcome.text} bad={outcome.isBad} />
+    </div>
+  );
+}
+
+function Scale() {
+  const [workloads, setWorkloads] = useState<Workload[]>([]);
+  const [chosen, setChosen] = useState(0);
+  const [replicas, setReplicas] = useState("");
+  const [outcome, report] = useOutcome();
+  const refresh = () => ask<Workload[]>("workloads").then(setWorkloads, () => {});
+  useEffect(() => {
+    void refresh();
+  }, []);
+  const target = workloads[chosen];
+  const scale = () => {
+    if (!target) return;
+    const count = Number(replicas || target.replicas);
+    void report(tell("scale", { ...target, replicas: count }), () => `${target.name} has ${plural(count, "replica")} now.`).then(refresh);
+  };
+  return (
+    <div class="card">
+      <h2>Scale a workload</h2>
+      {workloads.length === 0 ? (
+        <p class="dim">There is no deployment or stateful set yet. Create one first. <button class="small" onClick={refresh}>Look again</button></p>
+      ) : (
+        <p class="actions">
+          <label>
+            Workload{" "}
+            <select value={String(chosen)} onChange={(event) => setChosen(Number(event.currentTarget.value))} onFocus={refresh}>
+              {workloads.map((each, place) => <option key={place} value={String(place)}>{each.namespace}/{each.name} ({each.kind}, {each.replicas})</option>)}
+            </select>
+          </label>
+          <label>Replicas <input type="number" min="0" max="10000" value={replicas} placeholder={String(target?.replicas ?? "")} onInput={(event) => setReplicas(event.currentTarget.value)} /></label>
+          <button class="main" onClick={scale}>Scale</button>
+        </p>
+      )}
+      <Message text={outcome.text} bad={outcome.isBad} />
+    </div>
+  );
+}
+
+function Zones({ state }: { state: ClusterState }) {
+  const [outcome, report] = useOutcome();
+  const zones = grouped(state.nodes.values(), ZONE).filter(([name]) => name !== "(none)");
+  const act = (zone: string, members: string[], what: string) =>
+    report(tell("nodes", { names: members, what }), () =>
+      what === "stop" ? `Zone ${zone} stopped: ${plural(members.length, "node")}. In a moment they are not ready, and their pods move.` : `Zone ${zone} started: ${plural(members.length, "node")}.`,
+    );
+  return (
+    <div class="card">
+      <h2>Stop a zone</h2>
+      {zones.length === 0 && <p class="dim">The nodes have no zones.</p>}
+      <ul class="zones">
+        {zones.map(([zone, members]) => {
+          const down = members.map((name) => state.nodes.get(name)).filter((row) => row?.notReady || row?.stopped).length;
+          return (
+            <li key={zone}>
+              <span><b>{zone}</b> {plural(members.length, "node")}{down > 0 && <span class="warn">, {down} down</span>}</span>
+              <button onClick={() => act(zone, members, "stop")}>Stop<span class="unseen"> zone {zone}</span></button>
+              <button onClick={() => act(zone, members, "start")}>Start<span class="unseen"> zone {zone}</span></button>
+            </li>
+          );
+        })}
+      </ul>
+      <Message text={outcome.text} bad={outcome.isBad} />
+    </div>
   );
 }

@@ -111,6 +111,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...]
     verify_engine: bool
     explain_events: bool
+    dashboard: bool
     secure_serving: SecureServingOptions
     authentication: AuthenticationOptions
     authorization: AuthorizationOptions
@@ -161,6 +162,7 @@ def options_from_flags(flags: ParsedFlags) -> Options:
         plugins=flags["plugin"],
         verify_engine=flags["verify-engine"],
         explain_events=flags["explain-events"],
+        dashboard=flags["dashboard"],
         secure_serving=_secure_serving(flags),
         authentication=_authentication(flags),
         authorization=_authorization(flags),

@@ -62,6 +62,13 @@ MISC: Final = FlagGroup(
             "Say in the events of pods that fit nowhere what is wrong, with amounts and names, "
             "behind the usual text. An addition of kubesched.",
         ),
+        Flag(
+            "dashboard",
+            BOOL,
+            False,
+            "Serve a page with the cluster, the queue and the last decisions below /dashboard/ of "
+            "the secure port, to those who may read that path. An addition of kubesched.",
+        ),
     ),
 )
 

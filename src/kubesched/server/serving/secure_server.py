@@ -36,6 +36,7 @@ from kubesched.server.endpoints.configz import configz_handler
 from kubesched.server.endpoints.debug import add_debug_routes
 from kubesched.server.endpoints.explanations import EXPLAIN, Explanations, explain_handler
 from kubesched.server.endpoints.health import HealthCheck, add_health_routes
+from kubesched.server.endpoints.http_messages import Handler
 from kubesched.server.endpoints.metric_limits import limit_metrics
 from kubesched.server.endpoints.metrics_pages import metrics_handler
 from kubesched.server.endpoints.pod_resources import pod_resources_handler
@@ -47,6 +48,7 @@ from kubesched.server.options.command_line import (
     MetricsOptions,
     SecureServingOptions,
 )
+from kubesched.server.serving.browser_sign_in import with_browser_sign_in
 from kubesched.server.serving.connections import HttpServer
 from kubesched.server.serving.filters import Endpoints
 from kubesched.server.serving.listener import listen, shown_address
@@ -63,6 +65,7 @@ __all__ = ["AccessControl", "Pages", "SchedulerServer", "ServingMetrics", "build
 
 log = get_logger(__name__)
 
+DASHBOARD: Final = "/dashboard"
 _SHUTDOWN_SECONDS: Final = 5.0
 _HANDSHAKE_SECONDS: Final = 10.0
 
@@ -117,6 +120,8 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     set_verbosity: Callable[[int], None] = set_verbosity
     # Why pods wait, and where; None: there are no such pages.
     explanations: Explanations | None = None
+    # Everything below /dashboard; None: there is no such page.
+    dashboard: Handler | None = None
 
 
 def build_access_control(
@@ -192,6 +197,9 @@ def build_routes(pages: Pages, metrics: ServingMetrics, clock: Clock, rng: rando
     routes.add("/configz", configz_handler(pages.configuration))
     if pages.explanations is not None:
         routes.add_prefix(EXPLAIN, explain_handler(pages.explanations))
+    if pages.dashboard is not None:
+        routes.add(DASHBOARD, pages.dashboard, listed=False)
+        routes.add_prefix(f"{DASHBOARD}/", pages.dashboard)
     if pages.flagz:
         routes.add("/flagz", flagz_handler(pages.flags, rng))
     if pages.statusz:
@@ -219,9 +227,12 @@ class SchedulerServer:
         access.authorities.on_change = self._trust
         self._trust()
         routes = build_routes(pages, metrics, clock, derive(seed, "z-pages"))
-        self._endpoints = Endpoints(
+        endpoints = Endpoints(
             routes, access.authenticators, access.authorizer, metrics.server, clock
         )
+        self._answer = endpoints.answer
+        if pages.dashboard is not None:
+            self._answer = with_browser_sign_in(endpoints.answer, DASHBOARD)
         self._stopping = asyncio.Event()
         self._listener: socket.socket | None = None
 
@@ -247,7 +258,7 @@ class SchedulerServer:
         if self._listener is None:
             await self.start()
         assert self._listener is not None
-        http = HttpServer(self._endpoints.answer)
+        http = HttpServer(self._answer)
         server = await asyncio.get_running_loop().create_server(
             http,
             sock=self._listener,

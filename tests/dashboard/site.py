@@ -1,0 +1,98 @@
+"""A page over some objects, and a browser-like client that is or is not signed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from kubesched.api import Node, Pod
+from kubesched.dashboard.answers import Answers
+from kubesched.dashboard.cluster_view import ClusterView
+from kubesched.dashboard.dashboard import Dashboard
+from kubesched.dashboard.decision_log import DecisionLog
+from kubesched.dashboard.embedded_changes import EmbeddedChanges
+from kubesched.dashboard.frames import FrameHub
+from kubesched.dashboard.page_server import PageServer
+from kubesched.dashboard.sign_in import SignIn
+
+
+class Still:
+    """A picture of objects that stand still; the only one there is."""
+
+    def __init__(self, *objects: Any) -> None:
+        self._objects = list(objects)
+        self.view = ClusterView()
+        self.decisions = DecisionLog(lambda: 0)
+        for each in objects:
+            if isinstance(each, Pod):
+                self.view.put_pod(each)
+            elif isinstance(each, Node):
+                self.view.put_node(each)
+
+    def at(self, moment: Any) -> Still:
+        return self
+
+    def of_kind(self, kind: type[Any]) -> Iterable[Any]:
+        return [each for each in self._objects if isinstance(each, kind)]
+
+    def objects(self) -> list[Any]:
+        return self._objects
+
+    def configuration(self) -> None:
+        return None
+
+
+class Site:
+    """The page on a socket."""
+
+    def __init__(
+        self,
+        *objects: Any,
+        changes: EmbeddedChanges | None = None,
+        public_url: str = "",
+        path: str = "",
+    ) -> None:
+        self.sign_in = SignIn(public_url=public_url)
+        self.picture = Still(*objects)
+        answers = Answers(self.picture, now_ns=lambda: 0, changes=changes)
+        self.hub = FrameHub(self.picture.view, self.picture.decisions, answers.decorated)
+        dashboard = Dashboard(answers, self.sign_in, self.hub)
+        self.server = PageServer(dashboard, "127.0.0.1", 0, path=path)
+
+    @property
+    def url(self) -> str:
+        return f"{self.server.url}/dashboard/"
+
+    @asynccontextmanager
+    async def stranger(self) -> AsyncIterator[aiohttp.ClientSession]:
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with self.server, aiohttp.ClientSession(cookie_jar=jar) as client:
+            yield client
+
+    @asynccontextmanager
+    async def visited(self) -> AsyncIterator[aiohttp.ClientSession]:
+        async with self.stranger() as client:
+            link = f"{self.url}?token={self.sign_in.issue()}"
+            async with client.get(link, allow_redirects=False) as answer:
+                assert answer.status == 303
+            yield client
+
+    async def post(
+        self, client: aiohttp.ClientSession, path: str, body: Any
+    ) -> tuple[int, dict[str, Any]]:
+        """Post as the page does."""
+        headers = {"Origin": self.server.url}
+        async with client.post(f"{self.url}api/{path}", json=body, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30):
+            await work()
+
+    asyncio.run(main())

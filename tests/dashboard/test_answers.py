@@ -1,0 +1,220 @@
+"""What the page is told: frames, nodes with devices and volumes, the queue, changes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from kubesched.api import (
+    Device,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    ResourceClaim,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from kubesched.api.kinds import by_api_version_kind
+from kubesched.apiserver import LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.dashboard.embedded_changes import EmbeddedChanges
+from kubesched.dashboard.node_detail import node_detail
+from kubesched.testing import make_node, make_pod
+from kubesched.util.clock import RealClock
+from tests.dashboard.site import Site, Still, run
+
+CLUSTER = (
+    make_node("a", allocatable={"cpu": "4", "memory": "8Gi", "pods": "10"}),
+    make_pod("r", node_name="a", requests={"cpu": "1"}, phase="Running"),
+    make_pod("<b>waits</b>", requests={"cpu": "9"}),
+)
+
+
+def parsed(document: dict[str, Any]) -> Any:
+    kind = by_api_version_kind(document.pop("apiVersion"), document.pop("kind"))
+    assert kind is not None
+    return msgspec.convert(document, kind.type)
+
+
+def test_a_pending_pod_is_explained() -> None:
+    async def work() -> None:
+        site = Site(*CLUSTER, make_pod("big", requests={"cpu": "9"}))
+        async with site.visited() as client:
+            async with client.get(f"{site.url}api/explanations/default/big") as answer:
+                found = await answer.json()
+            async with client.get(f"{site.url}api/pods/default/nobody") as answer:
+                assert (answer.status, await answer.json()) == (
+                    404,
+                    {"error": "no pod default/nobody"},
+                )
+        assert found["verdict"] == "pending"
+        assert "Insufficient cpu" in found["summary"]
+        assert found["suggestions"][0]["edits"]
+
+    run(work)
+
+
+def test_the_stream_begins_with_everything() -> None:
+    async def work() -> None:
+        site = Site(*CLUSTER)
+        async with site.visited() as client:
+            async with client.get(f"{site.url}api/stream") as answer:
+                line = await answer.content.readline()
+            frame = json.loads(line.removeprefix(b"data: "))
+        assert [row["name"] for row in frame["nodes"]] == ["a"]
+        assert frame["nodes"][0]["cpu"] == [1000, 4000]
+        assert frame["counts"] == {"nodes": 1, "pods": 2, "placed": 1, "waiting": 1}
+        assert frame["writable"] is False
+
+    run(work)
+
+
+def test_who_waits_is_told_without_a_scheduler_at_hand() -> None:
+    async def work() -> None:
+        site = Site(*CLUSTER)
+        async with site.visited() as client, client.get(f"{site.url}api/queue") as answer:
+            found = await answer.json()
+        assert [pod["key"] for pod in found["pods"]] == ["default/<b>waits</b>"]
+        assert found["reasons"][0]["reason"] == "not tried yet"
+        assert "lengths" not in found
+
+    run(work)
+
+
+def test_names_are_searched_those_that_begin_with_the_text_first() -> None:
+    async def work() -> None:
+        pods = [make_pod(name) for name in ("old-web", "web-1", "db")]
+        site = Site(*pods, make_node("Webber"))
+        async with (
+            site.visited() as client,
+            client.get(f"{site.url}api/search?text=web") as answer,
+        ):
+            found = await answer.json()
+        assert [(each["kind"], each["name"]) for each in found] == [
+            ("node", "Webber"),
+            ("pod", "default/web-1"),
+            ("pod", "default/old-web"),
+        ]
+
+    run(work)
+
+
+def test_a_page_that_only_reads_changes_nothing() -> None:
+    async def work() -> None:
+        site = Site(*CLUSTER)
+        async with site.visited() as client:
+            for path in ("manifests", "apply", "scale", "nodes", "configuration"):
+                status, _ = await site.post(client, path, {"text": "kind: Pod"})
+                assert status == 403
+
+    run(work)
+
+
+def test_objects_are_made_on_an_embedded_cluster() -> None:
+    async def work() -> None:
+        api = LocalApi(Store(), RealClock())
+        site = Site(*CLUSTER, changes=EmbeddedChanges(api))
+        text = "apiVersion: v1\nkind: Node\nmetadata: {name: fresh}\n"
+        wrong = text + "---\napiVersion: v1\nkind: Nod\n"
+        async with site.visited() as client:
+            answers = [
+                await site.post(client, "manifests", {"text": each})
+                for each in (text, "a: [b", wrong, text, "", "# nothing")
+            ]
+        assert answers[0] == (200, {"made": ["Node fresh"]})
+        assert all(status == 400 for status, _ in answers[1:])
+        words = [body["error"] for _, body in answers[1:]]
+        assert "not YAML" in words[0]
+        assert words[1] == "line 5: no kind 'Nod' in 'v1'"
+        assert "already exists" in words[2]
+        assert words[3] == words[4] == "there is no object in this text"
+
+    run(work)
+
+
+def test_a_configuration_that_cannot_be_used_is_said_in_one_line() -> None:
+    async def work() -> None:
+        site = Site(*CLUSTER)
+        text = (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+            "profiles:\n- plugins: {filter: {enabled: [{name: NodePort}]}}\n"
+        )
+        async with site.visited() as client:
+            status, body = await site.post(client, "whatif", {"configuration": text})
+            assert status == 400
+            assert "NodePort" in body["error"]
+            assert body["error"].startswith("line 4: ")
+            assert "\n" not in body["error"]
+            status, body = await site.post(client, "whatif", {})
+            assert (status, body["error"][:15]) == (400, "nothing to play")
+
+    run(work)
+
+
+def test_a_node_opens_to_its_devices_and_who_has_them() -> None:
+    slice_ = ResourceSlice(
+        spec=ResourceSliceSpec(
+            driver="gpu.example.com",
+            node_name="a",
+            devices=(Device(name="gpu-0"), Device(name="gpu-1")),
+        )
+    )
+    claim = parsed(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "ml"},
+            "status": {
+                "allocation": {
+                    "devices": {
+                        "results": [{"driver": "gpu.example.com", "pool": "", "device": "gpu-1"}]
+                    }
+                },
+                "reservedFor": [{"resource": "pods", "name": "train", "uid": "u"}],
+            },
+        }
+    )
+    assert isinstance(claim, ResourceClaim)
+    found = node_detail(Still(make_node("a"), slice_, claim), "a")
+    assert found is not None
+    assert [(each["name"], each["usedBy"]) for each in found["devices"]] == [
+        ("gpu-0", []),
+        ("gpu-1", ["ml/train"]),
+    ]
+    elsewhere = node_detail(Still(make_node("b"), slice_, claim), "b")
+    assert elsewhere is not None
+    assert elsewhere["devices"] == []
+
+
+def test_a_node_opens_to_the_volumes_of_its_pods() -> None:
+    pod = parsed(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "db", "namespace": "shop"},
+            "spec": {
+                "nodeName": "a",
+                "volumes": [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+                    {"name": "scratch", "ephemeral": {}},
+                    {"name": "none", "emptyDir": {}},
+                ],
+            },
+        }
+    )
+    claim = parsed(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "shop"},
+            "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "10Gi"}}},
+            "status": {"phase": "Bound"},
+        }
+    )
+    assert isinstance(claim, PersistentVolumeClaim)
+    assert isinstance(claim.spec, PersistentVolumeClaimSpec)
+    found = node_detail(Still(make_node("a"), pod, claim), "a")
+    assert found is not None
+    rows = [(each["name"], each["phase"], each.get("size")) for each in found["volumes"]]
+    assert rows == [("shop/data", "Bound", "10Gi"), ("shop/db-scratch", "missing", None)]

@@ -1,0 +1,107 @@
+"""The flight recorder: told by a scheduler, or read off pods; bounded; the story of a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from msgspec.structs import replace
+
+from kubesched.api import PodCondition
+from kubesched.apiserver import LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.backend.queue.view import Place
+from kubesched.dashboard.decision_log import DecisionLog
+from kubesched.dashboard.pod_story import pod_story
+from kubesched.framework.pod_info import assigned_to
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.testing import make_node, make_pod
+from kubesched.util import virtual_loop
+from kubesched.util.clock import current_clock
+from kubesched.util.components import running
+
+
+def test_decisions_are_read_off_the_pods() -> None:
+    now = 0
+    log = DecisionLog(lambda: now)
+    pod = make_pod("p")
+    log.note(None, pod)
+    refused = replace(
+        pod,
+        status=replace(
+            pod.status,
+            nominated_node_name="a",
+            conditions=(PodCondition(type="PodScheduled", status="False", message="no room"),),
+        ),
+    )
+    now = 1_000_000
+    log.note(pod, refused)
+    now = 5_000_000
+    log.note(refused, assigned_to(refused, "a"))
+    told = [(each["what"], each.get("node", each.get("reason"))) for each in log.since(0, 10)]
+    assert told == [("unschedulable", "no room"), ("nominated", "a"), ("placed", "a")]
+    assert log.latency() == [5, 5]
+    assert (log.placed, log.failed) == (1, 1)
+
+
+def test_a_pod_that_was_placed_before_anybody_looked_is_no_decision() -> None:
+    log = DecisionLog(lambda: 0)
+    log.note(None, make_pod("p", node_name="a"))
+    assert log.last == 0
+
+
+def test_the_last_are_kept_and_found_by_number() -> None:
+    log = DecisionLog(lambda: 0, length=100)
+    for number in range(250):
+        pod = make_pod(f"p{number}")
+        log.note(None, pod)
+        log.note(pod, assigned_to(pod, "a"))
+    assert (log.first, log.last) == (151, 250)
+    assert [each["number"] for each in log.before(160, 4)] == [157, 158, 159, 160]
+    assert [each["number"] for each in log.before(152, 10)] == [151, 152]
+    assert log.before(10, 5) == []
+    assert [each["pod"] for each in log.about("default/p200")] == ["default/p200"]
+
+
+def test_a_scheduler_tells_what_it_decided_between_which_nodes() -> None:
+    async def main() -> None:
+        clock = current_clock()
+        api = LocalApi(Store(random.Random(0), now_ns=clock.now_ns()), clock)
+        scheduler = Scheduler(api, clock)
+        log = DecisionLog(clock.now_ns, is_told=True)
+        scheduler.watch(log)
+        for name, cpu in (("small", "2"), ("large", "8"), ("medium", "4")):
+            await api.create(fresh(make_node(name, cpu=cpu, memory="8Gi")))
+        async with running(scheduler):
+            await scheduler.synced.wait()
+            await api.create(fresh(make_pod("p", images=["p"], requests={"cpu": "1"})))
+            await api.create(fresh(make_pod("giant", images=["g"], requests={"cpu": "9"})))
+            await asyncio.sleep(1)
+            place = scheduler.queue.describe("default/giant", clock.now_ns())
+            assert place is not None
+            assert place.place is Place.UNSCHEDULABLE
+            await asyncio.sleep(30)
+            await api.create(fresh(make_node("huge", cpu="16", memory="8Gi")))
+            await asyncio.sleep(30)
+            giant = await api.get(type(place.pod), "giant", "default")
+            story = pod_story(giant, log.about("default/giant"), scheduler.queue, "default/giant")
+        first, second, *_ = log.since(0, 10)
+        assert (first["pod"], first["what"], first["node"]) == ("default/p", "placed", "large")
+        names = [name for name, _ in first["best"]]
+        totals = [total for _, total in first["best"]]
+        assert names[0] == "large"
+        assert sorted(names) == ["large", "medium", "small"]
+        assert totals == sorted(totals, reverse=True)
+        assert (second["what"], second["attempt"]) == ("unschedulable", 1)
+        assert "Insufficient cpu" in second["reason"]
+        told = [(each["what"], each.get("event", each.get("node", ""))) for each in story]
+        assert told[:2] == [("created", ""), ("joined", "")]
+        assert ("woken", "NodeAdd") in told
+        assert told[-1] == ("placed", "huge")
+        assert told.index(("unschedulable", "")) < told.index(("woken", "NodeAdd"))
+
+    virtual_loop.run(main, start_ns=1_800_000_000_000_000_000, seed=0)
+
+
+def fresh(made: object) -> object:
+    return replace(made, metadata=replace(made.metadata, uid="", resource_version=""))

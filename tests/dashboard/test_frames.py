@@ -1,0 +1,159 @@
+"""Frames: made once for all viewers, small for those who keep up, whole for those who do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubesched.dashboard.cluster_view import ClusterView
+from kubesched.dashboard.decision_log import DecisionLog
+from kubesched.dashboard.frames import FrameHub
+from kubesched.framework.pod_info import assigned_to
+from kubesched.testing import make_node, make_pod
+from kubesched.util import virtual_loop
+
+
+class World:
+    """A view of some nodes, and its frames."""
+
+    def __init__(self, nodes: int) -> None:
+        self.view = ClusterView()
+        self.log = DecisionLog(lambda: 0)
+        self.view.pod_listeners.append(self.log.note)
+        self.hub = FrameHub(self.view, self.log, lambda frame: frame)
+        self.hub.viewers = 1
+        for number in range(nodes):
+            self.view.put_node(make_node(f"n{number}", cpu="64"))
+
+    def place(self, name: str, node: str) -> None:
+        pod = make_pod(name, requests={"cpu": "1"})
+        self.view.put_pod(pod)
+        self.view.put_pod(assigned_to(pod, node))
+
+    async def frame(self, last: int) -> tuple[int, dict[str, Any]]:
+        number, raw = await self.hub.next(last)
+        return number, json.loads(raw)
+
+
+def virtually(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await work()
+
+    virtual_loop.run(main, start_ns=0, seed=0)
+
+
+def test_a_viewer_is_sent_everything_and_then_what_changed() -> None:
+    async def work() -> None:
+        world = World(3)
+        last, frame = await world.frame(0)
+        assert [row["name"] for row in frame["nodes"]] == ["n0", "n1", "n2"]
+        world.place("p", "n1")
+        world.view.remove_node(make_node("n2"))
+        last, frame = await world.frame(last)
+        assert [(row["name"], row["cpu"][0]) for row in frame["nodes"]] == [("n1", 1000)]
+        assert frame["gone"] == ["n2"]
+        assert [each["what"] for each in frame["decisions"]] == ["placed"]
+
+    virtually(work)
+
+
+def test_viewers_share_the_frame_of_a_moment() -> None:
+    async def work() -> None:
+        world = World(3)
+        first, _ = await world.hub.next(0)
+        world.place("p", "n1")
+        number, one = await world.hub.next(first)
+        same, other = await world.hub.next(first)
+        assert (number, one) == (same, other)
+        assert one is other
+
+    virtually(work)
+
+
+def test_a_viewer_that_fell_behind_gets_all_it_missed_in_one_frame() -> None:
+    async def work() -> None:
+        world = World(5)
+        slow, _ = await world.hub.next(0)
+        quick = slow
+        for number in range(4):
+            world.place(f"p{number}", f"n{number}")
+            quick, _ = await world.hub.next(quick)
+        last, frame = await world.frame(slow)
+        assert last == quick
+        assert [row["name"] for row in frame["nodes"]] == ["n0", "n1", "n2", "n3"]
+        assert len(frame["decisions"]) == 4
+        assert "all" not in frame
+
+    virtually(work)
+
+
+def test_a_viewer_that_was_away_for_long_begins_anew() -> None:
+    async def work() -> None:
+        world = World(2)
+        slow, _ = await world.hub.next(0)
+        quick = slow
+        for number in range(60):
+            world.place(f"p{number}", "n0")
+            quick, _ = await world.hub.next(quick)
+        _, frame = await world.frame(slow)
+        assert frame["all"] is True
+
+    virtually(work)
+
+
+def test_ten_thousand_changes_with_a_stalled_viewer_leave_no_backlog() -> None:
+    async def work() -> None:
+        world = World(1)
+        last, _ = await world.hub.next(0)
+        pod = make_pod("p", requests={"cpu": "1"})
+        for _ in range(10_000):
+            world.view.put_pod(pod)
+            world.view.put_pod(assigned_to(pod, "n0"))
+            world.view.remove_pod(pod)
+        assert world.hub.backlog <= 2
+        _, frame = await world.frame(last)
+        assert len(frame["decisions"]) == 200
+        assert [row["name"] for row in frame["nodes"]] == ["n0"]
+        world.hub.leave()
+        assert world.hub.backlog == 0
+        world.place("q", "n0")
+        assert world.hub.backlog == 0
+
+    virtually(work)
+
+
+def test_a_frame_comes_at_most_every_fifth_of_a_second_and_at_least_every_five() -> None:
+    async def work() -> None:
+        world = World(1)
+        loop = asyncio.get_running_loop()
+        last, _ = await world.hub.next(0)
+        began = loop.time()
+        world.place("p", "n0")
+        last, _ = await world.hub.next(last)
+        assert loop.time() - began >= 0.2
+        began = loop.time()
+        last, frame = await world.frame(last)
+        assert 5 <= loop.time() - began < 5.5
+        assert frame["nodes"] == []
+
+    virtually(work)
+
+
+def test_requested_amounts_follow_pods_that_come_and_go() -> None:
+    view = ClusterView()
+    view.put_node(make_node("a", cpu="4"))
+    pod = make_pod("p", requests={"cpu": "1"})
+    view.put_pod(pod)
+    view.put_pod(assigned_to(pod, "a"))
+    row = view.node_row("a")
+    assert row is not None
+    assert row["cpu"] == [1000, 4000]
+    view.put_pod(replace(assigned_to(pod, "a"), status=replace(pod.status, phase="Succeeded")))
+    row = view.node_row("a")
+    assert row is not None
+    assert row["cpu"] == [0, 4000]
+    assert view.counts() == {"nodes": 1, "pods": 0, "placed": 0, "waiting": 0}

@@ -1,0 +1,50 @@
+/** Numbers and times as people read them. */
+
+export function cores(milli: number): string {
+  return String(Math.round(milli / 10) / 100);
+}
+
+export function gib(mib: number): string {
+  return mib >= 1024 ? `${Math.round((mib / 1024) * 10) / 10} GiB` : `${mib} MiB`;
+}
+
+export function percent(share: number): string {
+  return `${Math.round(share * 100)} %`;
+}
+
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** 13:05:07.250 of a time in milliseconds. */
+export function clockTime(at: number): string {
+  return new Date(at).toISOString().slice(11, 23);
+}
+
+/** 2026-05-04 13:05:07, for times that may be on another day. */
+export function dateTime(at: number): string {
+  return new Date(at).toISOString().slice(0, 19).replace("T", " ");
+}
+
+/** A span of milliseconds: "850 ms", "12.4 s", "3 min 20 s", "2 h 5 min". */
+export function duration(milliseconds: number): string {
+  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
+  const seconds = milliseconds / 1000;
+  if (seconds < 60) return `${Math.round(seconds * 10) / 10} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${minutes % 60} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** A span of microseconds, for single attempts. */
+export function micro(microseconds: number): string {
+  return microseconds < 1000 ? `${microseconds} µs` : duration(microseconds / 1000);
+}
+
+/** Words of an event's label: "NodeUpdateNodeTaint" reads "node update: node taint". */
+export function eventWords(label: string): string {
+  const words = label.replace(/([a-z])([A-Z])/g, "$1 $2").split(" ");
+  return words.map((word, place) => (place ? word.toLowerCase() : word)).join(" ");
+}
