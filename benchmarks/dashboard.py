@@ -24,17 +24,18 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import click
+from playwright.sync_api import sync_playwright
 
 from benchmarks.measuring import peak_rss_mib, write_line
 from benchmarks.workloads import make_node, make_pod
 from kubesched.api import Pod
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
+from kubesched.config.defaults import default_configuration
+from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.sources import dashboard_of_embedded
-from kubesched.dashboard.embedded_changes import EmbeddedChanges
-from kubesched.config.defaults import default_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
 from kubesched.util.collector import settle_collector
@@ -157,8 +158,6 @@ async def _first_picture(nodes: int, rate: int) -> dict[str, float]:
 
 
 def _browse(url: str) -> dict[str, float]:
-    from playwright.sync_api import sync_playwright
-
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
@@ -187,7 +186,8 @@ _CLICK: Final = """async ([x, y]) => {
   const canvas = document.querySelector('canvas');
   const box = canvas.getBoundingClientRect();
   const began = performance.now();
-  canvas.dispatchEvent(new MouseEvent('click', {clientX: box.x + x, clientY: box.y + y, bubbles: true}));
+  const place = {clientX: box.x + x, clientY: box.y + y, bubbles: true};
+  canvas.dispatchEvent(new MouseEvent('click', place));
   while (!document.querySelector('aside.panel')) await new Promise(requestAnimationFrame);
   const took = performance.now() - began;
   document.querySelector('aside.panel .close').click();
