@@ -120,6 +120,11 @@ async def _paced(api: LocalApi, first: int, pods: int, rate: int) -> None:
     await creating
 
 
+def _viewers(url: str, reading: int, stalled: int) -> list[subprocess.Popen[bytes]]:
+    kinds = ["read"] * reading + ["stall"] * stalled
+    return [subprocess.Popen([sys.executable, "-c", _VIEWER, url, kind]) for kind in kinds]
+
+
 async def _round(name: str, nodes: int, pods: int, rate: int) -> float:
     """Microseconds of this process per pod."""
     has_page, reading, stalled = _ROUNDS[name]
@@ -127,11 +132,8 @@ async def _round(name: str, nodes: int, pods: int, rate: int) -> float:
     viewers: list[subprocess.Popen[bytes]] = []
     async with cluster.running(nodes):
         settle_collector()
-        for what, count in (("read", reading), ("stall", stalled)):
-            for _ in range(count):
-                assert cluster.server is not None
-                url = f"{cluster.server.url}/dashboard/"
-                viewers.append(subprocess.Popen([sys.executable, "-c", _VIEWER, url, what]))
+        if cluster.server is not None:
+            viewers = _viewers(f"{cluster.server.url}/dashboard/", reading, stalled)
         try:
             await _paced(cluster.api, 0, 100, rate)
             await asyncio.sleep(_SETTLED_S if viewers else 0)
