@@ -25,7 +25,7 @@ class World:
         self.log = DecisionLog(lambda: 0)
         self.view.pod_listeners.append(self.log.note)
         self.hub = FrameHub(self.view, self.log, lambda frame: frame)
-        self.hub.viewers = 1
+        self.hub.join()
         for number in range(nodes):
             self.view.put_node(make_node(f"n{number}", cpu="64"))
 
@@ -114,6 +114,7 @@ def test_ten_thousand_changes_with_a_stalled_viewer_leave_no_backlog() -> None:
             world.view.put_pod(pod)
             world.view.put_pod(assigned_to(pod, "n0"))
             world.view.remove_pod(pod)
+        world.place("last", "n0")
         assert world.hub.backlog <= 2
         _, frame = await world.frame(last)
         assert len(frame["decisions"]) == 200

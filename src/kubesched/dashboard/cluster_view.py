@@ -1,12 +1,13 @@
 """What the page shows of nodes and pods: plain state, fed with changes, read as rows.
 
-Knows nothing of HTTP or viewers. Each change is told to listeners by the name of the node or pod
-it is about. The row of a node is encoded once for all who read it.
+Knows nothing of HTTP or viewers. Changes of pods are put aside and worked off when somebody reads,
+so that a pod that is created, bound and started in between is counted once. The row of a node is
+encoded once for all who read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +25,8 @@ _HOSTNAME = "kubernetes.io/hostname"
 _FINISHED = ("Succeeded", "Failed")
 _MIB = 1 << 20
 
-Listener = Callable[[str, str], None]  # ("node" or "pod", name)
+_MOST_PUT_ASIDE = 2_000
+
 PodListener = Callable[[Pod | None, Pod | None], None]  # before, after
 
 
@@ -32,10 +34,13 @@ class ClusterView:
     """Nodes with what is asked of them, pods by node, pods that wait."""
 
     def __init__(self) -> None:
-        self.listeners: list[Listener] = []
         self.pod_listeners: list[PodListener] = []
         self.nodes: dict[str, Node] = {}
-        self.pods: dict[str, Pod] = {}
+        self.on_change: Callable[[], None] | None = None
+        # Names of nodes whose rows changed, for whoever empties it; None: nobody does.
+        self.changed_nodes: set[str] | None = None
+        self._pods: dict[str, Pod] = {}
+        self._put_aside: dict[str, Pod | None] = {}  # changes to come; None: it is gone
         self._requested: dict[str, Resources] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._waiting: dict[str, None] = {}
@@ -52,27 +57,53 @@ class ClusterView:
     def put_pod(self, pod: Pod) -> None:
         """Take in a pod, or a change of it; one that has finished takes no room any more."""
         key = pod_key(pod)
-        old = self.pods.get(key)
-        if old is not None:
-            self._count(old, key, -1)
+        old = self._latest(key)
         is_over = pod.status.phase in _FINISHED
-        if is_over:
-            self.pods.pop(key, None)
-        else:
-            self.pods[key] = pod
-            self._count(pod, key, 1)
-        self._tell("pod", key)
+        if is_over and old is None:
+            return
+        self._put(key, None if is_over else pod)
         for listener in self.pod_listeners:
-            listener(old, None if is_over and old is None else pod)
+            listener(old, pod)
 
     def remove_pod(self, pod: Pod) -> None:
         key = pod_key(pod)
-        old = self.pods.pop(key, None)
+        old = self._latest(key)
         if old is not None:
-            self._count(old, key, -1)
-            self._tell("pod", key)
+            self._put(key, None)
             for listener in self.pod_listeners:
                 listener(old, None)
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """The pods that have not finished, by namespace and name."""
+        self._work_off()
+        return self._pods
+
+    def _latest(self, key: str) -> Pod | None:
+        return self._put_aside[key] if key in self._put_aside else self._pods.get(key)
+
+    def _put(self, key: str, pod: Pod | None) -> None:
+        self._put_aside[key] = pod
+        if len(self._put_aside) >= _MOST_PUT_ASIDE:
+            self._work_off()
+        if self.on_change is not None:
+            self.on_change()
+
+    def _work_off(self) -> None:
+        """Count the pods that were put aside."""
+        if not self._put_aside:
+            return
+        changes, self._put_aside = self._put_aside, {}
+        for key, pod in changes.items():
+            old = self._pods.pop(key, None)
+            if old is not None and pod is not None and _asks_the_same(old, pod):
+                self._pods[key] = pod
+                continue
+            if old is not None:
+                self._count(old, key, -1)
+            if pod is not None:
+                self._pods[key] = pod
+                self._count(pod, key, 1)
 
     def _count(self, pod: Pod, key: str, step: int) -> None:
         name = pod.spec.node_name
@@ -93,14 +124,14 @@ class ClusterView:
 
     def _node_changed(self, name: str) -> None:
         self._rows.pop(name, None)
-        self._tell("node", name)
-
-    def _tell(self, kind: str, name: str) -> None:
-        for listener in self.listeners:
-            listener(kind, name)
+        if self.changed_nodes is not None:
+            self.changed_nodes.add(name)
+        if self.on_change is not None:
+            self.on_change()
 
     def encoded_row(self, name: str) -> msgspec.Raw | None:
         """The row of a node as JSON, or None if it is gone."""
+        self._work_off()
         row = self._rows.get(name)
         if row is None and (found := self.node_row(name)) is not None:
             row = self._rows[name] = msgspec.Raw(msgspec.json.encode(found))
@@ -108,6 +139,7 @@ class ClusterView:
 
     def node_row(self, name: str) -> dict[str, Any] | None:
         """A node in short: labels, amounts as (requested, allocatable), and what is wrong."""
+        self._work_off()
         node = self.nodes.get(name)
         if node is None:
             return None
@@ -150,19 +182,21 @@ class ClusterView:
         return row
 
     def pods_on(self, name: str) -> list[Pod]:
-        return [self.pods[key] for key in self._on_node.get(name, ())]
+        pods = self.pods
+        return [pods[key] for key in self._on_node.get(name, ())]
 
     def waiting(self) -> list[Pod]:
         """Pods without a node, the most important and then the oldest first."""
-        found = [self.pods[key] for key in self._waiting]
+        pods = self.pods
+        found = [pods[key] for key in self._waiting]
         return sorted(found, key=lambda pod: (-pod_priority(pod), _created(pod), pod_key(pod)))
 
     def counts(self) -> dict[str, int]:
-        waiting = len(self._waiting)
+        pods, waiting = len(self.pods), len(self._waiting)
         return {
             "nodes": len(self.nodes),
-            "pods": len(self.pods),
-            "placed": len(self.pods) - waiting,
+            "pods": pods,
+            "placed": pods - waiting,
             "waiting": waiting,
         }
 
@@ -198,6 +232,13 @@ def waiting_reason(pod: Pod) -> str:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message or condition.reason
     return ""
+
+
+def _asks_the_same(old: Pod, new: Pod) -> bool:
+    """Whether a pod is where it was, with the same demands: then only its status is another."""
+    return old.spec is new.spec or (
+        old.spec.node_name == new.spec.node_name and old.spec.containers == new.spec.containers
+    )
 
 
 def _is_ready(node: Node) -> bool:

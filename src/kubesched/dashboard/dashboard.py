@@ -141,7 +141,7 @@ class Dashboard:
         )
 
     async def _frames(self, hub: FrameHub) -> AsyncGenerator[bytes, None]:
-        hub.viewers += 1
+        hub.join()
         last = 0
         try:
             while True:

@@ -21,6 +21,8 @@ __all__ = ["FrameHub"]
 
 _DECISIONS_AT_ONCE: Final = 200
 _SHORTEST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 2.0
+_SHARE_OF_TIME: Final = 0.02
 _HEARTBEAT_S: Final = 5.0
 _REMEMBERED: Final = 50  # frames whose names are kept
 _ROWS_PER_TURN: Final = 500
@@ -44,7 +46,6 @@ class FrameHub:
         decorate: Callable[[dict[str, Any]], dict[str, Any]],
     ) -> None:
         self._view, self._decisions, self._decorate = view, decisions, decorate
-        self._changed_nodes: set[str] = set()
         self._is_changed = False
         self._steps: deque[_Step] = deque(maxlen=_REMEMBERED)
         self._number = 0
@@ -53,31 +54,35 @@ class FrameHub:
         self._news = asyncio.Event()
         self._encoded: dict[int, bytes] = {}  # by the frame before, of the present number
         self.viewers = 0
-        view.listeners.append(self._note)
+        self._pause_s = _SHORTEST_PAUSE_S
 
-    def _note(self, kind: str, name: str) -> None:
-        if not self.viewers:
-            return
-        if kind == "node":
-            self._changed_nodes.add(name)
-        self._is_changed = True
-        self._news.set()
+    def join(self) -> None:
+        """A viewer came; from the first one on changes are noted."""
+        self.viewers += 1
+        if self._view.changed_nodes is None:
+            self._view.changed_nodes = set()
+            self._view.on_change = self._note
+
+    def _note(self) -> None:
+        if not self._is_changed:
+            self._is_changed = True
+            self._news.set()
 
     @property
     def backlog(self) -> int:
         """How many names are kept for all viewers together."""
-        return len(self._changed_nodes) + sum(len(step.nodes) for step in self._steps)
+        return len(self._view.changed_nodes or ()) + sum(len(step.nodes) for step in self._steps)
 
     async def next(self, last: int) -> tuple[int, bytes]:
         """The next frame for a viewer that has the frame `last` (0: none), and its number."""
         loop = asyncio.get_running_loop()
         if last:
-            pause_s = self._made_s + _SHORTEST_PAUSE_S - loop.time()
+            pause_s = self._made_s + self._pause_s - loop.time()
             if last == self._number and pause_s > 0:
                 await asyncio.sleep(pause_s)
             if last == self._number and not self._is_changed:
                 await self._wait()
-        is_due = self._is_changed and loop.time() >= self._made_s + _SHORTEST_PAUSE_S
+        is_due = self._is_changed and loop.time() >= self._made_s + self._pause_s
         if last == self._number or is_due:
             self._advance(loop.time())
         if not last or last > self._number or self._steps[0].number > last + 1:
@@ -85,14 +90,18 @@ class FrameHub:
             last = 0
         frame = self._encoded.get(last)
         if frame is None:
+            began_s = loop.time()
             frame = self._encoded[last] = self._encode(last)
+            # Frames may take a part of the time, whatever they cost.
+            worth_s = (loop.time() - began_s) / _SHARE_OF_TIME
+            self._pause_s = min(max(_SHORTEST_PAUSE_S, worth_s), _LONGEST_PAUSE_S)
         return self._number, frame
 
     def leave(self) -> None:
         """A viewer went away; with the last one goes all that was noted for them."""
         self.viewers -= 1
         if not self.viewers:
-            self._changed_nodes.clear()
+            self._view.changed_nodes = self._view.on_change = None
             self._steps.clear()
             self._encoded.clear()
             # Whoever comes back has missed changes.
@@ -110,9 +119,12 @@ class FrameHub:
     def _advance(self, now_s: float) -> None:
         """Put what changed into a frame of its own; without changes it says that we are here."""
         self._number += 1
-        self._steps.append(_Step(self._number, frozenset(self._changed_nodes), self._decision))
+        self._view.counts()  # works off what was put aside
+        names = frozenset(self._view.changed_nodes or ())
+        self._steps.append(_Step(self._number, names, self._decision))
         self._decision = self._decisions.last
-        self._changed_nodes.clear()
+        if self._view.changed_nodes:
+            self._view.changed_nodes.clear()
         self._is_changed = False
         self._made_s = now_s
         self._encoded.clear()
