@@ -2,12 +2,12 @@
 
     python -m benchmarks.dashboard [--nodes 5000] [--pods 4000] [--rate 500] [--browser]
 
-An embedded store and the scheduler place pods that are created at a steady pace, in turn without
-a page, with one that nobody looks at, with one viewer, with five, and with five of which one does
-not read. Viewers are processes of their own, so that only what they cost the scheduler is counted,
-as processor time per pod; the rounds alternate, because other work on the machine does not. With
-`--rate 0` pods come as fast as they can be created. `--browser` also opens the page in Chromium
-and measures the first picture and a click.
+An embedded store and a scheduler with the page of `kubesched run` place pods that are created at a
+steady pace, in turn without a page, with one that nobody looks at, with one viewer, with five, and
+with five of which one does not read. Viewers are processes of their own, so that only what they
+cost the scheduler is counted, as processor time per pod; the rounds alternate, because other work
+on the machine does not. With `--rate 0` pods come as fast as they can be created. `--browser` also
+opens the page in Chromium and measures the first picture and a click.
 Prints JSON lines.
 """
 
@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import click
 from playwright.sync_api import sync_playwright
@@ -32,10 +32,8 @@ from kubesched.api import Pod
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
 from kubesched.config.defaults import default_configuration
-from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.page_server import PageServer
-from kubesched.dashboard.sign_in import SignIn
-from kubesched.dashboard.sources import dashboard_of_embedded
+from kubesched.dashboard.sources import dashboard_of_scheduler
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
 from kubesched.util.collector import settle_collector
@@ -69,27 +67,22 @@ class Cluster:
         clock = RealClock()
         self.api = LocalApi(Store(derive(0, "store")), clock)
         self.scheduler = Scheduler(self.api, clock)
-        self.parts: tuple[Any, ...] = ()
         self.server: PageServer | None = None
         if has_page:
-            dashboard, decisions, self.parts = dashboard_of_embedded(
-                self.api,
+            dashboard = dashboard_of_scheduler(
+                self.scheduler,
                 clock,
-                SignIn(is_open=True),
                 title="benchmark",
-                scheduler=lambda: self.scheduler,
-                configuration=default_configuration,
+                configuration=default_configuration(),
                 plugins={},
-                changes=EmbeddedChanges(self.api),
             )
-            self.scheduler.watch(decisions)
             self.server = PageServer(dashboard, "127.0.0.1", 0)
 
     @asynccontextmanager
     async def running(self, nodes: int) -> AsyncIterator[None]:
         for number in range(nodes):
             await self.api.create(make_node(number))
-        async with running(self.scheduler, *self.parts):
+        async with running(self.scheduler):
             await self.scheduler.synced.wait()
             if self.server is None:
                 yield

@@ -54,7 +54,7 @@ def test_a_viewer_is_sent_everything_and_then_what_changed() -> None:
         world.place("p", "n1")
         world.view.remove_node(make_node("n2"))
         last, frame = await world.frame(last)
-        assert [(row["name"], row["cpu"][0]) for row in frame["nodes"]] == [("n1", 1000)]
+        assert frame["used"] == [["n1", 1000, 0, 1]]
         assert frame["gone"] == ["n2"]
         assert [each["what"] for each in frame["decisions"]] == ["placed"]
 
@@ -84,7 +84,7 @@ def test_a_viewer_that_fell_behind_gets_all_it_missed_in_one_frame() -> None:
             quick, _ = await world.hub.next(quick)
         last, frame = await world.frame(slow)
         assert last == quick
-        assert [row["name"] for row in frame["nodes"]] == ["n0", "n1", "n2", "n3"]
+        assert [name for name, *_ in frame["used"]] == ["n0", "n1", "n2", "n3"]
         assert len(frame["decisions"]) == 4
         assert "all" not in frame
 
@@ -118,7 +118,7 @@ def test_ten_thousand_changes_with_a_stalled_viewer_leave_no_backlog() -> None:
         assert world.hub.backlog <= 2
         _, frame = await world.frame(last)
         assert len(frame["decisions"]) == 200
-        assert [row["name"] for row in frame["nodes"]] == ["n0"]
+        assert frame["used"] == [["n0", 1000, 0, 1]]
         world.hub.leave()
         assert world.hub.backlog == 0
         world.place("q", "n0")
@@ -139,7 +139,7 @@ def test_a_frame_comes_at_most_every_fifth_of_a_second_and_at_least_every_five()
         began = loop.time()
         last, frame = await world.frame(last)
         assert 5 <= loop.time() - began < 5.5
-        assert frame["nodes"] == []
+        assert (frame["nodes"], frame["used"]) == ([], [])
 
     virtually(work)
 

@@ -69,6 +69,8 @@ export interface QueueLengths {
   gated: number;
 }
 
+export type Usage = [name: string, cpu: number, memory: number, pods: number, extended?: Record<string, number>];
+
 export interface Frame {
   all?: boolean;
   at: number;
@@ -77,6 +79,8 @@ export interface Frame {
   counts: Counts;
   nodes?: NodeRow[];
   gone?: string[];
+  /** Nodes on which only pods came or went. */
+  used?: Usage[];
   decisions: Decision[];
   totals: { placed: number; failed: number; preempted: number };
   latency?: [median: number, high: number];
@@ -154,6 +158,7 @@ export class ClusterState {
       this.structure += 1;
     }
     for (const row of frame.nodes ?? []) this.takeNode(row);
+    for (const usage of frame.used ?? []) this.takeUsage(usage);
     for (const name of frame.gone ?? []) {
       if (this.nodes.delete(name)) this.structure += 1;
     }
@@ -171,6 +176,16 @@ export class ClusterState {
     const known = this.nodes.get(row.name);
     if (!known || !sameLabels(known.labels, row.labels)) this.structure += 1;
     this.nodes.set(row.name, row);
+  }
+
+  private takeUsage([name, cpu, memory, pods, extended]: Usage): void {
+    const known = this.nodes.get(name);
+    if (!known) return;
+    const row: NodeRow = { ...known, cpu: [cpu, known.cpu[1]], memory: [memory, known.memory[1]], pods: [pods, known.pods[1]] };
+    if (known.extended) {
+      row.extended = Object.fromEntries(Object.entries(known.extended).map(([key, [, total]]) => [key, [extended?.[key] ?? 0, total]]));
+    }
+    this.nodes.set(name, row);
   }
 
   private addDecisions(fresh: Decision[]): void {

@@ -21,6 +21,16 @@ describe("the state of the cluster", () => {
     expect(state.structure).toBeGreaterThan(before);
   });
 
+  it("follows what is asked of a node without its row being sent again", () => {
+    const state = new ClusterState();
+    const gpu = { ...row("a", "x"), extended: { "example.com/gpu": [0, 8] as [number, number] } };
+    state.take(frame({ all: true, nodes: [gpu] }));
+    state.take(frame({ used: [["a", 750, 512, 3, { "example.com/gpu": 2 }], ["b", 1, 1, 1]] }));
+    expect([...state.nodes.values()]).toEqual([
+      { ...gpu, cpu: [750, 1000], memory: [512, 1024], pods: [3, 10], extended: { "example.com/gpu": [2, 8] } },
+    ]);
+  });
+
   it("keeps the last ten thousand decisions, each once", () => {
     const state = new ClusterState();
     for (let start = 0; start < 12_000; start += 200) {

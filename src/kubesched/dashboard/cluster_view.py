@@ -8,7 +8,7 @@ encoded once for all who read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from kubesched.api.resource_amounts import Resources
 from kubesched.api.time import parse_time
 from kubesched.cluster.nodes.pod_behavior import STOPPED
 
-__all__ = ["ClusterView", "pod_row", "waiting_reason"]
+__all__ = ["ChangedNodes", "ClusterView", "pod_row", "waiting_reason"]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _FINISHED = ("Succeeded", "Failed")
@@ -30,6 +30,13 @@ _MOST_PUT_ASIDE = 2_000
 PodListener = Callable[[Pod | None, Pod | None], None]  # before, after
 
 
+class ChangedNodes(NamedTuple):
+    """Names of nodes that are another, and of those on which only pods came and went."""
+
+    nodes: set[str]
+    usage: set[str]
+
+
 class ClusterView:
     """Nodes with what is asked of them, pods by node, pods that wait."""
 
@@ -37,22 +44,28 @@ class ClusterView:
         self.pod_listeners: list[PodListener] = []
         self.nodes: dict[str, Node] = {}
         self.on_change: Callable[[], None] | None = None
-        # Names of nodes whose rows changed, for whoever empties it; None: nobody does.
-        self.changed_nodes: set[str] | None = None
+        # Nodes that changed, and those on which only pods did, for whoever empties it; None:
+        # nobody does.
+        self.changed: ChangedNodes | None = None
         self._pods: dict[str, Pod] = {}
         self._put_aside: dict[str, Pod | None] = {}  # changes to come; None: it is gone
         self._requested: dict[str, Resources] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._waiting: dict[str, None] = {}
+        self._allocatable: dict[str, Resources] = {}
         self._rows: dict[str, msgspec.Raw] = {}
 
     def put_node(self, node: Node) -> None:
-        self.nodes[node.metadata.name] = node
-        self._node_changed(node.metadata.name)
+        name = node.metadata.name
+        self.nodes[name] = node
+        self._allocatable[name] = Resources.from_resource_list(node.status.allocatable)
+        self._node_changed(name)
 
     def remove_node(self, node: Node) -> None:
-        self.nodes.pop(node.metadata.name, None)
-        self._node_changed(node.metadata.name)
+        name = node.metadata.name
+        self.nodes.pop(name, None)
+        self._allocatable.pop(name, None)
+        self._node_changed(name)
 
     def put_pod(self, pod: Pod) -> None:
         """Take in a pod, or a change of it; one that has finished takes no room any more."""
@@ -120,12 +133,14 @@ class ClusterView:
         else:
             total.subtract(pod_requested(pod))
             self._on_node.get(name, {}).pop(key, None)
-        self._node_changed(name)
+        self._rows.pop(name, None)
+        if self.changed is not None:
+            self.changed.usage.add(name)
 
     def _node_changed(self, name: str) -> None:
         self._rows.pop(name, None)
-        if self.changed_nodes is not None:
-            self.changed_nodes.add(name)
+        if self.changed is not None:
+            self.changed.nodes.add(name)
         if self.on_change is not None:
             self.on_change()
 
@@ -137,6 +152,18 @@ class ClusterView:
             row = self._rows[name] = msgspec.Raw(msgspec.json.encode(found))
         return row
 
+    def usage(self, name: str) -> list[Any] | None:
+        """What is asked of a node, in the shortest form: name, cpu, memory, pods, others."""
+        if name not in self.nodes:
+            return None
+        used = self._requested.get(name)
+        if used is None:
+            return [name, 0, 0, 0]
+        row = [name, used.milli_cpu, used.memory // _MIB, len(self._on_node.get(name, ()))]
+        if used.scalar:
+            return [*row, used.scalar]
+        return row
+
     def node_row(self, name: str) -> dict[str, Any] | None:
         """A node in short: labels, amounts as (requested, allocatable), and what is wrong."""
         self._work_off()
@@ -144,7 +171,7 @@ class ClusterView:
         if node is None:
             return None
         used = self._requested.get(name) or Resources()
-        allocatable = Resources.from_resource_list(node.status.allocatable)
+        allocatable = self._allocatable[name]
         labels = node.metadata.labels
         row: dict[str, Any] = {
             "name": name,

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubesched.dashboard.cluster_view import ClusterView
+from kubesched.dashboard.cluster_view import ChangedNodes, ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
 
 __all__ = ["FrameHub"]
@@ -33,6 +33,7 @@ class _Step(NamedTuple):
 
     number: int
     nodes: frozenset[str]
+    usage: frozenset[str]
     decision: int  # the last one before it
 
 
@@ -59,8 +60,8 @@ class FrameHub:
     def join(self) -> None:
         """A viewer came; from the first one on changes are noted."""
         self.viewers += 1
-        if self._view.changed_nodes is None:
-            self._view.changed_nodes = set()
+        if self._view.changed is None:
+            self._view.changed = ChangedNodes(set(), set())
             self._view.on_change = self._note
 
     def _note(self) -> None:
@@ -71,7 +72,8 @@ class FrameHub:
     @property
     def backlog(self) -> int:
         """How many names are kept for all viewers together."""
-        return len(self._view.changed_nodes or ()) + sum(len(step.nodes) for step in self._steps)
+        noted = self._view.changed or ((), ())
+        return sum(map(len, noted)) + sum(len(each.nodes) + len(each.usage) for each in self._steps)
 
     async def next(self, last: int) -> tuple[int, bytes]:
         """The next frame for a viewer that has the frame `last` (0: none), and its number."""
@@ -101,7 +103,7 @@ class FrameHub:
         """A viewer went away; with the last one goes all that was noted for them."""
         self.viewers -= 1
         if not self.viewers:
-            self._view.changed_nodes = self._view.on_change = None
+            self._view.changed = self._view.on_change = None
             self._steps.clear()
             self._encoded.clear()
             # Whoever comes back has missed changes.
@@ -120,11 +122,14 @@ class FrameHub:
         """Put what changed into a frame of its own; without changes it says that we are here."""
         self._number += 1
         self._view.counts()  # works off what was put aside
-        names = frozenset(self._view.changed_nodes or ())
-        self._steps.append(_Step(self._number, names, self._decision))
+        changed = self._view.changed or ChangedNodes(set(), set())
+        step = _Step(
+            self._number, frozenset(changed.nodes), frozenset(changed.usage), self._decision
+        )
+        self._steps.append(step)
         self._decision = self._decisions.last
-        if self._view.changed_nodes:
-            self._view.changed_nodes.clear()
+        changed.nodes.clear()
+        changed.usage.clear()
         self._is_changed = False
         self._made_s = now_s
         self._encoded.clear()
@@ -145,10 +150,13 @@ class FrameHub:
             frame["nodes"] = [view.encoded_row(name) for name in sorted(view.nodes)]
         else:
             missed = [step for step in self._steps if step.number > last]
-            names = sorted(frozenset[str]().union(*(step.nodes for step in missed)))
-            rows = {name: view.encoded_row(name) for name in names}
+            names = frozenset[str]().union(*(step.nodes for step in missed))
+            rows = {name: view.encoded_row(name) for name in sorted(names)}
             frame["nodes"] = [row for row in rows.values() if row is not None]
             frame["gone"] = [name for name, row in rows.items() if row is None]
+            fuller = frozenset[str]().union(*(step.usage for step in missed)) - names
+            usage = (view.usage(name) for name in sorted(fuller))
+            frame["used"] = [each for each in usage if each is not None]
             since = missed[0].decision
         frame["decisions"] = decisions.since(since, _DECISIONS_AT_ONCE)
         frame["totals"] = {

@@ -93,9 +93,15 @@ class TotalIndex:
         """The rows of each total, the highest first. Not to be changed meanwhile."""
         return (self._buckets[total] for total in self._totals_from_best())
 
-    def best_with_totals(self) -> Iterator[tuple[int, int]]:
-        """Rows with their totals, the highest first. Not to be changed meanwhile."""
-        return ((row, total) for total in self._totals_from_best() for row in self._buckets[total])
+    def top(self, count: int) -> list[tuple[int, int]]:
+        """Some of the rows with the highest totals, with these, the best first."""
+        found: list[tuple[int, int]] = []
+        for total in self._totals_from_best():
+            for row in self._buckets[total]:
+                found.append((row, total))
+                if len(found) == count:
+                    return found
+        return found
 
     def _totals_from_best(self) -> Iterator[int]:
         if self._buckets:

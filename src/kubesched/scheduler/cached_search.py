@@ -233,15 +233,15 @@ def _ranked(
     pod: Pod,
 ) -> Ranking:
     """Some of the best rows of an index that the filters let pass."""
-    names, found = nodes.table.names, []
-    tried = itertools.islice(index.best_with_totals(), _TRIES if filters else count)
-    for row, total in tried:
-        if filters and first_rejection(filters, state, pod, nodes.info_at(row)) is not None:
-            continue
-        found.append((names[row], total))
-        if len(found) == count:
-            break
-    return found
+    names = nodes.table.names
+    if not filters:
+        return [(names[row], total) for row, total in index.top(count)]
+    fitting = (
+        (names[row], total)
+        for row, total in index.top(_TRIES)
+        if first_rejection(filters, state, pod, nodes.info_at(row)) is None
+    )
+    return list(itertools.islice(fitting, count))
 
 
 def _total(

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from kubesched.server.endpoints.http_messages import TEXT, Headers, Request, Response
 
-__all__ = ["SIGN_IN", "with_browser_sign_in"]
+__all__ = ["SIGN_IN", "Answer", "with_browser_sign_in"]
 
 Answer = Callable[[Request], Awaitable[Response]]
 

@@ -48,7 +48,7 @@ from kubesched.server.options.command_line import (
     MetricsOptions,
     SecureServingOptions,
 )
-from kubesched.server.serving.browser_sign_in import with_browser_sign_in
+from kubesched.server.serving.browser_sign_in import Answer, with_browser_sign_in
 from kubesched.server.serving.connections import HttpServer
 from kubesched.server.serving.filters import Endpoints
 from kubesched.server.serving.listener import listen, shown_address
@@ -230,7 +230,7 @@ class SchedulerServer:
         endpoints = Endpoints(
             routes, access.authenticators, access.authorizer, metrics.server, clock
         )
-        self._answer = endpoints.answer
+        self._answer: Answer = endpoints.answer
         if pages.dashboard is not None:
             self._answer = with_browser_sign_in(endpoints.answer, DASHBOARD)
         self._stopping = asyncio.Event()
