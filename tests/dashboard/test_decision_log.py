@@ -105,3 +105,12 @@ def test_a_scheduler_tells_what_it_decided_between_which_nodes() -> None:
 
 def fresh(made: object) -> object:
     return replace(made, metadata=replace(made.metadata, uid="", resource_version=""))
+
+
+def test_totals_are_kept_for_bursts_and_then_for_a_thousand_a_second() -> None:
+    now = 0
+    log = DecisionLog(lambda: now)
+    now = 10**18
+    assert sum(log._may_rank(now) for _ in range(5000)) in (2000, 2001)
+    now += 500_000_000
+    assert sum(log._may_rank(now) for _ in range(5000)) == 500

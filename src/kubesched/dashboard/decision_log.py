@@ -25,10 +25,9 @@ _LENGTH: Final = 10_000
 _LATENCIES: Final = 1_000
 _BEST: Final = 3  # nodes whose totals are kept
 _MILLISECOND: Final = 1_000_000
-_SECOND: Final = 1_000_000_000
 # So many decisions a second are kept with totals, and so many in a burst: what a recorder may
 # cost is bounded, however fast pods are placed.
-_RANKED_PER_SECOND: Final = 1_000
+_RANKED_EVERY_NS: Final = 1_000_000
 _RANKED_AT_ONCE: Final = 2_000
 _PREEMPTED: Final = "PreemptionByScheduler"
 
@@ -65,8 +64,7 @@ class DecisionLog:
         self._is_told = is_told
         self._seen_ns: dict[str, int] = {}  # when pods that wait were first seen
         self._latencies: deque[int] = deque(maxlen=_LATENCIES)
-        self._tokens = float(_RANKED_AT_ONCE)
-        self._tokens_ns = 0
+        self._paid_until_ns = 0
         self.last = 0
         self.placed = 0
         self.failed = 0
@@ -90,12 +88,11 @@ class DecisionLog:
         self._append(now_ns, queued.key, "placed", node_name, "", queued.attempts, took, best)
 
     def _may_rank(self, now_ns: int) -> bool:
-        earned = (now_ns - self._tokens_ns) * _RANKED_PER_SECOND / _SECOND
-        self._tokens = min(self._tokens + earned, _RANKED_AT_ONCE) - 1
-        self._tokens_ns = now_ns
-        if self._tokens < 0:
-            self._tokens += 1
+        # A bucket that drips: each costs a thousandth of a second, and it holds two seconds.
+        self._paid_until_ns = max(self._paid_until_ns, now_ns - _RANKED_AT_ONCE * _RANKED_EVERY_NS)
+        if self._paid_until_ns > now_ns:
             return False
+        self._paid_until_ns += _RANKED_EVERY_NS
         return True
 
     def note(self, old: Pod | None, new: Pod | None) -> None:

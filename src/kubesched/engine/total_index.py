@@ -95,6 +95,9 @@ class TotalIndex:
 
     def top(self, count: int) -> list[tuple[int, int]]:
         """Some of the rows with the highest totals, with these, the best first."""
+        best = self._buckets.get(self._best, ())
+        if len(best) >= count:
+            return [(row, self._best) for row in best[:count]]
         found: list[tuple[int, int]] = []
         for total in self._totals_from_best():
             for row in self._buckets[total]:
