@@ -1,24 +1,67 @@
-"""Pictures of the page on a real run, for the documents.
+"""Pictures of the page on real runs, for the documents.
 
     python -m benchmarks.screenshots docs/images
 
-Starts `kubesched up` with the sample workload, opens the page in Chromium, and writes one PNG per
-view.
+Runs `kubesched up` with the sample workload, and simulations of a small and of a large cluster,
+opens the pages in Chromium, and writes one PNG per view.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-_SETTLED_MS = 2_000
+_FLAGS: Final = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+_SETTLED_MS: Final = 1_500
+_PACKED: Final = {
+    "profiles": [
+        {
+            "schedulerName": "default-scheduler",
+            "pluginConfig": [
+                {
+                    "name": "NodeResourcesFit",
+                    "args": {
+                        "scoringStrategy": {
+                            "type": "MostAllocated",
+                            "resources": [{"name": "cpu", "weight": 1}],
+                        }
+                    },
+                }
+            ],
+        }
+    ]
+}
+
+
+def _scenario(nodes: int, per_hour: int, **more: Any) -> dict[str, Any]:
+    """A cluster in five zones, and work that comes and goes."""
+    zones = ["zone-a", "zone-b", "zone-c", "zone-d", "zone-e"]
+    group = {"name": "general", "count": nodes, "cpu": 16, "memory": "64Gi", "zones": zones}
+    work = {
+        "name": "work",
+        "arrivals": {"poisson": f"{per_hour}/h"},
+        "cpu": {"choice": ["500m", 1, 2, 4]},
+        "memory": {"choice": ["1Gi", "4Gi"]},
+        "duration": {"exponential": {"mean": "30m"}},
+    }
+    return {
+        "duration": "1h",
+        "step": "1m",
+        "cluster": {"nodes": [group]},
+        "workloads": [work],
+    } | more
 
 
 def main() -> None:
@@ -29,50 +72,95 @@ def main() -> None:
     if browser_path is None:
         sys.exit("no Chromium: apt-get install chromium")
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "kubesched.cli.main", "up", "--listen", "127.0.0.1:0"]
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as place:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=_FLAGS)
+        with _running("up", "--listen", "127.0.0.1:0") as link:
+            _sample(_opened(browser, link), link, folder)
+        both = [{"name": "spread"}, {"name": "packed", "config": _PACKED}]
+        report = _simulated(_scenario(40, 400, name="spread or pack", configurations=both), place)
+        with _running("dashboard", "--report", report) as link:
+            page = _opened(browser, link)
+            page.get_by_label("Moment").evaluate("slider => slider.value = slider.max * 0.6")
+            page.wait_for_timeout(_SETTLED_MS)
+            page.screenshot(path=folder / "report.png")
+        large = _simulated(
+            _scenario(5000, 60_000, name="five thousand nodes", duration="12m"), place
+        )
+        with _running("dashboard", "--report", large) as link:
+            page = _opened(browser, link)
+            page.goto(link.partition("?")[0] + "#/cluster")
+            page.locator("canvas").wait_for(timeout=60_000)
+            page.wait_for_timeout(_SETTLED_MS)
+            page.screenshot(path=folder / "large.png")
+        browser.close()
+
+
+@contextlib.contextmanager
+def _running(*arguments: str) -> Iterator[str]:
+    """A kubesched that serves a page; yields its link."""
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "kubesched.cli.main", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
+        assert process.stdout is not None
         try:
-            link = _link(process)
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=browser_path, args=_FLAGS)
-                page = browser.new_context(
-                    ignore_https_errors=True, viewport={"width": 1280, "height": 800}
-                ).new_page()
-                page.goto(link)
-                _take(page, link.partition("?")[0], folder)
-                browser.close()
+            for line in process.stdout:
+                if found := re.search(r"Dashboard:\s+(\S+)", line):
+                    threading.Thread(target=process.stdout.read, daemon=True).start()
+                    yield found.group(1)
+                    break
+            else:
+                sys.exit(f"kubesched {arguments[0]} printed no link")
         finally:
             process.terminate()
 
 
-def _link(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    for line in process.stderr:
-        if found := re.search(r"Dashboard:\s+(\S+)", line):
-            return found.group(1)
-    sys.exit("kubesched up printed no link")
+def _simulated(scenario: dict[str, Any], place: str) -> str:
+    """The history of a simulation."""
+    given, history = Path(place) / "scenario.json", str(Path(place) / "run.history")
+    given.write_text(json.dumps(scenario))
+    command = [sys.executable, "-m", "kubesched.cli.main", "simulate", str(given), "--fresh"]
+    subprocess.run([*command, "-o", history], check=True, stdout=subprocess.DEVNULL)
+    return history
 
 
-def _take(page: Page, base: str, folder: Path) -> None:
-    page.wait_for_timeout(2 * _SETTLED_MS)
-    for name, address in (
-        ("cluster", "#/cluster?node=node-05"),
-        ("queue", "#/queue"),
-        ("live", "#/live"),
-    ):
+def _opened(browser: Browser, link: str) -> Page:
+    screen = {"width": 1280, "height": 800}
+    page = browser.new_context(ignore_https_errors=True, viewport=screen).new_page()
+    page.goto(link)
+    page.locator("main h1").first.wait_for(state="attached")
+    return page
+
+
+def _sample(page: Page, link: str, folder: Path) -> None:
+    base = link.partition("?")[0]
+    page.wait_for_timeout(3 * _SETTLED_MS)
+
+    def take(name: str, address: str, shows: str, dark: bool = False) -> None:
+        page.emulate_media(color_scheme="dark" if dark else "light")
         page.goto(base + address)
+        page.locator(shows).first.wait_for()
         page.wait_for_timeout(_SETTLED_MS)
         page.screenshot(path=folder / f"{name}.png")
-    page.goto(base + "#/queue")
-    page.locator("table a").first.click()
-    page.get_by_test_id("summary").wait_for()
+
+    take("cluster", "#/cluster?node=node-05", ".packed")
+    take("cluster-dark", "#/cluster", "canvas", dark=True)
+    take("queue", "#/queue", "tbody tr")
+    take("live", "#/live", "tbody tr")
+    page.get_by_role("button", name="Pause").click()
+    page.locator("tr", has_text="placed").get_by_role("button").first.click()
+    page.get_by_test_id("decision").wait_for()
+    page.wait_for_timeout(_SETTLED_MS)
+    page.evaluate("window.scrollTo(0, 0)")
+    page.screenshot(path=folder / "live.png")
+    page.goto(base + "#/pod/batch/giant-000")
+    page.get_by_test_id("summary").wait_for(timeout=60_000)
+    page.wait_for_timeout(_SETTLED_MS)
     page.screenshot(path=folder / "pod.png")
-    page.goto(base + "#/whatif")
-    page.get_by_label("Drain nodes").fill("node-01")
-    page.get_by_role("button", name="Play").click()
-    page.get_by_test_id("answer").wait_for()
+    page.goto(base + "#/whatif?drain=node-01&play=1")
+    page.get_by_test_id("answer").wait_for(timeout=60_000)
     page.screenshot(path=folder / "whatif.png")
 
 

@@ -194,12 +194,15 @@ function drawSpecial(pen: CanvasRenderingContext2D, row: NodeRow, x: number, y: 
     pen.lineWidth = size > 10 ? 2 : 1;
     pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
     if (size > 6) {
+      // Squares with text have their sign in the corner that is free.
+      const edge = size >= 44 ? 16 : size;
+      const [left, top] = [x + size - edge, size >= 44 ? y + size - edge : y];
       pen.beginPath();
-      pen.moveTo(x, y + size);
-      pen.lineTo(x + size, y);
+      pen.moveTo(left, top + edge);
+      pen.lineTo(left + edge, top);
       if (isDown) {
-        pen.moveTo(x, y);
-        pen.lineTo(x + size, y + size);
+        pen.moveTo(left, top);
+        pen.lineTo(left + edge, top + edge);
       }
       pen.stroke();
     }

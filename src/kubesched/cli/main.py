@@ -39,7 +39,9 @@ _COMMANDS: Final[Mapping[str, _Place]] = {
     "explain": _Place("explain_command", "Why a pod is pending, and what would help."),
     "fit": _Place("fit_command", "How many copies of a pod fit, and what stops the next one."),
     "whatif": _Place("whatif_command", "What would happen if nodes or workloads changed."),
-    "dashboard": _Place("dashboard_command", "Show a cluster, or a capture, as a page."),
+    "dashboard": _Place(
+        "dashboard_command", "Show a cluster, a capture or a simulation as a page."
+    ),
     "capture": _Place("capture_command", "Write all that scheduling depends on to one file."),
     "simulate": _Place(
         "simulate_command", "Run a scenario in virtual time and compare configurations."
