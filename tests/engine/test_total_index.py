@@ -79,3 +79,16 @@ def test_every_accepted_best_row_can_be_chosen_however_many_there_are() -> None:
     rng = random.Random(0)
     found = {index.choose_accepted(rng, lambda row: row % 25 == 3, 99) for _ in range(300)}
     assert found - {None} == {3, 28, 53, 78}
+
+
+@given(known=st.dictionaries(rows, totals), count=st.integers(1, CAPACITY + 1))
+def test_the_top_rows_are_those_with_the_highest_totals(known: dict[int, int], count: int) -> None:
+    index = TotalIndex(
+        CAPACITY,
+        np.array(sorted(known), dtype=np.intp),
+        np.array([known[row] for row in sorted(known)], dtype=np.int64),
+    )
+    top = index.top(count)
+    assert [total for _, total in top] == sorted(known.values(), reverse=True)[:count]
+    assert all(known[row] == total for row, total in top)
+    assert len({row for row, _ in top}) == len(top)

@@ -184,7 +184,7 @@ function InQueue({ place, now }: { place: QueuePlace; now: number }) {
       <p>
         <PlaceMark place={place.place} /> for {duration(now - place.since)}, tried {place.attempts === 1 ? "once" : `${place.attempts} times`}
         {place.gatedBy && <>, held back by {place.gatedBy}</>}
-        {place.until && <>, for {duration(place.until - now)} more</>}
+        {place.until !== undefined && place.until > now && <>, backs off for {duration(place.until - now)} more</>}
         {place.nominatedTo && <>, room is made on <NodeLink name={place.nominatedTo} /></>}
       </p>
       {place.rejectedBy.length > 0 && <p>Rejected by {place.rejectedBy.join(", ")}.</p>}

@@ -113,7 +113,7 @@ function WaitsFor({ pod, now }: { pod: PodRow; now: number }) {
   const place = pod.queue;
   if (!place) return null;
   if (place.nominatedTo) return <>room on {place.nominatedTo}</>;
-  if (place.until) return <>its penalty to pass, {duration(place.until - now)}</>;
+  if (place.until && place.until > now) return <>its penalty to pass, {duration(place.until - now)}</>;
   const shown = place.waitsFor.slice(0, 4).map(eventWords).join(", ");
   const more = place.waitsFor.length - 4;
   return <span title={place.waitsFor.join(", ")}>{shown}{more > 0 && ` and ${more} more`}</span>;

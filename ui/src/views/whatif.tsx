@@ -108,7 +108,7 @@ function OtherConfiguration({ text, setText }: { text: string; setText: (text: s
 }
 
 function Answer({ answer }: { answer: WhatIf }) {
-  const isBad = answer.waiting.length > 0 || answer.blocked.length > 0;
+  const isBad = answer.waiting.length > 0 || answer.blocked.length > 0 || answer.gone.length > 0;
   return (
     <div data-testid="answer">
       <p class={isBad ? "verdict pending" : "verdict fits"}>{answer.summary}.</p>
