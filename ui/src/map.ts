@@ -17,6 +17,7 @@ export interface Layout {
   height: number;
 }
 
+const EASY = 12;
 const HEADING = 26;
 const BETWEEN = 14;
 const NAMED = 90; // so many nodes are shown with their names
@@ -53,11 +54,13 @@ export function cornerOf(layout: Layout, block: Block, place: number): { x: numb
 export function nodeAt(layout: Layout, x: number, y: number): string | undefined {
   const step = layout.size + layout.gap;
   const column = Math.floor(x / step);
-  if (x < 0 || column >= layout.columns || x - column * step >= layout.size) return undefined;
+  // Between large squares there is nothing; small ones should be easy to hit.
+  const reach = layout.size < EASY ? step : layout.size;
+  if (x < 0 || column >= layout.columns || x - column * step >= reach) return undefined;
   for (const block of layout.blocks) {
     const row = Math.floor((y - block.y) / step);
     if (row < 0 || row * layout.columns >= block.names.length) continue;
-    if (y - block.y - row * step >= layout.size) return undefined;
+    if (y - block.y - row * step >= reach) return undefined;
     return block.names[row * layout.columns + column];
   }
   return undefined;

@@ -17,6 +17,14 @@ describe("the map", () => {
     expect(nodeAt(layout, 399, layout.height - 1)).toBeUndefined();
   });
 
+  it("is easy to hit where squares are small", () => {
+    const layout = layOut([["x", names(20_000)]], 1200);
+    const block = layout.blocks[0];
+    if (!block) throw new Error("no block");
+    const { x, y } = cornerOf(layout, block, 7);
+    expect(nodeAt(layout, x + layout.size + layout.gap / 2, y)).toBe("n7");
+  });
+
   it("fits five thousand nodes in a screen, and fifty thousand in little more", () => {
     expect(layOut([["all", names(5000)]], 1200).height).toBeLessThan(650);
     expect(layOut([["all", names(50_000)]], 1200).height).toBeLessThan(900);
