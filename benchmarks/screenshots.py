@@ -25,6 +25,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 _FLAGS: Final = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 _SETTLED_MS: Final = 1_500
+_SLIDE: Final = """slider => {
+  slider.value = Number(slider.min) + 0.6 * (slider.max - slider.min);
+  slider.dispatchEvent(new Event("input", {bubbles: true}));
+}"""
 _PACKED: Final = {
     "profiles": [
         {
@@ -80,7 +84,7 @@ def main() -> None:
         report = _simulated(_scenario(40, 400, name="spread or pack", configurations=both), place)
         with _running("dashboard", "--report", report) as link:
             page = _opened(browser, link)
-            page.get_by_label("Moment").evaluate("slider => slider.value = slider.max * 0.6")
+            page.get_by_label("Moment").evaluate(_SLIDE)
             page.wait_for_timeout(_SETTLED_MS)
             page.screenshot(path=folder / "report.png")
         large = _simulated(

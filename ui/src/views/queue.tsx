@@ -72,7 +72,7 @@ function Reasons({ view }: { view: QueueView }) {
             </svg>
             <span>
               <b>{each.reason}</b> {each.count === 1 ? <PodLink name={each.example} /> : <>for example <PodLink name={each.example} /></>}
-              {each.message && <span class="dim clamped" title={each.message}>{each.message}</span>}
+              {each.message !== each.reason && <span class="dim clamped" title={each.message}>{each.message}</span>}
             </span>
           </li>
         ))}
