@@ -48,6 +48,7 @@ bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes [WORKLOADS=DIR]
 	@$(BIN)/python -m benchmarks.memory
 	@$(BIN)/python -m benchmarks.drain
 	@$(BIN)/python -m benchmarks.apiserver
+	@$(BIN)/python -m benchmarks.dashboard --repeat 3
 	@$(if $(WORKLOADS),$(BIN)/python -m benchmarks.scheduler_perf --workloads $(WORKLOADS) --labels $(QUICK),echo "scheduler_perf left out: WORKLOADS=DIR names kubernetes' test/integration/scheduler_perf" >&2)
 
 million: $(READY)  ## A million pods on a million nodes: minutes, and 4 GiB
