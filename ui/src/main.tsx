@@ -35,14 +35,14 @@ function tabs(): [view: string, title: string][] {
 }
 
 function App() {
-  const [route, setRoute] = useState<Route>(parseRoute(location.hash));
+  // Read anew each time: the slider changes the address without telling anybody.
+  const route = parseRoute(location.hash);
   const [, setVersion] = useState(0);
   const [problem, setProblem] = useState("");
   const redraw = () => setVersion((version) => version + 1);
   useEffect(() => {
-    const moved = () => setRoute(parseRoute(location.hash));
-    window.addEventListener("hashchange", moved);
-    return () => window.removeEventListener("hashchange", moved);
+    window.addEventListener("hashchange", redraw);
+    return () => window.removeEventListener("hashchange", redraw);
   }, []);
   useEffect(() => {
     let end = () => {};
@@ -60,7 +60,7 @@ function App() {
     return () => end();
   }, []);
   const shown = tabs();
-  const asked = location.hash.replace(/^#\/?/, "") ? route.view : (shown[0]?.[0] ?? "cluster");
+  const asked = isBare() ? (shown[0]?.[0] ?? "cluster") : route.view;
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to content</a>
@@ -87,6 +87,11 @@ function App() {
       </main>
     </>
   );
+}
+
+/** Whether the address names no view: then it is the first one. */
+function isBare(): boolean {
+  return !location.hash.replace(/^#\/?/, "");
 }
 
 function skip(event: Event): void {
@@ -185,7 +190,8 @@ function goTo(run: Run, at: number, setProblem: (text: string) => void, redraw: 
 function remember(): void {
   const route = parseRoute(location.hash);
   const query = Object.fromEntries([...route.query].filter(([key]) => key !== "at" && key !== "run"));
-  if (location.hash || moment.at) history.replaceState(null, "", href(route.view, route.rest, query));
+  const view = isBare() ? (tabs()[0]?.[0] ?? route.view) : route.view;
+  if (!isBare() || moment.at) history.replaceState(null, "", href(view, route.rest, query));
 }
 
 function Slider({ redraw, setProblem }: { redraw: () => void; setProblem: (text: string) => void }) {
