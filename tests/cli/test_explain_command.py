@@ -210,6 +210,24 @@ def test_nothing_to_play_is_said() -> None:
     assert run("whatif", "-f", "dump.yaml").exit_code == 2
 
 
+def test_plugins_of_ones_own_have_their_say() -> None:
+    Path("mine.py").write_text(
+        "from kubesched.framework import Plugin, Status\n\n\n"
+        "class Mine(Plugin):\n"
+        '    name = "Mine"\n\n'
+        "    def filter(self, state, pod, node):\n"
+        '        return Status.unresolvable("not on a Sunday")\n'
+    )
+    Path("mine.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles:\n- plugins: {multiPoint: {enabled: [{name: Mine}]}}\n"
+    )
+    run("capture", "-f", "dump.yaml", "-o", "c")
+    asked = ("-f", "pod.yaml", "--capture", "c", "--config", "mine.yaml", "--plugin", "mine.py")
+    assert answered("explain", "pod", *asked)["summary"].startswith("not on a Sunday")
+    assert answered("fit", *asked)["fits"] == 0
+
+
 @pytest.mark.parametrize("command", [["explain", "pod"], ["fit"], ["whatif"], ["capture"]])
 def test_help_has_an_example(command: list[str]) -> None:
     assert "Example: kubesched" in run(*command, "--help").stdout

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, Pod, ResourceClaim, ResourceClaimTemplate
 from kubesched.explain import Snapshot
 from kubesched.explain.copies import Copies
-from kubesched.testing import make_affinity, make_node, make_pod, make_pod_term, make_spread
+from kubesched.testing import (
+    make_affinity,
+    make_node,
+    make_node_selector,
+    make_pod,
+    make_pod_term,
+    make_pv,
+    make_spread,
+    make_storage_class,
+)
 from kubesched.util.clock import ManualClock
+from tests.explain.causes import HOST, device_claim, device_class, parsed, slice_of
 
 ZONE = "topology.kubernetes.io/zone"
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -138,3 +149,62 @@ def test_counting_leaves_nothing_behind() -> None:
     first = asked.fit(make_pod("p", requests={"cpu": "1"}))
     assert asked.fit(make_pod("p", requests={"cpu": "1"})) == first
     asked.model.cache.check_invariants()
+
+
+def test_devices_of_copies_are_handed_out_and_given_back() -> None:
+    template = parsed(
+        ResourceClaimTemplate,
+        {
+            "metadata": {"name": "gpu", "namespace": "default"},
+            "spec": {"spec": msgspec.to_builtins(device_claim("x", "gpu.example.com").spec)},
+        },
+    )
+    pod = parsed(
+        Pod,
+        {
+            "metadata": {"name": "train", "namespace": "default"},
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "containers": [{"name": "c"}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            },
+        },
+    )
+    asked = snapshot(
+        *nodes("a", "b"),
+        device_class("gpu.example.com"),
+        slice_of("a", "a-0", "a-1"),
+        slice_of("b", "b-0"),
+        template,
+    )
+    first = asked.fit(pod)
+    assert (first.fits, first.nodes) == (3, {"a": 2, "b": 1})
+    assert first.stopped_by[0].rejections[0].reason == "cannot allocate all claims"
+    assert asked.fit(pod) == first
+    assert not asked.model.objects.list(ResourceClaim)
+
+
+def test_a_volume_of_its_own_is_made_for_each_copy() -> None:
+    source = {"volumeClaimTemplate": {"spec": {"storageClassName": "local"}}}
+    template = {
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "c"}],
+            "volumes": [{"name": "data", "ephemeral": source}],
+        },
+    }
+    spec = template["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["spec"]
+    spec["resources"] = {"requests": {"storage": "1Gi"}}
+    spec["accessModes"] = ["ReadWriteOnce"]
+    here = make_node_selector((HOST, "In", "a"))
+    asked = snapshot(
+        *nodes("a", "b"),
+        make_storage_class("local", provisioner="kubernetes.io/no-provisioner"),
+        *(
+            make_pv(f"pv-{number}", storage_class="local", node_selector=here, phase="Available")
+            for number in range(2)
+        ),
+    )
+    answer = asked.fit(parsed(Pod, template))
+    assert (answer.fits, answer.nodes) == (2, {"a": 2})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kubesched.api import Node, Pod
-from kubesched.explain import Explanation, Snapshot
-from kubesched.testing import make_node, make_pod
+import pytest
+
+from kubesched.api import Deployment, Node, ObjectMeta, Pod
+from kubesched.api.core import ResourceQuota
+from kubesched.explain import ExplainError, Explanation, Snapshot
+from kubesched.testing import make_node, make_pod, make_pvc
 from kubesched.util.clock import ManualClock
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -76,3 +79,34 @@ def test_nothing_is_left_changed_by_asking() -> None:
     assert snapshot.explain(pod) == first
     assert {type(each): each for each in snapshot.model.objects} == before
     snapshot.model.cache.check_invariants()
+
+
+def test_rules_about_kinds_that_may_not_be_read_are_left_out() -> None:
+    claim = make_pvc("data", volume_name="pv-1", storage_class="fast")
+    pod = make_pod("p", pvcs=["data"])
+    seen = Snapshot([*nodes("a"), claim, pod], clock=ManualClock()).explain(pod)
+    assert "volume pv-1, which does not exist" in seen.summary
+    unseen = Snapshot(
+        [*nodes("a"), claim, pod], unknown=["PersistentVolume"], clock=ManualClock()
+    ).explain(pod)
+    assert (unseen.verdict, unseen.node) == ("fits", "a")
+    assert unseen.unknown == ("PersistentVolume",)
+
+
+def test_what_else_is_wrong_is_said_behind_the_first_thing() -> None:
+    gated = explained(nodes("a"), make_pod("p", gates=["x"], requests={"cpu": "6"}))
+    assert gated.breakdown.startswith("Once that is solved: Insufficient cpu: asks 6")
+    unclaimed = explained(nodes("a"), make_pod("p", pvcs=["data"], requests={"cpu": "6"}))
+    assert unclaimed.summary == "claim data does not exist in namespace default"
+    assert unclaimed.breakdown.startswith("Once that is solved: Insufficient cpu: asks 6")
+
+
+def test_a_pod_that_was_never_made_is_told_from_a_typo() -> None:
+    deployment = Deployment(metadata=ObjectMeta(name="web", namespace="shop"))
+    quota = ResourceQuota(metadata=ObjectMeta(name="small", namespace="shop"))
+    snapshot = Snapshot([*nodes("a"), deployment, quota], clock=ManualClock())
+    with pytest.raises(ExplainError) as raised:
+        snapshot.explain("shop/web-1")
+    (note,) = raised.value.__notes__
+    assert note.startswith("Deployment shop/web has 0 pods")
+    assert "quota small" in note

@@ -17,6 +17,9 @@ from kubesched.config.load import load_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain import Snapshot
 from kubesched.explain.sources import load_files
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.runtime.plugin_registry import PluginRegistry, Registry
 
 __all__ = ["ClusterSource", "SourceOptions", "source_options"]
 
@@ -37,22 +40,26 @@ class SourceOptions(NamedTuple):
     capture: Path | None
     address: ClusterAddress
     config_file: Path | None
+    plugins: tuple[str, ...] = ()
 
     async def snapshot(self) -> ClusterSource:
         """The cluster: the files, or what they are laid over if they name no nodes.
 
         Raises ExplainError, ConfigError or ApiError with what is wrong and what next.
         """
-        configuration = self.configuration()
+        options: dict[str, Any] = {
+            "configuration": self.configuration(),
+            "plugins": self._registry(),
+        }
         stdin = sys.stdin.read() if "-" in self.files else ""
         given = load_files(self.files, stdin).objects
         pods = tuple(each for each in given if isinstance(each, Pod))
         if self.capture is not None:
-            base = Snapshot.from_capture(self.capture, configuration=configuration)
+            base = Snapshot.from_capture(self.capture, **options)
         elif any(isinstance(each, Node) for each in given):
-            return ClusterSource(Snapshot(given, configuration=configuration), pods)
+            return ClusterSource(Snapshot(given, **options), pods)
         else:
-            base = await self._live(configuration)
+            base = await self._live(options)
         return ClusterSource(base.overlaid(given), pods)
 
     async def base_and_changes(self) -> tuple[Snapshot, tuple[ApiObject, ...]]:
@@ -61,21 +68,29 @@ class SourceOptions(NamedTuple):
         Files that name nodes are the cluster, unless a capture is; all others are changes. The
         configuration of the options is a change as well, and not the cluster's.
         """
+        options: dict[str, Any] = {"plugins": self._registry()}
         given = load_files(self.files, sys.stdin.read() if "-" in self.files else "").objects
         if self.capture is not None:
-            return Snapshot.from_capture(self.capture), tuple(given)
+            return Snapshot.from_capture(self.capture, **options), tuple(given)
         if any(isinstance(each, Node) for each in given):
-            return Snapshot(given), ()
-        return await self._live(None), tuple(given)
+            return Snapshot(given, **options), ()
+        return await self._live(options), tuple(given)
 
-    async def _live(self, configuration: KubeSchedulerConfiguration | None) -> Snapshot:
+    async def _live(self, options: dict[str, Any]) -> Snapshot:
         async with live_api(self.address, "explain") as api:
-            return await Snapshot.from_cluster(api, configuration=configuration)
+            return await Snapshot.from_cluster(api, **options)
+
+    def _registry(self) -> Registry:
+        """All plugins: in-tree, installed, and those that the options name."""
+        registry = PluginRegistry(IN_TREE_PLUGINS)
+        registry.merge(out_of_tree_plugins(self.plugins))
+        return registry
 
     def configuration(self) -> KubeSchedulerConfiguration | None:
         if self.config_file is None:
             return None
-        return load_configuration(self.config_file.read_bytes())
+        known = out_of_tree_plugins(self.plugins).known_args()
+        return load_configuration(self.config_file.read_bytes(), known_args=known)
 
 
 def source_options(command: F) -> F:
@@ -104,6 +119,14 @@ def source_options(command: F) -> F:
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
     )
+    @click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="PLUGIN",
+        help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
+        "repeated. Installed ones need no option.",
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -111,9 +134,10 @@ def source_options(command: F) -> F:
         capture: Path | None,
         address: ClusterAddress,
         config_file: Path | None,
+        plugins: tuple[str, ...],
         **options: Any,
     ) -> Any:
-        source = SourceOptions(files, capture, address, config_file)
+        source = SourceOptions(files, capture, address, config_file, plugins)
         return command(*args, source=source, **options)
 
     return wrapped  # type: ignore[return-value]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import copy
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.explain.model import ClusterModel
+from kubesched.explain.model import ClusterModel, Removal
+from kubesched.explain.own_claims import with_claims
 from kubesched.framework import CycleState, PodInfo
 
 __all__ = ["Copies", "copy_of"]
@@ -28,31 +30,84 @@ def copy_of(pod: Pod, number: int) -> Pod:
     )
 
 
+class _Placed(NamedTuple):
+    """A copy on its node; with a state, what it uses besides is reserved for it."""
+
+    pod: Pod
+    state: CycleState | None
+    made: tuple[Removal, ...]  # claims that were made for it
+
+
 class Copies:
     """Copies that were placed, in order, and how many per node."""
 
     def __init__(self, model: ClusterModel) -> None:
         self._model = model
-        self._placed: list[Pod] = []
+        self._placed: list[_Placed] = []
         self.by_node: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._placed)
 
-    def place(self, info: PodInfo, node: str) -> None:
+    def try_one(self, pod: Pod, number: int) -> str:
+        """Have the scheduler place one more copy; empty if it did, else what it says.
+
+        Claims that are made for each pod are made for the copy, and what it would use of volumes
+        and devices is reserved, as it is before a pod is bound.
+        """
+        model = self._model
+        copied, claims = with_claims(model.objects, copy_of(pod, number))
+        for claim in claims:
+            model.objects.put(claim)
+        made = tuple(
+            Removal(type(each), each.metadata.name, each.metadata.namespace) for each in claims
+        )
+        info = PodInfo(copied)
+        outcome = model.search(copied, info)
+        if not outcome.node_name:
+            self._unmake(made)
+            return outcome.message
+        uses_more = bool(copied.spec.resource_claims or copied.spec.volumes)
+        self._place(info, outcome.node_name, outcome.state if uses_more else None, made)
+        if uses_more:
+            pod_on_node = self._placed[-1].pod
+            status = model.framework_of(copied).binding.run_reserve(
+                outcome.state, pod_on_node, outcome.node_name
+            )
+            if not status.is_success:
+                self.take_back(1)
+                return status.message
+        return ""
+
+    def _place(
+        self,
+        info: PodInfo,
+        node: str,
+        state: CycleState | None = None,
+        made: tuple[Removal, ...] = (),
+    ) -> None:
         """Count a copy on the node from here on."""
         assumed = info.placed_on(node)
         self._model.cache.assume_pod(assumed)
-        self._placed.append(assumed.pod)
+        self._placed.append(_Placed(assumed.pod, state, made))
         self.by_node[node] += 1
 
     def take_back(self, count: int | None = None) -> None:
         """Take off the last copies, or all of them."""
+        model = self._model
         for _ in range(len(self._placed) if count is None else count):
-            pod = self._placed.pop()
-            self._model.cache.forget_pod(pod)
-            self.by_node[pod.spec.node_name] -= 1
-        self._model.cache.update_snapshot()
+            pod, state, made = self._placed.pop()
+            node = pod.spec.node_name
+            if state is not None:
+                model.framework_of(pod).binding.run_unreserve(state, pod, node)
+            model.cache.forget_pod(pod)
+            self._unmake(made)
+            self.by_node[node] -= 1
+        model.cache.update_snapshot()
+
+    def _unmake(self, made: tuple[Removal, ...]) -> None:
+        for each in made:
+            self._model.objects.remove(each.kind, each.name, each.namespace)
 
     def fill(self, pod: Pod) -> None:
         """Place as many copies as there can be, unless that must be found out one by one.
@@ -62,7 +117,7 @@ class Copies:
         """
         model, info = self._model, PodInfo(copy_of(pod, 0))
         framework, passing = model.framework_of(pod), model.snapshot.nodes
-        if model.nominator.nominated_nodes():
+        if model.nominator.nominated_nodes() or pod.spec.resource_claims or pod.spec.volumes:
             return
         while True:
             state = CycleState()
@@ -80,5 +135,5 @@ class Copies:
             for name in passing.names:
                 another = copy(info)
                 another.pod = copy_of(pod, len(self))
-                self.place(another, name)
+                self._place(another, name)
             model.cache.update_snapshot()

@@ -118,7 +118,11 @@ def _held(model: ClusterModel, attempt: _Attempt, *, suggest: bool) -> Explanati
             attempt, Summary("it is being deleted, and no scheduler looks at it", "", advice)
         )
     assert attempt.held is not None
-    answer = _waiting(attempt, held_summary(model, pod, attempt.held))
+    summary = held_summary(model, pod, attempt.held)
+    if attempt.outcome.result is None:
+        then = pending_summary(model, pod, attempt.outcome, attempt.verdicts, (), None)
+        summary = summary._replace(breakdown=f"Once that is solved: {then.sentence}")
+    answer = _waiting(attempt, summary)
     suggestions = let_in(model, pod) if suggest else ()
     return replace(answer, suggestions=suggestions, node=attempt.outcome.node_name)
 

@@ -11,6 +11,7 @@ from kubesched.explain.frames import fit_frame
 from kubesched.explain.groups import verdict_groups
 from kubesched.explain.html import fit_html
 from kubesched.explain.model import ClusterModel
+from kubesched.explain.own_claims import with_claims
 from kubesched.explain.results import NodeGroup, Result
 from kubesched.explain.suggestions.new_node import node_like
 from kubesched.explain.verdicts import find_all_verdicts
@@ -67,7 +68,7 @@ def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> 
             copies.fill(pods[0])
         fits = len(copies) // len(pods)
         while fits < wanted:
-            failed = _place_set(model, pods, fits, copies)
+            failed = _place_set(pods, fits, copies)
             if failed is not None:
                 pod, message = failed
                 stopped = _stopped_by(model, pod)
@@ -89,24 +90,21 @@ def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> 
     )
 
 
-def _place_set(
-    model: ClusterModel, pods: Sequence[Pod], number: int, copies: Copies
-) -> tuple[Pod, str] | None:
+def _place_set(pods: Sequence[Pod], number: int, copies: Copies) -> tuple[Pod, str] | None:
     """Place one copy of each pod; None if all fit, else the one that does not, and why."""
     for place, pod in enumerate(pods):
-        info = PodInfo(copy_of(pod, number))
-        outcome = model.search(info.pod, info)
-        if not outcome.node_name:
+        if message := copies.try_one(pod, number):
             copies.take_back(place)
-            return info.pod, outcome.message
-        copies.place(info, outcome.node_name)
+            return copy_of(pod, number), message
     return None
 
 
 def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[NodeGroup, ...]:
-    info = PodInfo(pod)
-    verdicts = find_all_verdicts(model.framework_of(pod), info, model.snapshot.nodes)
-    return verdict_groups(model, info, verdicts, model.search(pod))
+    pod, claims = with_claims(model.objects, pod)
+    with model.changed(claims):
+        info = PodInfo(pod)
+        verdicts = find_all_verdicts(model.framework_of(pod), info, model.snapshot.nodes)
+        return verdict_groups(model, info, verdicts, model.search(pod))
 
 
 def _nodes_needed(
@@ -137,7 +135,7 @@ def _count_needed(
             model.objects.put(node_like(node, name))
             new.append(name)
             before = left
-            while left > 0 and _place_set(model, pods, number, copies) is None:
+            while left > 0 and _place_set(pods, number, copies) is None:
                 number += 1
                 left -= 1
             if left == before:

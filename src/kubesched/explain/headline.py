@@ -71,7 +71,13 @@ def find_headline(
 
     if about_pod:
         causes = [cause for each in about_pod for cause in _causes(each)]
-        return Headline("; ".join(described(cause, everywhere).says for cause in causes))
+        sentence = "; ".join(described(cause, everywhere).says for cause in causes)
+        rest = [each for each in verdicts.by_plugin if not each.is_about_pod]
+        if is_complete and rest and np.logical_or.reduce([each.rejected for each in rest]).all():
+            others = AllVerdicts(nodes, verdicts.state, rest)
+            then = find_headline(objects, pod_info, others)
+            return Headline(sentence, f"Once that is solved: {then.sentence}")
+        return Headline(sentence)
     causes = [cause for each in verdicts.by_plugin for cause in _causes(each)]
     if not is_complete:
         weighed = _by_weight(causes, everywhere)

@@ -19,6 +19,7 @@ from kubesched.backend.queue import Nominator
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.explain.missing_pods import missing_pod_note
 from kubesched.explain.objects import ClusterObjects
 from kubesched.explain.read_only_api import ReadOnlyApi, SilentRecorder
 from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
@@ -145,6 +146,8 @@ class ClusterModel:
         ]
         if near:
             error.add_note(f"did you mean {', '.join(sorted(near)[:3])}?")
+        elif note := missing_pod_note(self.objects, namespace, name):
+            error.add_note(note)
         raise error
 
     def search(self, pod: Pod, info: PodInfo | None = None) -> SearchOutcome:

@@ -19,8 +19,11 @@ from kubesched.explain.fitting import Fit, fit_pods
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import Explanation
 from kubesched.explain.sources import load_files, read_cluster
+from kubesched.explain.unknown_kinds import without_rules
 from kubesched.explain.whatif import Plan, WhatIf, play
 from kubesched.explain.whatif.drain_order import drain_order
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.plugin_registry import Registry
 from kubesched.util.clock import Clock, RealClock
 
 __all__ = ["Snapshot"]
@@ -45,8 +48,13 @@ class Snapshot:
         """`queue` are the places of pods that wait, as a running scheduler told them."""
         self.unknown = tuple(unknown)
         self._places: Mapping[str, Any] = {} if queue is None else queue.get("pods", {})
+        known: Registry = options.pop("plugins", IN_TREE_PLUGINS)
+        self._out_of_tree = {
+            name: factory for name, factory in known.items() if name not in IN_TREE_PLUGINS
+        }
+        plugins = without_rules(known, self.unknown)
         self.model = ClusterModel(
-            objects, clock or RealClock(), configuration=configuration, **options
+            objects, clock or RealClock(), configuration=configuration, plugins=plugins, **options
         )
 
     @classmethod
@@ -112,7 +120,12 @@ class Snapshot:
         plan = plan or Plan(**changes)
         if len(plan.drain) > 1:
             plan = replace(plan, drain=drain_order(self.model, plan.drain))
-        return play(self.model.objects, plan, configuration=self.model.configuration)
+        return play(
+            self.model.objects,
+            plan,
+            configuration=self.model.configuration,
+            plugins=self._out_of_tree,
+        )
 
     def __repr__(self) -> str:
         pods = len(self.model.objects.list(Pod))

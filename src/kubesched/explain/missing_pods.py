@@ -1,0 +1,33 @@
+"""Pods that somebody looks for and that were never made: that is no matter of scheduling."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubesched.api import DaemonSet, Deployment, Job, Pod, ReplicaSet, StatefulSet
+from kubesched.api.core import ResourceQuota
+from kubesched.explain.objects import Objects
+
+__all__ = ["missing_pod_note"]
+
+_WORKLOADS: Final[tuple[type[Any], ...]] = (Deployment, StatefulSet, ReplicaSet, DaemonSet, Job)
+
+
+def missing_pod_note(objects: Objects, namespace: str, name: str) -> str:
+    """What to look at if a workload of such a name has no such pod; empty if there is none."""
+    for kind in _WORKLOADS:
+        for each in objects.list(kind, namespace):
+            own = each.metadata.name
+            if name != own and not name.startswith(f"{own}-"):
+                continue
+            found = objects.list(Pod, namespace)
+            pods = sum(pod.metadata.name.startswith(f"{own}-") for pod in found)
+            what = kind.__name__
+            text = f"{what} {namespace}/{own} has {pods} pods; its events say why it has no more"
+            quotas = ", ".join(
+                each.metadata.name for each in objects.list(ResourceQuota, namespace)
+            )
+            if quotas:
+                text += f", perhaps because of quota {quotas}"
+            return f"{text}: kubectl describe {what.lower()} -n {namespace} {own}"
+    return ""
