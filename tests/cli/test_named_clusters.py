@@ -73,6 +73,13 @@ def test_a_name_is_one_process_at_a_time(tmp_path: Path) -> None:
         assert blue.state() == "starting", "what an earlier one wrote does not count"
 
 
+def test_looking_leaves_no_trace(tmp_path: Path) -> None:
+    blue = folder(tmp_path)
+    assert blue.state() == "killed"
+    blue.end()
+    assert not blue.exists()
+
+
 def test_a_cluster_that_begins_again_knows_the_port_it_had(tmp_path: Path) -> None:
     blue = folder(tmp_path)
     with blue.prepared():

@@ -198,35 +198,36 @@ class ClusterFolder:
                 raise KubeschedError(f"cannot remove {self.path}: {exc.strerror}") from exc
 
     def _is_claimed(self) -> bool:
-        descriptor = self._take(fcntl.LOCK_SH)
-        if descriptor is not None:
+        """Whether a process holds the lock. Looking leaves no trace."""
+        try:
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
             os.close(descriptor)
-        return descriptor is None
+        return False
 
     def _claim(self) -> int | None:
-        # Somebody who looks whether the cluster runs holds the lock for a moment.
-        for _ in range(_TRIES):
-            if (descriptor := self._take(fcntl.LOCK_EX)) is not None:
-                return descriptor
-            time.sleep(_BETWEEN_S)
-        return None
-
-    def _take(self, kind: int) -> int | None:
         """The descriptor that holds the lock; None if another process has it."""
-        while True:
+        for _ in range(_TRIES):
             self.create()
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A lock in a folder that was removed meanwhile is nobody's.
                 if self._lock.stat().st_ino == os.fstat(descriptor).st_ino:
                     return descriptor
             except BlockingIOError:
-                os.close(descriptor)
-                return None
+                # Somebody who looks whether the cluster runs holds the lock for a moment.
+                time.sleep(_BETWEEN_S)
             except FileNotFoundError:
                 pass
             os.close(descriptor)
+        return None
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
