@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,12 @@ def test_connections_of_the_parent_are_let_go() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_if_memory_runs_out_the_child_goes_first() -> None:
+    score = Path("/proc/self/oom_score_adj")
+    if not score.exists():
+        pytest.skip("only Linux says who goes first")
+    before = score.read_bytes()
+    assert asyncio.run(in_child(score.read_bytes, 20)).strip() == b"1000"
+    assert score.read_bytes() == before

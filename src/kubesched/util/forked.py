@@ -17,6 +17,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 from kubesched.util.errors import KubeschedError
 
@@ -24,6 +25,7 @@ __all__ = ["ChildError", "in_child"]
 
 _DONE, _REFUSED, _FAILED = b"+", b"-", b"!"
 _CHUNK = 1 << 16
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
 class ChildError(KubeschedError):
@@ -100,6 +102,7 @@ def _be_child(work: Callable[[], bytes], writing: int) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         _close_others(writing)
+        _go_first()
         try:
             answer = _DONE + work()
         except KubeschedError as error:
@@ -110,6 +113,12 @@ def _be_child(work: Callable[[], bytes], writing: int) -> None:
             answer = answer[os.write(writing, answer) :]
     finally:
         os._exit(0)
+
+
+def _go_first() -> None:
+    """If memory runs out, this process is to be killed, and not the one that it was forked from."""
+    with contextlib.suppress(OSError):
+        _OOM_SCORE.write_text("1000")
 
 
 def _close_others(kept: int) -> None:
