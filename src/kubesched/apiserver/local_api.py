@@ -57,6 +57,11 @@ class LocalApi:
         self._clock = clock
         self._faults = faults
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether no request ever waits."""
+        return self._faults is None
+
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
         fault = await self._before("get", kind, namespace, name) if self._faults else None
         record = self.store.get(self._resource(kind), namespace, name)

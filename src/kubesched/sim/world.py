@@ -96,6 +96,7 @@ class World:
     ) -> None:
         self.scenario, self.configuration, self.seed = scenario, configuration, seed
         self.clock: Clock = current_clock()
+        self.parts: list[Component] = []
         self._is_following = False
         self._over: list[Pod | Job] = []  # to be removed
         self._has_ended = asyncio.Event()
@@ -130,7 +131,7 @@ class World:
             GroupAutoscaler(self.api, self.clock, each, keeper, self.observer)
             for each in scenario.autoscalers
         ]
-        parts: list[Component] = [
+        parts = self.parts = [
             FakeKubelet(
                 self.api,
                 self.clock,

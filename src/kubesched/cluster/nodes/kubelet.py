@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from kubesched.api import ApiAccess, ApiError, Node, Pod
+from kubesched.apiserver import LocalApi
 from kubesched.cluster.nodes.node_agent import is_stopped
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEventSink, ending_events, events_of
@@ -54,6 +55,7 @@ class FakeKubelet:
         self._lifecycles = PodLifecycles(
             start_delay_ns=start_delay_ns, stop_delay_ns=stop_delay_ns, behavior=behavior
         )
+        self._answers_at_once = isinstance(api, LocalApi) and api.answers_at_once
         self._changed = asyncio.Event()
         self._next_ns: int | None = None
         """When the next step is due that is waited for."""
@@ -75,11 +77,13 @@ class FakeKubelet:
             tasks.create_task(self._follow(self._watch_pods), name="FakeKubelet.pods")
             while True:
                 self._changed.clear()
-                self._next_ns = None
-                now_ns = self._clock.now_ns()
+                now_ns = self._next_ns = self._clock.now_ns()
                 for step in self._lifecycles.due(now_ns):
-                    # A task each, so that a slow answer for one pod does not hold up others.
-                    tasks.create_task(self._take(step), name=f"FakeKubelet.{step.kind}")
+                    if self._answers_at_once:
+                        await self._take(step)
+                    else:
+                        # A task each, so that a slow answer does not hold up others.
+                        tasks.create_task(self._take(step), name=f"FakeKubelet.{step.kind}")
                 due_ns = self._next_ns = self._lifecycles.next_due_ns()
                 timeout_ns = None if due_ns is None else due_ns - now_ns
                 await self._clock.wait(self._changed, timeout_ns)
