@@ -63,8 +63,8 @@ ui:  ## Build the page from ui/ into the package (needs Node.js)
 screenshots: $(READY)  ## Pictures of the page for the documents (needs Chromium)
 	@$(BIN)/python -m benchmarks.screenshots docs/images
 
-torture: $(READY)  ## Storms from seeds, in virtual time [SEEDS=1000 FROM=50000]
-	@$(BIN)/python -m tests.torture --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
+torture: $(READY)  ## Storms from seeds, in virtual time [SEEDS=1000 FROM=50000 JOBS=2]
+	@$(BIN)/python -m tests.torture --seeds $(or $(SEEDS),300) --from $(or $(FROM),0) $(if $(JOBS),--jobs $(JOBS))
 
 fuzz: $(READY)  ## Hostile inputs, new ones every time [MINUTES=10]
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)

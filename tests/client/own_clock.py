@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from kubesched.util.clock import Clock
 
@@ -25,11 +26,11 @@ class OwnClock:
         return int(self._base.monotonic_ns() * self._rate)
 
     async def sleep(self, duration_ns: int) -> None:
-        await self._base.sleep(int(duration_ns / self._rate))
+        await self._base.sleep(math.ceil(duration_ns / self._rate))
         await self.awake.wait()
 
     async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
-        given = None if timeout_ns is None else int(timeout_ns / self._rate)
+        given = None if timeout_ns is None else math.ceil(timeout_ns / self._rate)
         is_set = await self._base.wait(event, given)
         await self.awake.wait()
         return is_set

@@ -137,6 +137,18 @@ async def _run(call: Awaitable[Any]) -> Any:
     return await call
 
 
+@pytest.mark.parametrize("body", [b"<html>welcome</html>", b"[]", b"", b'{"kind":"Sta'])
+def test_a_binding_that_no_api_server_tells_of_has_not_happened(body: bytes) -> None:
+    """A proxy may answer in the server's place. Found by tests.torture, seed 35."""
+    for call in (
+        lambda api: api.bind("default", "p1", "u-1", "w1"),
+        lambda api: api.delete(Pod, "p1", "default"),
+    ):
+        with pytest.raises(ApiError) as caught:
+            asyncio.run(call(api_over(RecordedTransport(Answer(200, body)))))
+        assert caught.value.code == 0
+
+
 def test_a_binding_names_the_pod_by_its_uid(wire: dict[str, dict[str, Any]]) -> None:
     transport = RecordedTransport(answer(wire["bind"]))
     asyncio.run(api_over(transport).bind("default", "p1", "u-1", "w1"))

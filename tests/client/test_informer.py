@@ -77,6 +77,33 @@ def test_lists_then_watches_from_the_lists_version() -> None:
     assert tell(story) == ["+a@11", "a@11>a@12", "+b@13", "-a@14"]
 
 
+def test_events_from_before_what_is_known_are_passed_over() -> None:
+    """A watch that begins too early would bring back what is gone, and take pods off their nodes.
+
+    Found by tests.torture, seed 13: the scheduler ended with a corrupted cache.
+    """
+
+    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        server.put("a")
+        await informer.wait_for_sync()
+        server.put("a")
+        server.put("b")
+        server.remove("b")
+        await asyncio.sleep(1)
+        before = list(heard)
+        server.say(WatchEvent("ADDED", pod("a", version=11), "11"))
+        server.say(WatchEvent("ADDED", pod("b", version=13), "13"))
+        server.say(WatchEvent("BOOKMARK", None, "12"))
+        await asyncio.sleep(1)
+        assert heard == before
+        assert informer.resource_version == "14"
+        server.put("a")
+        await asyncio.sleep(1)
+        assert heard[len(before) :] == ["a@12>a@15"]
+
+    tell(story)
+
+
 def test_syncs_after_the_first_list_was_passed_on_even_if_it_is_empty() -> None:
     async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
         assert not informer.has_synced

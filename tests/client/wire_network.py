@@ -20,6 +20,7 @@ from kubesched.api.access import ApiError
 from kubesched.apiserver import Store
 from kubesched.apiserver.http import request_and_answer
 from kubesched.apiserver.http.router import ApiService
+from kubesched.apiserver.store.watching import Seen
 from kubesched.apiserver.store.wire_form import status_body
 from kubesched.client.http_api import HttpApi
 from kubesched.client.transport import Answer, Request, Streamed, TransportError, limited
@@ -51,18 +52,26 @@ class Trouble(msgspec.Struct, frozen=True):
     answer_lost: bool = False
     stalls: bool = False
     """No answer ever comes, and the connection looks alive."""
+    again_ns: int = 0
+    """After which the request arrives a second time, as from a proxy that tries again."""
+    garbled: bytes = b""
+    """What the client reads instead of what the server said."""
 
 
 CALM = Trouble()
+Mangled = bytes | TransportError | tuple[bytes, TransportError]
+"""Lines as they arrive, a broken connection, or the one and then the other."""
 
 
 class Machine:
     """Where a client runs. One that is stopped does nothing, whatever its timers say."""
 
-    def __init__(self, clock: Clock, rate: float = 1.0) -> None:
+    def __init__(self, clock: Clock, rate: float = 1.0, awake: asyncio.Event | None = None) -> None:
         self.clock, self.rate = clock, rate
-        self.awake = asyncio.Event()
+        self.awake = awake or asyncio.Event()
         self.awake.set()
+        self.is_dead = False
+        """Whether the process was killed: it sends nothing any more."""
 
 
 class Network:
@@ -73,9 +82,18 @@ class Network:
         self.store = store or Store(random.Random(0), now_ns=self.clock.now_ns())
         self._service = ApiService(self.store, self.clock)
         self.trouble: Callable[[Request], Trouble | None] = lambda _: None
+        self.on_sent: Callable[[str, Request], None] = lambda *_: None
         self.on_applied: Callable[[str, Request, Answer], None] = lambda *_: None
-        self.mangle: Callable[[str, bytes], bytes | TransportError] = lambda _, lines: lines
+        self.on_answered: Callable[[str, Request, Answer], None] = lambda *_: None
+        """Called when the sender has the answer in hands."""
+        self.mangle: Callable[[str, bytes], Mangled] = lambda _, lines: lines
         """What becomes of the lines of a watch, given its target."""
+        self.acting = ""
+        """Whose request is being carried out."""
+        self.skips = False
+        """Whether watches tell of several changes of an object as one."""
+        self.replays = 0
+        """How many revisions before the one that it asks for a watch begins."""
         self.chunk_size = 1 << 20
         self.is_up = True
         self.requests: list[tuple[str, Request]] = []
@@ -104,6 +122,12 @@ class Network:
         if forgetful:
             self.compact()
 
+    def restart_on(self, store: Store) -> None:
+        """Start the server again on another store, which was read back from a file."""
+        self.store = store
+        self._service = ApiService(store, self.clock)
+        self.is_up = True
+
     def compact(self) -> None:
         """Forget all history: no watch can be resumed from before now."""
         self.store.compact()
@@ -131,7 +155,7 @@ class Network:
     def arrive(self, name: str, request: Request, trouble: Trouble) -> asyncio.Future[Answer]:
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.requests.append((name, request))
-        task = asyncio.create_task(self._process(name, request, trouble, answered))
+        task = asyncio.create_task(self._process(name, request, trouble, answered), name="network")
         self._under_way.add(task)
         task.add_done_callback(lambda done: self._over(done, answered))
         return answered
@@ -154,8 +178,10 @@ class Network:
             answer = TIMED_OUT
             # As real ones do: nothing is stored for a request whose time is over.
             if trouble.server_ns < limit_ns:
-                answer = self.answer(request)
-                self.on_applied(name, request, answer)
+                answer = self._carry_out(name, request)
+            if trouble.again_ns and trouble.server_ns + trouble.again_ns < limit_ns:
+                await self.clock.sleep(trouble.again_ns)
+                answer = self._carry_out(name, request)
         await self.clock.sleep(trouble.answer_ns)
         if trouble.stalls:
             await asyncio.Event().wait()
@@ -164,8 +190,19 @@ class Network:
         if answer is None or trouble.answer_lost:
             answered.set_exception(lost)
             answered.exception()
+        elif trouble.garbled:
+            answered.set_result(msgspec.structs.replace(answer, body=trouble.garbled))
         else:
             answered.set_result(answer)
+
+    def _carry_out(self, name: str, request: Request) -> Answer:
+        self.acting = name
+        try:
+            answer = self.answer(request)
+            self.on_applied(name, request, answer)
+        finally:
+            self.acting = ""
+        return answer
 
     def answer(self, request: Request) -> Answer:
         got = self._service.answer(_as_served(request))
@@ -173,7 +210,16 @@ class Network:
         return Answer(got.status, got.body, got.headers)
 
     def open(self, request: Request) -> _Stream:
-        got = self._service.answer(_as_served(request))
+        served = _as_served(request)
+        version = served.query.get("resourceVersion", "")
+        if self.replays and version.isdecimal() and "sendInitialEvents" not in served.query:
+            earlier = str(max(1, int(version) - self.replays))
+            query = {**served.query, "resourceVersion": earlier}
+            served = msgspec.structs.replace(served, query=query)
+        got = self._service.answer(served)
+        is_replay = served.query.get("resourceVersion", "") != version
+        if is_replay and isinstance(got, request_and_answer.Answer):  # it is too old for that
+            got = self._service.answer(_as_served(request))
         stream = _Stream(self, request.target, got)
         self._streams.add(stream)
         return stream
@@ -203,8 +249,10 @@ class _Transport:
         if request.before_send is not None:
             target = limited(request.target, request.before_send())
             request = msgspec.structs.replace(request, target=target)
+        self._network.on_sent(self._name, request)
         answer = await self._network.arrive(self._name, request, trouble)
         await self._machine.awake.wait()
+        self._network.on_answered(self._name, request, answer)
         return answer
 
     @contextlib.asynccontextmanager
@@ -219,6 +267,7 @@ class _Transport:
             yield _Refused(trouble.answer)
             return
         stream = self._network.open(request)
+        stream.awake = self._machine.awake
         try:
             yield stream
         finally:
@@ -230,7 +279,7 @@ class _Transport:
     async def _connect(self, trouble: Trouble) -> None:
         await self._network.clock.sleep(trouble.queued_ns)
         await self._machine.awake.wait()
-        if trouble.refused or not self._network.is_up:
+        if self._machine.is_dead or trouble.refused or not self._network.is_up:
             raise TransportError("connection refused", "refused")
 
 
@@ -255,6 +304,7 @@ class _Stream:
         served: request_and_answer.Answer | request_and_answer.Stream,
     ) -> None:
         self._network, self._target = network, target
+        self.awake: asyncio.Event | None = None
         self.headers: Mapping[str, str] = {}
         self._body = b""
         self._served: request_and_answer.Stream | None = None
@@ -294,6 +344,8 @@ class _Stream:
 
     async def read_chunk(self) -> bytes:
         while not self._waiting:
+            if self.awake is not None:
+                await self.awake.wait()
             self._changed.clear()
             if self._is_over:
                 if self._error is not None:
@@ -304,7 +356,11 @@ class _Stream:
                 mangled = self._network.mangle(self._target, lines)
                 if isinstance(mangled, TransportError):
                     raise mangled
-                self._waiting = mangled
+                if isinstance(mangled, tuple):
+                    self._waiting, self._error = mangled
+                    self._is_over = True
+                else:
+                    self._waiting = mangled
             else:
                 await self._wait()
         size = self._network.chunk_size
@@ -315,6 +371,8 @@ class _Stream:
         assert self._served is not None
         try:
             seen = [each for each in self._served.watcher.read() if each.record is not None]
+            if self._network.skips:
+                seen = _latest(seen)
         except ApiError as error:
             self._is_over = True
             status = msgspec.json.encode({"type": "ERROR", "object": status_body(error.status)})
@@ -324,6 +382,22 @@ class _Stream:
             self._owes_bookmark = False
             lines += self._served.bookmark(self._served.revision(), True)
         return lines
+
+
+def _latest(seen: list[Seen]) -> list[Seen]:
+    """Only the last state of each object, in the order of those."""
+    last: dict[str, Seen] = {}
+    first: dict[str, Seen] = {}
+    for each in seen:
+        assert each.record is not None
+        first.setdefault(each.record.key, each)
+        last.pop(each.record.key, None)
+        last[each.record.key] = each
+    return [
+        each
+        for key, each in last.items()
+        if not (first[key].type == "ADDED" and each.type == "DELETED")
+    ]
 
 
 def _as_served(request: Request) -> request_and_answer.Request:

@@ -146,6 +146,18 @@ def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(world: World) 
     assert world.queue.labels == ["AssignedPodAdd", "AssignedPodDelete"]
 
 
+def test_a_pod_that_is_deleted_before_its_binding_was_told_leaves_the_queue(world: World) -> None:
+    """A watch may go from a pod that waits to its end. Found by tests.torture, seed 1373."""
+    pod = make_pod("p")
+    world.handlers.add_pod(pod)
+    world.handlers.delete_pod(replace(pod, spec=replace(pod.spec, node_name="n")))
+    assert world.place("p") is None
+    newer = make_pod("p", uid="another")
+    world.handlers.add_pod(newer)
+    world.handlers.delete_pod(replace(pod, spec=replace(pod.spec, node_name="n")))
+    assert world.place("p") == "active"
+
+
 def test_a_stale_tombstone_removes_the_pod_from_cache_and_queue(world: World) -> None:
     world.handlers.add_pod(make_pod("bound", node_name="n1"))
     world.handlers.add_pod(make_pod("waiting"))

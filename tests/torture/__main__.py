@@ -1,4 +1,4 @@
-"""Run seeds: `python -m tests.torture --seeds 1000 --from 50000`.
+"""Storms from seeds: `python -m tests.torture --seeds 1000 --from 50000`.
 
 The last line says how many seeds hold; exit 1 if one does not. A seed that fails is made smaller
 and told as a story, with the command that runs it again.
@@ -7,6 +7,7 @@ and told as a story, with the command that runs it again.
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import os
 import sys
@@ -14,19 +15,20 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.torture.cluster_plan import make_plan
+from tests.torture.planted_bugs import PLANTED, caught_by
 from tests.torture.run import run_plan
 from tests.torture.shrinking import shrunk
 
 _STORY_SHOWN = 60
+_TOLD = 3
+_COLLECT_EVERY = 8
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--from", dest="first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args()
-    seeds = range(options.first, options.first + options.seeds)
+    options = _arguments()
+    if options.planted:
+        _plant(options.seeds or 500, options.jobs)
+    seeds = range(options.first, options.first + (options.seeds or 100))
     digest = hashlib.sha256()
     failed: list[int] = []
     started = time.perf_counter()
@@ -40,19 +42,40 @@ def main() -> None:
                 print(f"seed {seed}: {violations[0]}", flush=True)
             done = seed - options.first + 1
             if done % 50 == 0:
-                print(f"{done} of {options.seeds}", file=sys.stderr, flush=True)
-    for seed in failed[:3]:
-        _tell(seed)
+                print(f"{done} of {len(seeds)}", file=sys.stderr, flush=True)
     seconds = time.perf_counter() - started
-    print(
-        f"{seconds:.0f} s, {options.seeds / seconds:.1f} seeds/s, digest {digest.hexdigest()[:16]}"
-    )
-    print(f"{options.seeds - len(failed)} of {options.seeds} seeds hold")
+    for number, seed in enumerate(failed):
+        if number < _TOLD:
+            _tell(seed)
+        print(f"again: python -m tests.torture --from {seed} --seeds 1", flush=True)
+    print(f"{seconds:.0f} s, {len(seeds) / seconds:.1f} seeds/s, digest {digest.hexdigest()[:16]}")
+    print(f"{len(seeds) - len(failed)} of {len(seeds)} seeds hold")
     sys.exit(1 if failed else 0)
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.torture",
+        description="Run storms from seeds and check what must hold.",
+        epilog="example: python -m tests.torture --seeds 1000 --from 50000",
+    )
+    parser.add_argument("--seeds", type=int, help="how many (100; of planted bugs at most 500)")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--planted", action="store_true", help="plant known bugs, and see that each is noticed"
+    )
+    return parser.parse_args()
+
+
 def _run(seed: int) -> tuple[list[str], str]:
-    outcome = run_plan(make_plan(seed))
+    try:
+        outcome = run_plan(make_plan(seed))
+    except Exception as error:
+        # A run that ends like this is a finding too, and no reason not to try the next.
+        return [f"the run fails: {error!r}"], f"{seed} fails"
+    if seed % _COLLECT_EVERY == 0:
+        gc.collect()
     return outcome.violations, outcome.digest
 
 
@@ -63,7 +86,20 @@ def _tell(seed: int) -> None:
     print(f"\nseed {seed}, made smaller: {len(smaller.steps)} steps, {smaller.replicas} replicas")
     for line in outcome.story[-_STORY_SHOWN:]:
         print(f"  {line}")
-    print(f"again: python -m tests.torture --from {seed} --seeds 1\n", flush=True)
+
+
+def _plant(seeds: int, jobs: int) -> None:
+    missed = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        found = pool.map(caught_by, PLANTED, [seeds] * len(PLANTED))
+        for name, caught in zip(PLANTED, found, strict=True):
+            missed += caught is None
+            if caught is None:
+                print(f"NOT NOTICED: {name}", flush=True)
+            else:
+                print(f"seed {caught[0]:3}: {name}: {caught[1][:90]}", flush=True)
+    print(f"{len(PLANTED) - missed} of {len(PLANTED)} planted bugs are noticed")
+    sys.exit(1 if missed else 0)
 
 
 if __name__ == "__main__":

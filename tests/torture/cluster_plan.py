@@ -1,21 +1,15 @@
-"""What a seed stands for: nodes, pods of all features, what users do, and the weather.
+"""What a seed stands for: a cluster, what users do to it, and the weather.
 
-A plan is data, so that a failing seed can be made smaller: fewer nodes, fewer steps, less trouble.
+A plan is data, so that a failing seed can be made smaller: fewer features, fewer steps.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import msgspec
 
-from kubesched.api import Node, Pod
-from kubesched.testing import make_affinity, make_node, make_pod, make_pod_term, make_spread
-
-ZONES = ("a", "b", "c")
-HOSTNAME = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
+__all__ = ["Plan", "Step", "make_plan"]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -35,97 +29,98 @@ class Plan(msgspec.Struct, frozen=True):
     nodes: int
     steps: tuple[Step, ...]
     plugin: str = ""  # a plugin that misbehaves now and then: raises, waits, or talks nonsense
+    volumes: bool = False
+    devices: bool = False
+    extender: bool = False
+    workload: bool = False  # a Deployment that is scaled
+    profiles: int = 1
+    drift: bool = False  # clocks run differently fast
+    in_file: bool = False  # the store is kept in a file, and read back when it restarts
+    flushes: bool = False  # pods are tried again after five minutes even if nothing happened
+    verifies: bool = False  # every answer from the cache is compared with a full search
+    retry_s: int = 2  # how often the lease is renewed
+    whole_calm: bool = False  # the calm is waited for to its end
 
 
 def make_plan(seed: int) -> Plan:
     dice = random.Random(f"torture/{seed}")
-    steps: list[Step] = []
-    pods = 0
-    for _ in range(dice.randint(20, 45)):
-        pause_s = dice.choice([0.0, 0.1, 1.0, 3.0])
-        roll = dice.random()
-        if roll < 0.55:
-            steps.append(Step("create pod", f"p{pods}", dice.randrange(1 << 30), pause_s))
-            pods += 1
-        elif roll < 0.63 and pods:
-            steps.append(Step("delete pod", f"p{dice.randrange(pods)}", pause_s=pause_s))
-        elif roll < 0.68 and pods:
-            steps.append(Step("remake pod", f"p{dice.randrange(pods)}", dice.randrange(1 << 30)))
-        elif roll < 0.72 and pods:
-            steps.append(Step("relabel pod", f"p{dice.randrange(pods)}", pause_s=pause_s))
-        elif roll < 0.78:
-            steps.append(Step("change node", number=dice.randrange(1 << 30), pause_s=pause_s))
-        elif roll < 0.81:
-            steps.append(Step("replace node", number=dice.randrange(1 << 30), pause_s=pause_s))
-        else:
-            steps.append(_weather(dice))
+    is_calm = dice.random() < 0.1
+    features = {
+        "volumes": dice.random() < 0.3,
+        "devices": dice.random() < 0.25,
+        "extender": dice.random() < 0.15,
+        "workload": dice.random() < 0.25,
+        "profiles": dice.choice([1, 1, 2]),
+        "plugin": "" if is_calm else dice.choice(["", "", "", *_ODD]),
+    }
+    steps = _steps(dice, is_calm=is_calm, is_scaled=bool(features["workload"]))
     return Plan(
         seed=seed,
-        replicas=dice.choice([1, 1, 2, 3]),
+        replicas=1 if is_calm else dice.choice([1, 1, 2, 2, 3]),
         nodes=dice.randint(2, 6),
         steps=tuple(steps),
-        plugin=dice.choice(["", "", "raises", "waits", "nonsense"]),
+        drift=dice.random() < 0.3,
+        in_file=not is_calm and dice.random() < 0.1,
+        flushes=dice.random() < 0.1,
+        # A plugin that answers by chance answers differently when it is asked again.
+        verifies=dice.random() < 0.3 and features["plugin"] in ("", "waits", "slow"),
+        retry_s=dice.choice([2, 5, 10]),
+        whole_calm=dice.random() < 0.1,
+        **features,  # type: ignore[arg-type]
     )
 
 
+_ODD = ("raises", "waits", "nonsense", "forgets", "slow")
 _WEATHER = (
     "server down",
     "history gone",
     "watches break",
     "watches end",
     "watches stall",
+    "watches skip",
+    "watches replay",
+    "watches cut",
+    "watches garbled",
     "requests lost",
     "requests slow",
+    "requests hang",
+    "requests repeated",
+    "requests reordered",
     "server errors",
     "too many requests",
     "conflicts",
-    "truncated watches",
+    "wrong content",
+    "replica crashes",
     "replica crashes",
     "replica pauses",
-    "duplicates",
+    "clock jumps",
 )
 
 
-def _weather(dice: random.Random) -> Step:
-    return Step(dice.choice(_WEATHER), number=dice.randrange(1 << 30), pause_s=dice.uniform(1, 25))
-
-
-def make_cluster_node(plan: Plan, number: int) -> Node:
-    dice = random.Random(f"node/{plan.seed}/{number}")
-    return make_node(
-        f"n{number}",
-        cpu=str(dice.choice([2, 4, 8])),
-        pods=dice.choice([4, 20, 110]),
-        zone=dice.choice(ZONES),
-        labels={"disk": dice.choice(["ssd", "hdd"])},
-        taints=["dedicated=x:NoSchedule"] if dice.random() < 0.2 else [],
-        images={"i": 50 << 20} if dice.random() < 0.5 else {},
-    )
-
-
-def make_cluster_pod(name: str, number: int) -> Pod:
-    """A pod with some of the features that plugins look at."""
-    dice = random.Random(f"pod/{number}")
-    app = dice.choice(["web", "db", "batch"])
-    labels = {"app": app}
-    affinity: Any = None
-    roll = dice.random()
-    if roll < 0.12:
-        affinity = make_affinity(apart=[make_pod_term(HOSTNAME, labels)])
-    elif roll < 0.2:
-        affinity = make_affinity(near=[make_pod_term(ZONE, labels)])
-    elif roll < 0.3:
-        affinity = make_affinity(apart_preferred=[(10, make_pod_term(ZONE, labels))])
-    return make_pod(
-        name,
-        labels=labels,
-        images=["i"],
-        requests={"cpu": dice.choice(["100m", "500m", "1500m", "3"])},
-        priority=dice.choice([0, 0, 0, 10, 100]),
-        affinity=affinity,
-        spread=[make_spread(ZONE, labels=labels, max_skew=2)] if dice.random() < 0.15 else [],
-        node_selector={"disk": "ssd"} if dice.random() < 0.15 else None,
-        tolerations=["dedicated=x:NoSchedule"] if dice.random() < 0.3 else [],
-        host_ports=[8000 + dice.randrange(3)] if dice.random() < 0.15 else [],
-        gates=["example.com/later"] if dice.random() < 0.04 else [],
-    )
+def _steps(dice: random.Random, *, is_calm: bool, is_scaled: bool) -> list[Step]:
+    steps: list[Step] = []
+    pods = 0
+    for _ in range(dice.randint(20, 50)):
+        pause_s = dice.choice([0.0, 0.0, 0.1, 1.0, 3.0])
+        number = dice.randrange(1 << 30)
+        roll = dice.random()
+        known = f"p{dice.randrange(pods)}" if pods else ""
+        if roll < 0.48:
+            steps.append(Step("create pod", f"p{pods}", number, pause_s))
+            pods += 1
+        elif roll < 0.55 and pods:
+            steps.append(Step("delete pod", known, number, pause_s))
+        elif roll < 0.60 and pods:
+            steps.append(Step("remake pod", known, number, pause_s))
+        elif roll < 0.64 and pods:
+            steps.append(Step("change pod", known, number, pause_s))
+        elif roll < 0.75:
+            steps.append(Step("change node", number=number, pause_s=pause_s))
+        elif roll < 0.79:
+            steps.append(Step("replace node", number=number, pause_s=pause_s))
+        elif roll < 0.83 and is_scaled:
+            steps.append(Step("scale", number=dice.randrange(7), pause_s=pause_s))
+        elif not is_calm:
+            what = dice.choice(_WEATHER)
+            steps.append(Step(what, number=number, pause_s=dice.uniform(1, 25)))
+    return steps

@@ -1,35 +1,64 @@
 """Bugs that are planted on purpose: if the net lets one through, it has a hole.
 
-    python -m tests.torture.planted_bugs --seeds 100
+    python -m tests.torture --planted
 
-Each is a small change to the real code. For each the first seed that catches it is printed; exit 1
-if one is not caught.
+Each is a small change to the real code: a method that does nothing, or a line that is another one.
+For each the first seed that notices it is printed; exit 1 if one is not noticed.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
+import inspect
+import textwrap
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from kubesched.api.pod_status_writer import PodStatusWriter
+from kubesched.apiserver.rules.strategies import pods as pod_rules
+from kubesched.apiserver.store import object_store
+from kubesched.apiserver.store.persistence import DataFile
 from kubesched.backend.cache import Cache
+from kubesched.backend.queue.backoff_queue import BackoffQueue
+from kubesched.backend.queue.in_flight import InFlight
+from kubesched.backend.queue.nominator import Nominator
 from kubesched.backend.queue.scheduling_queue import SchedulingQueue
 from kubesched.backend.snapshot import ClusterSnapshot
+from kubesched.client import http_api
+from kubesched.client.informer import Informer
+from kubesched.client.informer_store import ObjectStore
+from kubesched.client.leader_election import LeaderElector
 from kubesched.client.lease_fence import LeaseFence
-from kubesched.framework import SUCCESS, Rejections
+from kubesched.engine.node_table import ChangeLog
+from kubesched.framework import SUCCESS, NodeInfo, QueueingHint, Rejections
+from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.plugins.default_preemption import eviction
+from kubesched.plugins.default_preemption.eviction import Evictions
+from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices, InFlightClaims
+from kubesched.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kubesched.plugins.node_affinity import NodeAffinity
 from kubesched.plugins.node_ports import NodePorts
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.plugins.node_resources_fit import hints as fit_hints
+from kubesched.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.plugins.pod_topology_spread.filtering import _Spread
+from kubesched.plugins.taint_toleration import TaintToleration
+from kubesched.plugins.volume_binding import finding_many
+from kubesched.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.plugins.volume_binding.finding import Finder
+from kubesched.runtime.waiting_pods import WaitingPods
+from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.failure import FailureHandler
+from kubesched.util.components import BackgroundTasks
 from tests.torture.cluster_plan import make_plan
 from tests.torture.run import run_plan
 
-__all__ = ["PLANTED"]
+__all__ = ["PLANTED", "caught_by", "planted"]
 
-Patch = tuple[type, str, Callable[..., Any]]
+Patch = tuple[type | ModuleType, str, Callable[..., Any]]
 
 
 def _nothing(*_args: Any, **_options: Any) -> None:
@@ -40,69 +69,243 @@ def _zero(*_args: Any, **_options: Any) -> int:
     return 0
 
 
-def _passes_all(*_args: Any, **_options: Any) -> Rejections:
-    return Rejections.none()
-
-
 def _yes(*_args: Any, **_options: Any) -> bool:
     return True
+
+
+def _no(*_args: Any, **_options: Any) -> bool:
+    return False
+
+
+def _passes_all(*_args: Any, **_options: Any) -> Rejections:
+    return Rejections.none()
 
 
 def _success(*_args: Any, **_options: Any) -> Any:
     return SUCCESS
 
 
-def _sometimes(original: Callable[..., Any], every: int) -> Callable[..., Any]:
+def _skip(*_args: Any, **_options: Any) -> QueueingHint:
+    return QueueingHint.SKIP
+
+
+def _sometimes(owner: type, name: str, every: int) -> Patch:
     """Leaves out every so manieth call."""
-    calls = 0
+    original, calls = getattr(owner, name), 0
 
     def called(*args: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         return None if calls % every == 0 else original(*args, **options)
 
-    return called
+    return owner, name, called
 
 
-def _no_age(_fence: LeaseFence) -> int:
-    return 0
+def _edited(owner: type | ModuleType, name: str, old: str, new: str) -> Patch:
+    """A function with another line in the place of one."""
+    original = inspect.unwrap(getattr(owner, name))
+    if isinstance(original, property):
+        assert original.fget is not None
+        original = original.fget
+    source = textwrap.dedent(inspect.getsource(original))
+    assert source.count(old) == 1, f"{name} no longer says {old!r}: plant it elsewhere"
+    made: dict[str, Any] = {}
+    text = "from __future__ import annotations\n" + source.replace(old, new)
+    exec(compile(text, inspect.getfile(original), "exec"), original.__globals__, made)
+    return owner, name, made[original.__name__]
 
 
-# Name -> what is changed. A filter has two forms, and a bug may be in both.
+def _no_filter(plugin: type) -> tuple[Patch, ...]:
+    """A filter has two forms, and a bug may be in both."""
+    return (plugin, "filter", _success), (plugin, "filter_nodes", _passes_all)
+
+
+# Name -> what is changed.
 PLANTED: dict[str, tuple[Patch, ...]] = {
-    "a lost wake-up": (
+    # The queue
+    "a lost wake-up: events wake nobody": (
         (SchedulingQueue, "move_all", _zero),
         (SchedulingQueue, "flush_unschedulable", _zero),
     ),
+    "events that arrive during an attempt are missed": ((InFlight, "record", _nothing),),
     "backoff never ends": ((SchedulingQueue, "flush_backoff", _zero),),
-    "a leaked assumption": ((Cache, "forget_pod", _nothing),),
-    "removals of pods are missed now and then": (
-        (EventHandlers, "delete_pod", _sometimes(EventHandlers.delete_pod, 3)),
-    ),
-    "new pods are missed now and then": (
-        (EventHandlers, "add_pod", _sometimes(EventHandlers.add_pod, 7)),
-    ),
-    "new nodes are missed now and then": (
-        (EventHandlers, "add_node", _sometimes(EventHandlers.add_node, 3)),
-    ),
-    "changes of pods are missed now and then": (
-        (EventHandlers, "update_pod", _sometimes(EventHandlers.update_pod, 4)),
-    ),
-    "removals of nodes are missed": ((EventHandlers, "delete_node", _nothing),),
-    "a row is not written now and then": ((Cache, "_write_row", _sometimes(Cache._write_row, 5)),),
-    "a removed pod stays on its row": ((ClusterSnapshot, "hide_pod", _nothing),),
-    "a failed pod is not put back": ((FailureHandler, "_requeue", _yes),),
-    "ports are given twice": (
-        (NodePorts, "filter", _success),
-        (NodePorts, "filter_nodes", _passes_all),
-    ),
-    "nodes are filled without end": (
-        (NodeResourcesFit, "filter", _success),
-        (NodeResourcesFit, "filter_nodes", _passes_all),
-    ),
+    "a failed pod is not put back": ((FailureHandler, "_requeue", _nothing),),
     "in-flight pods are never done": ((SchedulingQueue, "done", _nothing),),
     "deleted pods stay in the queue": ((SchedulingQueue, "delete", _nothing),),
-    "no fence around the lease": ((LeaseFence, "_age_ns", _no_age),),
+    "changes of waiting pods are missed": ((SchedulingQueue, "update", _nothing),),
+    "a wrong hint: room that is given back helps nobody": ((fit_hints, "after_pod_change", _skip),),
+    "a wrong hint: taints that go away help nobody": ((TaintToleration, "_node_changed", _skip),),
+    "a nomination outlives its pod": ((Nominator, "delete_nominated_pod", _nothing),),
+    "the least important pod is tried first": (
+        _edited(
+            SchedulingQueue,
+            "_pop_first",
+            "queued = self._active.pop_unless(busy)",
+            "queued = self._active.pop_unless(busy) if len(self._active) < 2 else "
+            "self._active.delete(min(self._active, key=lambda q: q.pod.spec.priority or 0).key)",
+        ),
+    ),
+    # The cache, the table and the snapshot
+    "a leaked assumption": ((Cache, "forget_pod", _nothing),),
+    "removals of pods are missed now and then": (_sometimes(EventHandlers, "delete_pod", 3),),
+    "new pods are missed now and then": (_sometimes(EventHandlers, "add_pod", 7),),
+    "changes of pods are missed now and then": (_sometimes(EventHandlers, "update_pod", 4),),
+    "new nodes are missed now and then": (_sometimes(EventHandlers, "add_node", 3),),
+    "removals of nodes are missed": ((EventHandlers, "delete_node", _nothing),),
+    "a remade pod is taken for the one before it": (
+        _edited(
+            EventHandlers,
+            "update_pod",
+            "old.metadata.uid != new.metadata.uid",
+            "False",
+        ),
+    ),
+    "a stale row: not written now and then": (_sometimes(Cache, "_write_row", 5),),
+    "a stale row: changes of a node are not seen": (
+        _edited(
+            Cache,
+            "_write_row",
+            "self._written_nodes.get(name) is not node",
+            "name not in self._written_nodes",
+        ),
+    ),
+    "a removed pod stays on its row": ((ClusterSnapshot, "hide_pod", _nothing),),
+    "other labels of a pod are not noticed": ((ClusterSnapshot, "relabel_pod", _nothing),),
+    "ports of pods that are gone stay taken": (
+        _edited(NodeInfo, "remove_pod", "self.used_ports =", "_unused ="),
+    ),
+    "cached answers are not refreshed now and then": (_sometimes(ChangeLog, "append", 3),),
+    # Decisions
+    "ports are given twice": _no_filter(NodePorts),
+    "nodes are filled without end": _no_filter(NodeResourcesFit),
+    "taints are overlooked": _no_filter(TaintToleration),
+    "node selectors are overlooked": (
+        *_no_filter(NodeAffinity),
+        (NodeAffinity, "pre_filter", _success),
+    ),
+    "cordons are overlooked": (
+        *_no_filter(NodeUnschedulable),
+        *_no_filter(TaintToleration),
+    ),
+    "an off-by-one in topology spread": (
+        _edited(
+            _Spread,
+            "limit",
+            "self._limit = minimum + standing.slack",
+            "self._limit = minimum + standing.slack + 1",
+        ),
+    ),
+    "pods that want to be apart are together": (
+        (RequiredTerms, "verdict", _success),
+        (RequiredTerms, "verdicts", _passes_all),
+    ),
+    # Binding
+    "a double bind: a second binding is let through": (
+        (
+            object_store,
+            "bind",
+            _edited(pod_rules, "bind", 'if taken := spec.get("nodeName"):', "if taken := None:")[2],
+        ),
+    ),
+    "any answer to a binding is a good one": ((http_api, "_check_is_object", _nothing),),
+    "who waits on permit is never forgotten": ((WaitingPods, "remove", _nothing),),
+    "room is not given back when a binding fails": (
+        _edited(BindingCycle, "_fail", "self._cache.forget_pod(pod)", "pass"),
+    ),
+    # Leading
+    "no fence around the lease": ((LeaseFence, "_age_ns", _zero),),
+    "a fence that closes too late": (
+        _edited(
+            LeaseFence,
+            "__init__",
+            "self._begins_ns = renew_deadline_ns",
+            "self._begins_ns = 2 * lease_duration_ns",
+        ),
+    ),
+    "the lease is released while writes are under way": ((LeaseFence, "settled", _nothing),),
+    "a valid lease is taken over": (
+        _edited(
+            LeaderElector,
+            "_try",
+            "if holder and not view.is_ours and view.is_valid(now_ns):",
+            "if holder and not view.is_ours and view.is_valid(now_ns) and view is None:",
+        ),
+    ),
+    # Watches
+    "what went away during a gap stays": (
+        _edited(ObjectStore, "replace", "return gone + changes", "return changes"),
+    ),
+    "old events are taken in again": (
+        _edited(
+            Informer,
+            "_take_in",
+            "if _is_older(event.resource_version, self._version):",
+            "if False:",
+        ),
+    ),
+    "a watch is resumed too late": (
+        _edited(
+            Informer,
+            "_open_watch",
+            "resource_version=self._version,",
+            'resource_version=str(int(self._version or "0") + 3) if self._version else "",',
+        ),
+    ),
+    # Preemption
+    "victims go although nobody needs their room": (
+        (eviction, "is_awaited", _yes),
+        (eviction._Preemption, "is_needed", _yes),
+    ),
+    "victims are not told why": (
+        _edited(Evictions, "_delete", "await self._writer().write(current, mark, None)", "pass"),
+    ),
+    # Volumes and devices
+    "a volume stays assumed": ((AssumeCache, "restore", _nothing),),
+    "a disk is used from another machine": (
+        (Finder, "_bound_problem", _zero),
+        (finding_many, "required_nodes", _nothing),
+    ),
+    "a device is in two claims": ((AllocatedDevices, "take", _nothing),),
+    "devices are never given back": ((AllocatedDevices, "give_back", _nothing),),
+    "claims stay in flight": ((InFlightClaims, "remove", _no),),
+    # What is said and counted
+    "a metric is not counted now and then": (_sometimes(SchedulerMetrics, "observe_attempt", 3),),
+    "a gauge is not counted down": (
+        _edited(
+            BackoffQueue,
+            "delete",
+            "deleted = self.rejected.delete(key) or self.errored.delete(key)\n"
+            "    if deleted is not None:\n        self._pending.dec()",
+            "deleted = self.rejected.delete(key) or self.errored.delete(key)",
+        ),
+    ),
+    "pods are said to be scheduled before they are": (
+        _edited(
+            BindingCycle,
+            "_fail",
+            "now_ns = self._clock.now_ns()",
+            "now_ns = self._clock.now_ns()\n"
+            "    placement.framework.recorder.event(\n"
+            '        pod, "Normal", "Scheduled", "Binding",\n'
+            '        "Successfully assigned default/" + pod.metadata.name + " to nowhere",\n'
+            "    )",
+        ),
+    ),
+    "a condition is written once and never again": (
+        _edited(
+            PodStatusWriter,
+            "write",
+            "if patch is None:",
+            "if patch is None or (condition is not None and pod.status.conditions):",
+        ),
+    ),
+    # Tasks and files
+    "work in the background is not waited for": (
+        _edited(BackgroundTasks, "spawn", "self._tasks.add(task)", "pass"),
+    ),
+    "what was deleted is back after a restart": (
+        _edited(DataFile, "write", 'if change.type == "DELETED":', 'if change.type == "GONE":'),
+    ),
 }
 
 
@@ -111,8 +314,19 @@ def planted(patches: tuple[Patch, ...]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for owner, name, change in patches:
             assert hasattr(owner, name), f"{owner.__name__}.{name} is gone: plant it elsewhere"
-            stack.enter_context(mock.patch.object(owner, name, change))
+            found = inspect.getattr_static(owner, name)
+            put: Any = property(change) if isinstance(found, property) else change
+            if inspect.iscoroutinefunction(found) and not inspect.iscoroutinefunction(change):
+                put = _awaited(change)
+            stack.enter_context(mock.patch.object(owner, name, put))
         yield
+
+
+def _awaited(change: Callable[..., Any]) -> Callable[..., Any]:
+    async def changed(*args: Any, **options: Any) -> Any:
+        return change(*args, **options)
+
+    return changed
 
 
 def caught_by(name: str, seeds: int, first: int = 0) -> tuple[int, str] | None:
@@ -126,23 +340,3 @@ def caught_by(name: str, seeds: int, first: int = 0) -> tuple[int, str] | None:
         if violations:
             return seed, violations[0]
     return None
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=100)
-    options = parser.parse_args()
-    missed = []
-    for name in PLANTED:
-        found = caught_by(name, options.seeds)
-        if found is None:
-            missed.append(name)
-            print(f"NOT CAUGHT: {name}", flush=True)
-        else:
-            print(f"{name}: seed {found[0]}: {found[1][:100]}", flush=True)
-    print(f"{len(PLANTED) - len(missed)} of {len(PLANTED)} planted bugs are caught")
-    sys.exit(1 if missed else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,54 +3,139 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable
 from typing import Any
 
+from kubesched.api import Pod
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.framework import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import SECOND
+from tests.client.own_clock import OwnClock
 from tests.client.wire_network import Machine, Network
 
-__all__ = ["Replica"]
+__all__ = ["Life", "Replica", "follow_tasks"]
+
+_process: contextvars.ContextVar[Life | None] = contextvars.ContextVar("process", default=None)
+
+
+def follow_tasks() -> None:
+    """Note of each task in which process it was started."""
+    loop = asyncio.get_running_loop()
+    factory: Any = loop.get_task_factory()
+
+    def make(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        task = factory(loop, coro, **options)
+        if (life := _process.get()) is not None:
+            life.tasks.add(task)
+        return task
+
+    loop.set_task_factory(make)
+
+
+class Life:
+    """A process from its start to its end."""
+
+    def __init__(self, identity: str, scheduler: Scheduler, machine: Machine) -> None:
+        self.identity, self.scheduler, self.machine = identity, scheduler, machine
+        self.is_leading = False
+        self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self.popped = 0  # pods whose attempt began
 
 
 class Replica:
     """Runs until cancelled. `crash` kills the process at whatever it awaits."""
 
-    def __init__(self, network: Network, number: int, options: Mapping[str, Any]) -> None:
-        self._network, self._number, self._options = network, number, dict(options)
-        self.machine = Machine(network.clock)
-        self.lives = 0
-        self.scheduler: Scheduler | None = None
-        self.is_leading = False
+    def __init__(
+        self,
+        network: Network,
+        number: int,
+        options: Callable[[], dict[str, Any]],
+        *,
+        rate: float = 1.0,
+        retry_s: int = 2,
+        on_decision: Callable[[Life, Pod], None] = lambda *_: None,
+        on_attempt: Callable[[Life, Pod], None] = lambda *_: None,
+    ) -> None:
+        """`options` makes those of a scheduler.
+
+        `on_attempt` hears of each pod that is to be tried, `on_decision` of each that gets a node.
+        """
+        self._network, self._number, self._options = network, number, options
+        self._retry_s, self._on_decision, self._on_attempt = retry_s, on_decision, on_attempt
+        self.clock = OwnClock(network.clock, rate)
+        self._rate = rate
+        self._lives = 0
+        self.life: Life | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self.deaths: list[BaseException] = []
 
     async def run(self) -> None:
         while True:
-            self.lives += 1
-            await self._live(f"{self._number}-{self.lives}")
+            self._lives += 1
+            await self._live(f"{self._number}-{self._lives}")
             await asyncio.sleep(1)
 
-    async def _live(self, identity: str) -> None:
-        clock, settings = self._network.clock, ElectionSettings(identity=identity)
-        lease = self._network.client(
-            f"lease {identity}", self.machine, timeout_ns=settings.request_timeout_ns
+    def _begin(self, identity: str) -> tuple[Life, LeaderElector, asyncio.Event]:
+        settings = ElectionSettings(
+            identity=identity,
+            lease_duration_ns=(self._retry_s * 15 // 2) * SECOND,
+            renew_deadline_ns=self._retry_s * 5 * SECOND,
+            retry_period_ns=self._retry_s * SECOND,
         )
-        elector = LeaderElector(lease, clock, random.Random(identity), settings)
-        api = self._network.client(identity, self.machine, fence=elector.fence)
+        machine = Machine(self.clock, self._rate, self.clock.awake)
+        network = self._network
+        lease = network.client(f"lease {identity}", machine, timeout_ns=settings.request_timeout_ns)
+        elector = LeaderElector(lease, self.clock, random.Random(identity), settings)
+        api = network.client(identity, machine, fence=elector.fence)
         begins = asyncio.Event()
-        self.scheduler = Scheduler(
-            api, clock, seed=self._number, begins=begins, stream_lists=True, **self._options
+        scheduler = Scheduler(
+            api,
+            self.clock,
+            seed=self._number,
+            begins=begins,
+            stream_lists=True,
+            may_act=elector.may_act,
+            **self._options(),
         )
-        placing = asyncio.create_task(self.scheduler.run(), name="placing")
+        life = Life(identity, scheduler, machine)
+        self._listen(life)
+        return life, elector, begins
+
+    def _listen(self, life: Life) -> None:
+        """Hear of each decision in the moment in which it is made."""
+        cache, queue = life.scheduler.cache, life.scheduler.queue
+        assume, pop = cache.assume_pod, queue.pop
+
+        def assumed(pod_info: PodInfo) -> None:
+            self._on_decision(life, pod_info.pod)
+            assume(pod_info)
+
+        def popped(*args: Any) -> Any:
+            queued = pop(*args)
+            if queued is not None:
+                life.popped += 1
+                self._on_attempt(life, queued.pod)
+            return queued
+
+        cache.assume_pod = assumed  # type: ignore[method-assign]
+        queue.pop = popped  # type: ignore[method-assign]
+
+    async def _live(self, identity: str) -> None:
+        life, elector, begins = self._begin(identity)
+        self.life = life
+        _process.set(life)
+        placing = asyncio.create_task(life.scheduler.run(), name="placing")
         leading = asyncio.create_task(elector.run(), name="leading")
         self._tasks = (placing, leading)
         waiting = asyncio.create_task(elector.leading.wait(), name="waiting")
         try:
             await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
             if elector.leading.is_set():
-                self.is_leading = True
+                life.is_leading = True
                 begins.set()
                 over = asyncio.create_task(elector.over.wait(), name="over")
                 try:
@@ -58,7 +143,7 @@ class Replica:
                 finally:
                     over.cancel()
         finally:
-            self.is_leading = False
+            life.is_leading = False
             for task in (*self._tasks, waiting):
                 task.cancel()
             ended = await asyncio.gather(*self._tasks, waiting, return_exceptions=True)
@@ -67,7 +152,14 @@ class Replica:
                 for each in ended
                 if isinstance(each, BaseException) and not isinstance(each, asyncio.CancelledError)
             ]
+            _process.set(None)
+            names = sorted(task.get_name() for task in life.tasks if not task.done())
+            if left := [name for name in names if name != "network"]:
+                self.deaths.append(RuntimeError(f"{left} outlived {identity}"))
 
     def crash(self) -> None:
+        """Kill it: nothing more is sent, whatever is done on the way out."""
+        if self.life is not None:
+            self.life.machine.is_dead = True
         for task in self._tasks:
             task.cancel()

@@ -1,44 +1,59 @@
 """One run: the plan's cluster, its storm, the calm after it, and what must hold.
 
-Everything is real but sockets and time: schedulers, elections, HTTP clients, server and store. What
-must hold is checked from outside, on the store's own history, and at the end by a recount of the
-schedulers' state.
+Everything is real but sockets and time: schedulers, elections, HTTP clients, server, store,
+controllers and kubelets. What must hold is checked on the store's own history while it happens, on
+each decision in the moment in which it is made, and at the end by recounts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import hashlib
 import json
 import logging
+import os
 import random
-from collections import Counter
+import re
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from msgspec import convert
-from msgspec.structs import replace
+import msgspec
 
-from kubesched.api import Node, Pod
-from kubesched.api.access import ApiError
-from kubesched.api.pod_requests import pod_requested
-from kubesched.api.resource_amounts import Resources
-from kubesched.apiserver import LocalApi
-from kubesched.client.transport import Answer, Request, TransportError
-from kubesched.cluster.controllers import Controllers
-from kubesched.framework import CycleState, PodInfo
+from kubesched.apiserver import LocalApi, Store
+from kubesched.apiserver.store.persistence import DataFile, open_store
+from kubesched.apiserver.store.records import Change
+from kubesched.client.transport import Answer, Request
+from kubesched.cluster.controllers import Controllers, GarbageCollector
+from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.util import virtual_loop
-from kubesched.util.clock import MILLISECOND, SECOND
+from kubesched.util.clock import SECOND, current_clock
 from kubesched.util.components import running
-from tests.client.wire_network import Network, Trouble
-from tests.torture.cluster_plan import Plan, Step, make_cluster_node, make_cluster_pod
+from tests.client.wire_network import Network
+from tests.torture.accounting import event_differences, metric_differences
+from tests.torture.cluster_plan import Plan
+from tests.torture.history import History
+from tests.torture.moody_extender import MoodyExtender
+from tests.torture.newborn import Newborn, conditions
+from tests.torture.objects import SECOND_PROFILE
 from tests.torture.odd_plugin import odd_plugin
-from tests.torture.replica import Replica
+from tests.torture.recount import differences, leaks
+from tests.torture.replica import Life, Replica, follow_tasks
+from tests.torture.users import Users
+from tests.torture.weather import Weather
 
 __all__ = ["Outcome", "run_plan"]
 
-CALM_S = 900  # watches that stall are noticed within ten minutes
-LEASE = "kube-system/kube-scheduler"
+CALM_S = (90, 150, 240, 420)
+"""When to look whether the world is at rest. A watch that stalls is noticed within ten minutes."""
+_SETTLING_S = 15
+_LONGEST_CPU_S = 20
 
 
 class Outcome:
@@ -51,367 +66,322 @@ class Outcome:
         self.story = story
 
 
+class _TooLongError(KeyboardInterrupt):
+    """So that nobody takes it for an error of a plugin or a task."""
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """End what goes round in circles at one moment of virtual time."""
+
+    def give_up(*_: object) -> None:
+        raise _TooLongError(f"the run took over {_LONGEST_CPU_S} s of CPU")
+
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST_CPU_S, 5)
+    try:
+        yield
+    except _TooLongError as error:
+        raise RuntimeError(str(error)) from None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def run_plan(plan: Plan) -> Outcome:
     logging.disable(logging.CRITICAL)
+    was_collecting = gc.isenabled()
+    gc.disable()  # a run is over before there is much to collect
     try:
-        return virtual_loop.run(lambda: Run(plan).main(), seed=plan.seed)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_bounded())
+            if plan.in_file:
+                # Uids of a store that was read back are drawn from it: a run is to repeat itself.
+                chance = random.Random(f"urandom/{plan.seed}")
+                stack.enter_context(mock.patch.object(os, "urandom", chance.randbytes))
+            return virtual_loop.run(lambda: Run(plan).main(), seed=plan.seed)
     finally:
         logging.disable(logging.NOTSET)
+        if was_collecting:
+            gc.enable()
 
 
 class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.network = Network()
-        self.calm = LocalApi(self.network.store, self.network.clock)
-        self.is_storming = True
-        options: dict[str, Any] = {}
-        if plan.plugin:
-            odd = odd_plugin(plan.plugin, plan.seed, lambda: self.is_storming)
-            options = {
-                "out_of_tree_registry": {"Odd": odd},
-                "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Odd"}]}}}],
-            }
-        self.replicas = [Replica(self.network, number, options) for number in range(plan.replicas)]
         self.violations: list[str] = []
         self.story: list[str] = []
-        self.bound: Counter[str] = Counter()
-        self.nodes = 0
-        self._most: dict[str, tuple[int, int]] = {}  # node -> most cpu and pods it ever allowed
-        self.network.on_applied = self._saw
+        self.is_storming = True
+        self.is_calm_plan = not plan.plugin and not any(
+            step.what not in _OF_USERS for step in plan.steps
+        )
+        self.clock = current_clock()
+        self._data: DataFile | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.history = History(
+            lambda: self.network.store,
+            self._life_of,
+            lambda: self.network.acting,
+            self._violated,
+            self._tell,
+        )
+        self.network = Network(self._first_store())
+        self.calm = LocalApi(self.network.store, self.clock)
+        self.users = Users(plan, self.calm)
+        self._extender = MoodyExtender(plan.seed, lambda: self.is_storming)
+        self._odd = odd_plugin(plan.plugin, plan.seed, lambda: self.is_storming)
+        dice = random.Random(f"replicas/{plan.seed}")
+        self.replicas = [
+            Replica(
+                self.network,
+                number,
+                self._options,
+                rate=dice.uniform(0.95, 1.05) if plan.drift else 1.0,
+                retry_s=plan.retry_s,
+                on_decision=self.history.decided,
+                on_attempt=self.history.tried,
+            )
+            for number in range(plan.replicas)
+        ]
+        restart = self._restart if plan.in_file else None
+        self.weather = Weather(self.network, self.replicas, restart)
+        self.network.on_sent = self._sent
+        self.network.on_applied = self._applied
+        self.network.on_answered = self.history.answered
+        self._cluster: asyncio.Task[None] | None = None
+
+    def _options(self) -> dict[str, Any]:
+        """What each scheduler of this run is built with."""
+        plan = self.plan
+        multi_point = {"enabled": [{"name": "Odd"}] if plan.plugin else []}
+        profiles: list[dict[str, Any]] = [
+            {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi_point}}
+        ]
+        if plan.profiles > 1:
+            strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+            args = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
+            packing = {"schedulerName": SECOND_PROFILE, "pluginConfig": [args]}
+            profiles.append({**profiles[0], **packing})
+        options: dict[str, Any] = {"profiles": profiles, "verify_engine": plan.verifies}
+        if plan.plugin:
+            options["out_of_tree_registry"] = {"Odd": self._odd}
+        if plan.extender:
+            options["extenders"] = [self._extender.moody_settings()]
+            options["extender_transport"] = self._extender.transport
+        # Whom a plugin kept waiting in vain, only time or another event brings back.
+        if not plan.flushes and plan.plugin != "waits":
+            options["pod_max_in_unschedulable_pods_duration"] = timedelta(hours=10)
+        return options
 
     async def main(self) -> Outcome:
-        for number in range(self.plan.nodes):
-            await self._create(make_cluster_node(self.plan, number))
-        self.nodes = self.plan.nodes
-        tasks = [asyncio.create_task(replica.run()) for replica in self.replicas]
-        try:
-            async with running(Controllers(self.calm, self.network.clock)):
+        follow_tasks()
+        async with self._living_cluster():
+            await self.users.prepare()
+            replicas = [asyncio.create_task(replica.run()) for replica in self.replicas]
+            try:
                 for step in self.plan.steps:
-                    self._note_rooms()
-                    await self._step(step)
-                    self._note_rooms()
-                    self._check_nodes()
-                self._calm_down()
-                await asyncio.sleep(CALM_S)
-                await self._check_the_end()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+                    self._tell(f"{step.what} {step.name}")
+                    if not await self.users.step(step):
+                        await self.weather.change(step)
+                    await asyncio.sleep(step.pause_s)
+                self.weather.calm_down()
+                self.is_storming = False
+                self._tell("the storm is over")
+                await self._come_to_rest()
+            finally:
+                for task in replicas:
+                    task.cancel()
+                for ended in await asyncio.gather(*replicas, return_exceptions=True):
+                    if not isinstance(ended, asyncio.CancelledError):
+                        self._violated(f"a replica ended: {ended!r}")
         for replica in self.replicas:
-            self.violations += [f"a scheduler died: {death!r}" for death in replica.deaths]
-        return Outcome(self.plan, self.violations, await self._digest(), self.story)
+            for death in replica.deaths:
+                self._violated(f"a scheduler died: {death!r}")
+        self.network.go_down()  # and with it what nobody waits for any more
+        await asyncio.sleep(1)
+        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        if left:
+            self._violated(f"{len(left)} tasks are left: {left[0].get_name()}")
+        return Outcome(self.plan, self.violations, self._digest(), self.story)
 
-    # What users do
+    # The server and what belongs to it
 
-    async def _step(self, step: Step) -> None:
-        self._tell(f"{step.what} {step.name}")
-        with contextlib.suppress(ApiError):
-            match step.what:
-                case "create pod":
-                    await self._create(make_cluster_pod(step.name, step.number))
-                case "delete pod":
-                    await self.calm.delete(Pod, step.name, "default", grace_period_seconds=0)
-                case "remake pod":
-                    await self._remake(step)
-                case "relabel pod":
-                    change = {"metadata": {"labels": {"app": "other"}}}
-                    await self.calm.patch(Pod, step.name, "default", change, patch_type="merge")
-                case "change node":
-                    await self._change_node(step.number)
-                case "replace node":
-                    await self._replace_node(step.number)
-                case _:
-                    await self._storm(step)
-        await asyncio.sleep(step.pause_s)
+    def _first_store(self) -> Store:
+        dice = random.Random(self.plan.seed)
+        if not self.plan.in_file:
+            return Store(dice, now_ns=self.clock.now_ns(), on_change=self.history.changed)
+        self._folder = tempfile.TemporaryDirectory(prefix="torture-")
+        return self._open(dice)
 
-    async def _create(self, new: Node | Pod) -> None:
-        await self.calm.create(
-            replace(new, metadata=replace(new.metadata, resource_version="", uid=""))
-        )
+    def _open(self, dice: random.Random) -> Store:
+        assert self._folder is not None
+        data = self._data = DataFile(Path(self._folder.name) / "cluster.db")
 
-    async def _remake(self, step: Step) -> None:
-        """A pod of the same name at once, perhaps on the same node: nobody may mix them up."""
-        old = await self.calm.get(Pod, step.name, "default")
-        await self.calm.delete(Pod, step.name, "default", grace_period_seconds=0)
-        new = make_cluster_pod(step.name, step.number)
-        if old.spec.node_name and step.number % 2:
-            new = replace(new, spec=replace(new.spec, node_name=old.spec.node_name))
-        await self._create(new)
+        def changed(change: Change) -> None:
+            data.write(change)
+            self.history.changed(change)
 
-    async def _change_node(self, number: int) -> None:
-        dice = random.Random(number)
-        node = await self.calm.get(Node, f"n{dice.randrange(self.nodes)}")
-        match dice.randrange(4):
-            case 0:
-                spec = replace(node.spec, unschedulable=not node.spec.unschedulable)
-                await self.calm.update(replace(node, spec=spec))
-            case 1:
-                labels = {**node.metadata.labels, "disk": dice.choice(["ssd", "hdd"])}
-                await self.calm.update(
-                    replace(node, metadata=replace(node.metadata, labels=labels))
-                )
-            case 2:
-                amounts = {**node.status.allocatable, "cpu": dice.choice(["4", "8", "16"])}
-                status = replace(node.status, allocatable=amounts)
-                await self.calm.update(replace(node, status=status), subresource="status")
-            case _:
-                spec = replace(node.spec, taints=())
-                await self.calm.update(replace(node, spec=spec))
+        store = open_store(data, dice, self.clock.now_ns())
+        store._on_change = changed
+        return store
 
-    async def _replace_node(self, number: int) -> None:
-        await self._create(make_cluster_node(self.plan, self.nodes))
-        self.nodes += 1
-        dice = random.Random(number)
-        if dice.random() < 0.5:
-            name = f"n{dice.randrange(self.nodes)}"
-            await self.calm.delete(Node, name)
-            for pod in (await self.calm.list(Pod)).items:
-                if pod.spec.node_name == name:
-                    await self.calm.delete(
-                        Pod, pod.metadata.name, "default", grace_period_seconds=0
-                    )
+    async def _restart(self) -> None:
+        """The server's process ends, and another begins with its file."""
+        assert self._data is not None
+        await self._stop_cluster()
+        before = _content(self.network.store)
+        self._data.close()
+        self.network.restart_on(self._open(random.Random(self.plan.seed)))
+        if _content(self.network.store) != before:
+            self._violated("the store is not what it was before it was read back")
+        self.calm = self.users.api = LocalApi(self.network.store, self.clock)
+        self._cluster = asyncio.create_task(self._run_cluster())
 
-    # The weather
-
-    async def _storm(self, step: Step) -> None:
-        dice, network = random.Random(step.number), self.network
-        network.trouble = lambda _: None
-        network.mangle = lambda _, lines: lines
-        match step.what:
-            case "server down":
-                network.go_down()
-                await asyncio.sleep(step.pause_s)
-                network.come_up(forgetful=dice.random() < 0.3)
-            case "history gone":
-                network.compact()
-                network.break_streams()
-            case "watches break":
-                network.break_streams()
-            case "watches end":
-                network.end_streams()
-            case "watches stall":
-                network.stall_streams()
-            case "requests lost":
-                share = dice.choice([0.1, 0.5])
-                network.trouble = lambda _: (
-                    Trouble(lost=dice.random() < 0.5, answer_lost=True)
-                    if dice.random() < share
-                    else None
-                )
-            case "requests slow":
-                longest = dice.randint(1, 20)
-                network.trouble = lambda _: Trouble(
-                    travel_ns=dice.randint(1, 500) * MILLISECOND,
-                    server_ns=dice.randint(0, longest) * SECOND,
-                    answer_ns=dice.randint(0, longest) * SECOND,
-                )
-            case "server errors" | "too many requests" | "conflicts":
-                network.trouble = lambda request: _refusal(dice, step.what, request)
-            case "truncated watches":
-                network.mangle = lambda _, lines: (
-                    TransportError("connection lost", "reset") if dice.random() < 0.3 else lines
-                )
-            case "replica crashes":
-                dice.choice(self.replicas).crash()
-            case "replica pauses":
-                machine = dice.choice(self.replicas).machine
-                machine.awake.clear()
-                await asyncio.sleep(dice.choice([2, 12, 40, 180]))
-                machine.awake.set()
-            case "duplicates":
-                network.trouble = lambda _: Trouble(answer_lost=dice.random() < 0.3)
-
-    def _calm_down(self) -> None:
-        self.is_storming = False
-        self.network.trouble = lambda _: None
-        self.network.mangle = lambda _, lines: lines
-        if not self.network.is_up:
-            self.network.come_up()
-        for replica in self.replicas:
-            replica.machine.awake.set()
-        self._tell("the storm is over")
-
-    # What must hold
-
-    def _saw(self, name: str, request: Request, answer: Answer) -> None:
-        """A request took effect: looked at from the server's side."""
-        if name.startswith("lease ") or request.method == "GET":
-            return
-        lease = self.network.store.find("leases.coordination.k8s.io", LEASE)
-        holder = None if lease is None else lease["spec"].get("holderIdentity")
-        if answer.status < 300 and holder != name:
-            self._violated(f"{request.method} {request.target} by {name}, lease held by {holder}")
-        path = request.target.partition("?")[0]
-        if path.endswith("/binding") and answer.status == 201:
-            pod = path.split("/")[-2]
-            record = self.network.store.find("pods", f"default/{pod}")
-            uid = "" if record is None else record["metadata"]["uid"]
-            self.bound[uid] += 1
-            node = "" if record is None else record["spec"].get("nodeName")
-            self._tell(f"{name} bound {pod} to {node}")
-            self._note_rooms()
-            self._check_room(node)
-            if self.bound[uid] > 1:
-                self._violated(f"pod {pod} was bound {self.bound[uid]} times")
-
-    def _check_nodes(self) -> None:
-        """No node holds more than it can by pods that a scheduler bound, and no port twice.
-
-        A node whose allocatable shrank, or that a user put pods on, may hold more.
-        """
-        store = self.network.store
-        ports: Counter[tuple[str, int]] = Counter()
-        for document in store.all("pods"):
-            if document["metadata"]["uid"] not in self.bound:
-                continue
-            for container in document["spec"]["containers"]:
-                for port in container.get("ports", ()):
-                    if port.get("hostPort"):
-                        ports[document["spec"].get("nodeName", ""), port["hostPort"]] += 1
-        for (node, port), count in ports.items():
-            if count > 1 and not self._has_foreign_pods(node):
-                self._violated(f"host port {port} on {node} was given {count} times")
-
-    def _has_foreign_pods(self, node: str) -> bool:
-        return any(
-            document["spec"].get("nodeName") == node
-            and document["metadata"]["uid"] not in self.bound
-            for document in self.network.store.all("pods")
-        )
-
-    async def _check_the_end(self) -> None:
-        pods = list((await self.calm.list(Pod)).items)
-        leaders = [replica for replica in self.replicas if replica.is_leading]
-        if len(leaders) != 1:
-            self._violated(f"{len(leaders)} replicas lead after the storm")
-            return
-        scheduler = leaders[0].scheduler
-        assert scheduler is not None
-        for pod in pods:
-            if not pod.spec.node_name:
-                self._check_waiting(pod, scheduler)
-        self._check_state(pods, scheduler)
-
-    def _check_room(self, node_name: str) -> None:
-        """Pods that schedulers bound to a node never ask for more than it ever had.
-
-        What a node has may shrink while a decision is on its way, and users may put pods on a
-        node themselves: neither is counted against the scheduler.
-        """
-        most = self._most.get(node_name)
-        if most is None:
-            return
-        cpu = count = 0
-        for document in self.network.store.all("pods"):
-            if (
-                document["spec"].get("nodeName") == node_name
-                and document["metadata"]["uid"] in self.bound
-            ):
-                count += 1
-                cpu += pod_requested(convert(document, Pod)).milli_cpu
-        if cpu > most[0] or count > most[1]:
-            self._violated(f"{node_name} holds {cpu}m cpu, {count} pods; it never had over {most}")
-
-    def _note_rooms(self) -> None:
-        for document in self.network.store.all("nodes"):
-            node = convert(document, Node)
-            amounts = node.status.allocatable
-            cpu = Resources.from_resource_list(amounts).milli_cpu
-            before = self._most.get(node.metadata.name, (0, 0))
-            room = (max(cpu, before[0]), max(Resources.allowed_pods(amounts), before[1]))
-            self._most[node.metadata.name] = room
-
-    def _check_waiting(self, pod: Pod, scheduler: Any) -> None:
-        """A pod that waits is known to the queue, and says truthfully why it waits."""
-        name = pod.metadata.name
-        place = scheduler.queue.describe(f"default/{name}", self.network.clock.now_ns())
-        if place is None:
-            self._violated(f"pod {name} waits and no queue knows it")
-            return
-        scheduler.cache.update_snapshot()
-        if pod.spec.scheduling_gates:
-            return
-        framework = scheduler.profiles["default-scheduler"]
-        fits = fitting_node(scheduler, framework, pod)
-        if fits:
-            self._violated(f"pod {name} fits {fits} and waits ({place.place})")
-        condition = [each for each in pod.status.conditions if each.type == "PodScheduled"]
-        if not condition or condition[0].status != "False" or not condition[0].message:
-            self._violated(f"pod {name} waits and does not say why")
-
-    def _check_state(self, pods: list[Pod], scheduler: Any) -> None:
-        """The scheduler's own picture equals a recount of what the server has."""
+    @contextlib.asynccontextmanager
+    async def _living_cluster(self) -> AsyncIterator[None]:
+        self._cluster = asyncio.create_task(self._run_cluster())
         try:
-            scheduler.cache.check_invariants()
-            scheduler.queue.check_invariants()
-        except Exception as error:
-            self._violated(f"invariants: {error}")
-        placed = {pod.metadata.uid: pod.spec.node_name for pod in pods if pod.spec.node_name}
-        cached = {
-            info.uid: name for name, node in scheduler.cache.nodes.items() for info in node.pods
-        }
-        if placed != cached:
-            self._violated(f"the cache has {cached} where the server has {placed}")
-        known = {name for name, node in scheduler.cache.nodes.items() if node.node is not None}
-        served = {document["metadata"]["name"] for document in self.network.store.all("nodes")}
-        if known != served:
-            self._violated(f"the cache has nodes {sorted(known)}, the server {sorted(served)}")
-        if scheduler.cache.assumed_count:
-            self._violated(f"{scheduler.cache.assumed_count} pods are still assumed")
-        table = scheduler.cache.update_snapshot().table
-        for name, node in scheduler.cache.nodes.items():
-            row = table.row_of.get(name)
-            if node.node is None:
+            yield
+        finally:
+            await self._stop_cluster()
+            if self._data is not None and self._folder is not None:
+                self._data.close()
+                self._folder.cleanup()
+
+    async def _run_cluster(self) -> None:
+        store, clock = self.network.store, self.clock
+        parts = (
+            Controllers(self.calm, clock),
+            FakeKubelet(self.calm, clock),
+            GarbageCollector(store, clock),
+        )
+        async with running(*parts):
+            await asyncio.Event().wait()
+
+    async def _stop_cluster(self) -> None:
+        if self._cluster is not None:
+            self._cluster.cancel()
+            await asyncio.gather(self._cluster, return_exceptions=True)
+
+    # What is seen on the way
+
+    def _life_of(self, name: str) -> Life | None:
+        for replica in self.replicas:
+            if replica.life is not None and replica.life.identity == name:
+                return replica.life
+        return None
+
+    def _sent(self, name: str, request: Request) -> None:
+        self.history.sent(name, request)
+        self.weather.saw(name, request, "sent")
+
+    def _applied(self, name: str, request: Request, answer: Answer) -> None:
+        self.history.applied(name, request, answer)
+        self.weather.saw(name, request, "applied")
+
+    # Rest
+
+    async def _come_to_rest(self) -> None:
+        problems: list[str] = []
+        for pause_s in CALM_S:
+            await asyncio.sleep(pause_s)
+            is_last = pause_s == CALM_S[-1]
+            if self.plan.whole_calm and not is_last:
                 continue
-            if row is None:
-                self._violated(f"node {name} has no row")
-            elif int(table.pod_count[row]) != len(node.pods):
-                self._violated(f"row of {name} counts {int(table.pod_count[row])} pods")
+            problems = await self._problems(is_last=is_last)
+            if not problems:
+                break
+        for problem in problems:
+            self._violated(problem)
+
+    async def _problems(self, *, is_last: bool) -> list[str]:
+        """What keeps the world from being at rest."""
+        lives = [replica.life for replica in self.replicas if replica.life is not None]
+        leaders = [life for life in lives if life.is_leading]
+        if len(leaders) != 1:
+            return [f"{len(leaders)} replicas lead after the storm"]
+        store = self.network.store
+        problems: list[str] = []
+        for life in lives if is_last else leaders:
+            problems += differences(life.scheduler, store)
+            problems += leaks(life.scheduler, store)
+            problems += metric_differences(life, self.history, is_calm=self.is_calm_plan)
+        problems += self._overlooked(leaders[0])
+        problems += event_differences(self.history, store, is_calm=self.is_calm_plan)
+        if problems and not is_last:
+            return problems
+        return problems + await self._what_a_newborn_finds(leaders[0])
+
+    def _overlooked(self, leader: Life) -> Iterator[str]:
+        """Pods that wait though the judge sees a node for them."""
+        for pod in leader.scheduler.queue.pending_pods()[0]:
+            if pod.spec.scheduling_gates:
+                continue
+            if node := self.history.node_that_fits(leader, pod):
+                yield f"pod {pod.metadata.name} fits {node}, as the judge says, and waits"
+
+    async def _what_a_newborn_finds(self, leader: Life) -> list[str]:
+        newborn = Newborn(self.network.store, self.clock, self._options())
+        await newborn.run()
+        if newborn.deeds:
+            return newborn.deeds
+        # Nothing more can be done; now everybody is to say once more why.
+        queue = leader.scheduler.queue
+        pods = {f"default/{pod.metadata.name}": pod for pod in queue.pending_pods()[0]}
+        queue.activate(pods, self.clock.now_ns())
+        await asyncio.sleep(_SETTLING_S)
+        said, expected = conditions(self.network.store), conditions(newborn.store)
+        return [
+            f"pod {name} says what does not add up: {message}"
+            for name, (_, _, message) in said.items()
+            if not _adds_up(message)
+        ] + [
+            f"pod {name} says {said.get(name)}, and it should be {expected.get(name)}"
+            for name in sorted(said.keys() | expected.keys())
+            if said.get(name) != expected.get(name)
+        ]
 
     def _violated(self, text: str) -> None:
         self._tell(f"VIOLATION: {text}")
         self.violations.append(text)
 
     def _tell(self, text: str) -> None:
-        seconds = self.network.clock.monotonic_ns() / SECOND
+        seconds = self.clock.monotonic_ns() / SECOND
         self.story.append(f"{seconds:9.3f} s  {text}")
 
-    async def _digest(self) -> str:
+    def _digest(self) -> str:
         pods = sorted(
-            (pod.metadata.name, pod.spec.node_name) for pod in (await self.calm.list(Pod)).items
+            (pod["metadata"]["name"], pod["spec"].get("nodeName", ""))
+            for pod in self.network.store.all("pods")
         )
         text = json.dumps([pods, sorted(self.violations)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def fitting_node(scheduler: Any, framework: Any, pod: Pod) -> str:
-    """A node that the pod fits right now, nominations counted; empty if there is none."""
-    state, info = CycleState(), PodInfo(pod)
-    outcome = framework.run_pre_filter(state, info)
-    if not outcome.status.is_success:
-        return ""
-    for node in scheduler.cache.snapshot.nodes:
-        if outcome.only_nodes is not None and node.name not in outcome.only_nodes:
-            continue
-        if framework.dry_run.fits_on(state, info, node):
-            return str(node.name)
-    return ""
+def _content(store: Store) -> dict[tuple[str, str], bytes]:
+    return {
+        (resource.group_resource, record.key): msgspec.json.encode(record.data)
+        for resource in store.catalog.all()
+        for record in store.collection(resource).objects.values()
+    }
 
 
-def _refusal(dice: random.Random, what: str, request: Request) -> Trouble | None:
-    if dice.random() < 0.6:
-        return None
-    code, reason, headers = 500, "InternalError", {}
-    if what == "too many requests":
-        code, reason, headers = 429, "TooManyRequests", {"Retry-After": "1"}
-    elif what == "conflicts":
-        if request.method in ("GET", "POST"):
-            return None
-        code, reason = 409, "Conflict"
-    elif dice.random() < 0.3:
-        code, reason = 503, "ServiceUnavailable"
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
-    text = json.dumps({**body, "reason": reason, "message": "stormy"}).encode()
-    return Trouble(answer=Answer(code, text, headers))
+def _adds_up(message: str) -> bool:
+    """Whether a message about nodes gives at least as many reasons as it names nodes."""
+    found = re.match(r"0/(\d+) nodes are available: (.*?)\.(?: |$)", message)
+    if found is None:
+        return bool(message)
+    parts = found[2].split(", ")
+    counts = [int(part.split(" ", 1)[0]) for part in parts if part.split(" ", 1)[0].isdecimal()]
+    return len(counts) < len(parts) or sum(counts) >= int(found[1])
+
+
+_OF_USERS = (
+    "create pod",
+    "delete pod",
+    "remake pod",
+    "change pod",
+    "change node",
+    "replace node",
+    "scale",
+)

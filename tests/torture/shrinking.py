@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,7 +12,19 @@ from tests.torture.run import run_plan
 
 __all__ = ["shrunk"]
 
-_MOST_RUNS = 60
+_MOST_RUNS = 80
+_SIMPLER: tuple[dict[str, Any], ...] = (
+    {"replicas": 1},
+    {"plugin": ""},
+    {"volumes": False},
+    {"devices": False},
+    {"extender": False},
+    {"workload": False},
+    {"profiles": 1},
+    {"drift": False},
+    {"in_file": False},
+    {"verifies": False},
+)
 
 
 def shrunk(plan: Plan, fails: Callable[[Plan], str] | None = None) -> Plan:
@@ -21,7 +34,7 @@ def shrunk(plan: Plan, fails: Callable[[Plan], str] | None = None) -> Plan:
     if not wanted:
         return plan
     runs = 0
-    for change in ({"replicas": 1}, {"plugin": ""}):
+    for change in _SIMPLER:
         smaller = replace(plan, **change)
         runs += 1
         if fails(smaller) == wanted:

@@ -240,7 +240,7 @@ class HttpApi:
         if uid:
             options["preconditions"] = {"uid": uid}
         place = target(kind_of(kind), namespace, name)
-        await self._call("DELETE", place, msgspec.json.encode(options))
+        _check_is_object(await self._call("DELETE", place, msgspec.json.encode(options)))
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
         binding = Binding(
@@ -248,7 +248,7 @@ class HttpApi:
             target=ObjectReference(kind="Node", name=node),
         )
         place = target(_POD, namespace, name, "binding")
-        await self._call("POST", place, codec.encode(binding))
+        _check_is_object(await self._call("POST", place, codec.encode(binding)))
 
     async def _call(
         self,
@@ -422,6 +422,17 @@ _TOO_DEEP = "the object is nested too deeply to be changed"
 def _decoded(body: bytes, kind: type[T]) -> T:
     try:
         return codec.decode(body, kind)
+    except msgspec.MsgspecError as exc:
+        raise _unreadable(exc) from exc
+
+
+def _check_is_object(answer: Answer) -> None:
+    """Raises ApiError for a success that somebody else than an API server tells of.
+
+    A proxy that answers in its place with a page of its own has bound no pod.
+    """
+    try:
+        msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError as exc:
         raise _unreadable(exc) from exc
 

@@ -273,6 +273,11 @@ class Informer(Generic[T]):
     def _take_in(self, event: WatchEvent[T]) -> None:
         if event.type == "ERROR":
             raise ApiError(event.object if isinstance(event.object, Status) else _NAMELESS)
+        if _is_older(event.resource_version, self._version):
+            # A server, or a proxy, that begins a watch too early: taken in, it would bring back
+            # what is gone, and take pods from their nodes.
+            log.detail(4, "Passed over an old event", type=self.kind.__name__)
+            return
         if event.type != "BOOKMARK":
             change = self.store.apply(self._transformed_in(event))
             if change is not None:
@@ -322,6 +327,11 @@ class Informer(Generic[T]):
     async def _back_off(self, *, is_away: bool = False) -> None:
         now_ns = self._clock.monotonic_ns()
         await self._clock.sleep(self._backoff.next_delay_ns(now_ns, is_away=is_away))
+
+
+def _is_older(version: str, known: str) -> bool:
+    """Whether a version is from before one that is known; others than numbers say nothing."""
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 _NO_STREAM = (

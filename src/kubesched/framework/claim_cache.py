@@ -32,6 +32,8 @@ class ClaimCache:
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, _Entry]] = {}
         self._listeners: tuple[OnClaim, ...] = ()
+        self.on_return: OnClaim | None = None
+        """Hears of devices that are free again and that no claim ever showed."""
 
     def get(self, name: str, namespace: str | None = None) -> ResourceClaim | None:
         entry = self._entry(name, namespace)
@@ -47,6 +49,11 @@ class ClaimCache:
         self._listeners = (*self._listeners, listener)
         for claim in self.list():
             listener(None, claim)
+
+    def gave_back(self, old: ResourceClaim, new: ResourceClaim) -> None:
+        """A claim was to get devices, and does not: only who waits for devices hears of it."""
+        if self.on_return is not None:
+            self.on_return(old, new)
 
     def watched(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Take in a change that was watched; one that is older than what is assumed is not news."""

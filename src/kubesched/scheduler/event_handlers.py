@@ -120,8 +120,15 @@ class EventHandlers:
             self._try(self._cache.remove_pod, pod)
             self._announce(ASSIGNED_POD_DELETE, pod, None)
             self._observe(ASSIGNED_POD_DELETE.label, started_ns)
-        if self._is_responsible(pod) and (is_tombstone or not pod.spec.node_name):
+        if self._is_responsible(pod) and (
+            is_tombstone or not pod.spec.node_name or self._is_waiting(pod)
+        ):
             self._delete_waiting(pod)
+
+    def _is_waiting(self, pod: Pod) -> bool:
+        """Whether the queue has the pod: that it was bound may not have been told."""
+        queued = self._queue.get_pod(pod.metadata.name, pod.metadata.namespace)
+        return queued is not None and queued.pod.metadata.uid == pod.metadata.uid
 
     def _add_assigned(self, pod: Pod) -> None:
         started_ns = self._now_ns()

@@ -53,7 +53,7 @@ from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.verification import VerifyingSearch
 from kubesched.scheduler.watched_kinds import watched_kind
-from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock
+from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.util.components import BackgroundTasks, StopSwitch, running
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
@@ -82,6 +82,8 @@ class Scheduler:
         check_options(options)
         options = {**DEFAULT_OPTIONS, **options}
         self._clock = clock = clock or RealClock()
+        # For the queue: a wall clock that is set back would keep pods waiting.
+        self._steady = SteadyClock(clock)
         configuration = scheduler_configuration(**options)
         self._stopping = False
         self._ready = asyncio.Event()
@@ -157,7 +159,7 @@ class Scheduler:
 
     def _build_cycles(self, writer: PodStatusWriter, options: SchedulerOptions) -> None:
         """What happens to a popped pod: plain attempts, those that ask extenders, and binding."""
-        cache, queue, clock = self.cache, self.queue, self._clock
+        cache, queue, clock = self.cache, self.queue, self._steady
         pods = self.informers.lister(Pod)
         failures = FailureHandler(
             queue,
@@ -218,7 +220,7 @@ class Scheduler:
             self.cache,
             self.queue,
             self.services.waiting_pods,
-            self._clock,
+            self._steady,
             lambda pod: pod.spec.scheduler_name in self.profiles,
             self._on_corruption,
             self.services.metrics,
@@ -242,7 +244,9 @@ class Scheduler:
             kind = watched_kind(resource)
             if kind is ResourceClaim and self.services.uses_claims:
                 # The scheduler's own writes count as changes too, before the watch brings them.
-                self.services.claims.follow(handlers.listener_of(resource, actions))
+                listener = handlers.listener_of(resource, actions)
+                self.services.claims.follow(listener)
+                self.services.claims.on_return = listener
             elif kind is not None:
                 informer = self.informers.informer(kind)
                 informer.add_handler(*handlers.handlers_of(resource, actions))
@@ -274,7 +278,7 @@ class Scheduler:
         Raises:
             CacheCorruptedError: the cache and the API server disagree beyond repair.
         """
-        flusher = QueueFlusher(self.queue, self._clock)
+        flusher = QueueFlusher(self.queue, self._steady)
         try:
             informers = self.informers.components() if self._runs_informers else ()
             async with running(*informers, self._broadcaster, flusher):
@@ -314,7 +318,7 @@ class Scheduler:
         placed = 0
         busy: Collection[str] = () if self._extender_tasks is None else self._extender_tasks.busy
         while not self._stopping:
-            queued = self.queue.pop(self._clock.now_ns(), busy)
+            queued = self.queue.pop(self._steady.now_ns(), busy)
             if queued is None:
                 self._ready.clear()
                 await self._ready.wait()
@@ -360,7 +364,7 @@ class Scheduler:
         return self._search.fits_now(self.profiles[profile], pod_info, since, refused)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
-        self.queue.activate(pods, self._clock.now_ns())
+        self.queue.activate(pods, self._steady.now_ns())
 
     def _report_cache_size(self) -> None:
         cache = self.cache

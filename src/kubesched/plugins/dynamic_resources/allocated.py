@@ -189,13 +189,15 @@ class AllocatedDevices:
         return set(self._by_pool)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Follow a claim; of one that stays allocated nothing is looked at, as in the reference."""
+        """Follow a claim. It may have given devices back and got others while nobody watched."""
         before = None if old is None else old.status.allocation
         after = None if new is None else new.status.allocation
-        if before is None and after is not None:
-            self.take(after)
-        elif before is not None and after is None:
+        if before is after or (before is not None and before == after):
+            return
+        if before is not None:
             self.give_back(before)
+        if after is not None:
+            self.take(after)
 
     def take(self, allocation: AllocationResult, *, flying: bool = False) -> None:
         for pool, result in self._counted(allocation):

@@ -170,7 +170,7 @@ class ClaimWriter:
             except CacheError as exc:
                 log.error("A claim that was written is not known", exc=exc, claim=_name(written))
         if allocation is not None:
-            self._devices.in_flight.remove(uid, for_all=is_assumed)
+            self._devices.land(uid, for_all=is_assumed)
 
     async def _find_out(self, claim: ResourceClaim, uid: str) -> None:
         """Ask for a claim until the server says what became of a write to it."""
@@ -191,7 +191,8 @@ class ClaimWriter:
                         self._devices.claims.assume(current)
                     except CacheError as exc:
                         log.detail(4, "A newer state of the claim is known", err=exc)
-            self._devices.in_flight.remove(uid, for_all=True)
+            # Its pod may have been tried again meanwhile, and told to wait for this.
+            self._devices.land(uid, for_all=True)
         self._devices.unsettled.discard(uid)
 
     async def _create(

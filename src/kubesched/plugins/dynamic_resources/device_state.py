@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from kubesched.api import DeviceClaim, DeviceClass, Pod, ResourceClaim
+from msgspec.structs import replace
+
+from kubesched.api import DeviceClaim, DeviceClass, Pod, ResourceClaim, ResourceClaimStatus
 from kubesched.framework import ClaimCache, Handle, Lister, NodeView
 from kubesched.plugins.dynamic_resources.allocated import InFlightClaims
 from kubesched.plugins.dynamic_resources.answers import encode_spec
@@ -69,6 +71,22 @@ class DeviceState:
         finally:
             if self._awaited.get(key) is appeared and not appeared.is_set():
                 del self._awaited[key]
+
+    def land(self, uid: str, *, for_all: bool = False) -> bool:
+        """A claim is in flight for one pod less, or for none at all; True if it is no more.
+
+        Should its devices be free by that, pods that wait for some hear of it: no change of a
+        claim tells them.
+        """
+        flying = self.in_flight.get(uid)
+        if flying is None or not self.in_flight.remove(uid, for_all=for_all):
+            return False
+        known = self.claims.get(flying.metadata.name, flying.metadata.namespace)
+        if flying.status.allocation is not None and (
+            known is None or known.status.allocation is None
+        ):
+            self.claims.gave_back(flying, replace(flying, status=ResourceClaimStatus()))
+        return True
 
     def _note_appeared(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if new is not None and old is None and self._awaited:

@@ -108,7 +108,7 @@ class Placing:
         for place, claim in enumerate(data.claims):
             is_special = place == data.special
             uid = data.in_flight_uids.get(place, claim.metadata.uid)
-            if uid not in self._devices.unsettled and self._devices.in_flight.remove(uid):
+            if uid not in self._devices.unsettled and self._devices.land(uid):
                 self._devices.claims.restore(claim.metadata.name, claim.metadata.namespace)
             if is_special:
                 if not is_in_memory(claim):

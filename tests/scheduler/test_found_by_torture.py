@@ -1,0 +1,131 @@
+"""What storms from seeds brought to light (docs/reliability.md), each in its smallest form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+from kubesched.api import Node, Pod, ResourceClaim
+from kubesched.api.access import ApiError
+from kubesched.api.dynamic_resources import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaimStatus,
+)
+from kubesched.api.meta import ObjectMeta, Status
+from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.cluster.controllers.device_driver import DEVICES
+from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import SECOND, current_clock
+from kubesched.util.components import running
+from kubesched.util.randomness import derive
+from kubesched.util.virtual_loop import run
+from tests.client.own_clock import OwnClock
+
+DRIVER = "gpu.example.com"
+NO_FLUSH = timedelta(hours=10)
+LOST = ApiError(Status(status="Failure", code=0, message="connection lost"))
+AMOUNTS = {"cpu": "8", "memory": "8Gi", "pods": "10"}
+
+
+async def add_node(api: LocalApi, **metadata: Any) -> None:
+    status = {"capacity": AMOUNTS, "allocatable": AMOUNTS}
+    document = {"metadata": {"name": "n0", **metadata}, "status": status}
+    await api.create_document(Node, None, document)
+
+
+async def node_of(api: LocalApi, name: str) -> str:
+    return (await api.get(Pod, name, "default")).spec.node_name
+
+
+def test_a_wall_clock_that_is_set_back_keeps_no_pod_in_backoff() -> None:
+    """Otherwise a pod whose binding failed would wait until the clock is there again."""
+
+    async def main() -> None:
+        base = current_clock()
+        clock = OwnClock(base, 1.0)
+        cluster = EmbeddedCluster(base, derive(0, "store"), heartbeats=False)
+        await add_node(cluster.api)
+        failures = 2
+
+        def faults(verb: str, *_: object) -> Fault | None:
+            nonlocal failures
+            if verb != "bind" or not failures:
+                return None
+            failures -= 1
+            return Fault(error=LOST)
+
+        scheduler = Scheduler(LocalApi(cluster.store, base, faults=faults), clock)
+        async with running(scheduler):
+            spec = {"containers": [{"name": "c", "image": "i"}]}
+            document = {"metadata": {"name": "p"}, "spec": spec}
+            await cluster.api.create_document(Pod, "default", document)
+            await asyncio.sleep(0.5)
+            clock.wall_offset_ns = -3600 * SECOND
+            await asyncio.sleep(10)
+            assert await node_of(cluster.api, "p") == "n0"
+
+    run(main)
+
+
+def test_a_pod_is_tried_again_once_its_claim_is_known_not_to_be_written() -> None:
+    """Seed 33: the pod was told that its claim is being allocated, and nothing woke it."""
+
+    async def main() -> None:
+        clock = current_clock()
+        cluster = EmbeddedCluster(clock, derive(0, "store"), heartbeats=False)
+        api = cluster.api
+        began_ns = clock.now_ns()
+
+        def faults(verb: str, kind: str, *_: object) -> Fault | None:
+            is_early = clock.now_ns() - began_ns < 8 * SECOND
+            if kind == "ResourceClaim" and verb in ("get", "update", "patch") and is_early:
+                return Fault(error=LOST)
+            return None
+
+        scheduler = Scheduler(
+            LocalApi(cluster.store, clock, faults=faults),
+            clock,
+            pod_max_in_unschedulable_pods_duration=NO_FLUSH,
+        )
+        notes = {DEVICES: json.dumps([{"driver": DRIVER, "count": 1}])}
+        async with running(*cluster.parts, scheduler):
+            await add_node(api, annotations=notes)
+            await asyncio.sleep(1)
+            requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
+            claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}}
+            await api.create_document(ResourceClaim, "default", claim)
+            container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
+            claims = [{"name": "gpu", "resourceClaimName": "c"}]
+            spec = {"containers": [container], "resourceClaims": claims}
+            document = {"metadata": {"name": "p"}, "spec": spec}
+            await api.create_document(Pod, "default", document)
+            await asyncio.sleep(60)
+            assert await node_of(api, "p") == "n0"
+
+    run(main)
+
+
+def _claim(*devices: str) -> ResourceClaim:
+    results = tuple(
+        DeviceRequestAllocationResult(request="r", driver=DRIVER, pool="n0", device=device)
+        for device in devices
+    )
+    allocation = AllocationResult(devices=DeviceAllocationResult(results=results))
+    metadata = ObjectMeta(name="c", namespace="default", uid="u")
+    return ResourceClaim(metadata=metadata, status=ResourceClaimStatus(allocation=allocation))
+
+
+def test_a_claim_that_got_other_devices_unseen_gives_the_first_ones_back() -> None:
+    """A list after a gap shows only where a claim ended up."""
+    allocated = AllocatedDevices(consumable_capacity=False, on_change=lambda _: None)
+    allocated.claim_changed(None, _claim("a"))
+    allocated.claim_changed(_claim("a"), _claim("b", "c"))
+    usage = allocated.usage((DRIVER, "n0"))
+    assert usage is not None
+    assert set(usage.dedicated) == {"b", "c"}

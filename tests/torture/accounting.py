@@ -1,0 +1,101 @@
+"""Whether events and metrics add up with what happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from kubesched.apiserver import Store
+from kubesched.scheduler.scheduler import Scheduler
+from tests.torture.history import History
+from tests.torture.replica import Life
+
+__all__ = ["event_differences", "metric_differences"]
+
+
+def event_differences(history: History, store: Store, *, is_calm: bool) -> Iterator[str]:
+    """Events that tell of what did not happen; without a storm also what nobody told of."""
+    told: set[str] = set()
+    for event in store.all("events"):
+        about = event.get("regarding", {})
+        uid, note, reason = about.get("uid", ""), event.get("note", ""), event.get("reason")
+        if about.get("kind") != "Pod":
+            continue
+        if uid not in history.uids:
+            yield f"an event ({reason}) about a pod that never was"
+        elif reason == "Scheduled":
+            told.add(uid)
+            node = history.node_of.get(uid)
+            name = history.uids[uid]
+            if note != f"Successfully assigned default/{name} to {node}":
+                yield f"an event says {note!r}, and {name} is on {node}"
+    if is_calm and told != set(history.bound):
+        names = sorted(history.uids[uid] for uid in told ^ set(history.bound))
+        yield f"bound and not told of, or the other way round: {names}"
+
+
+def metric_differences(life: Life, history: History, *, is_calm: bool) -> Iterator[str]:
+    scheduler = life.scheduler
+    metrics = scheduler.services.metrics
+    yield from _queue_metrics(scheduler)
+    for update in metrics.before_collect:
+        update()
+    cache = scheduler.cache
+    sizes = {"nodes": cache.node_count, "pods": cache.pod_count, "assumed_pods": 0}
+    shown = {labels["type"]: child.value for labels, child in metrics.cache_size.children()}
+    if shown != sizes:
+        yield f"cache_size is {shown}, not {sizes}"
+    if (running := metrics.goroutines.labels("binding").value) != 0:
+        yield f"goroutines shows {running} bindings"
+    held = sum(child.value for _, child in metrics.inflight_events.children())
+    if held:
+        yield f"inflight_events shows {held}"
+    yield from _attempt_metrics(life, history, is_calm=is_calm)
+
+
+def _queue_metrics(scheduler: Scheduler) -> Iterator[str]:
+    metrics, queue = scheduler.services.metrics, scheduler.queue
+    parked = list(queue._unschedulable)
+    wanted = {
+        "active": len(queue.active_pods),
+        "backoff": len(queue.backoff_pods),
+        "unschedulable": sum(not each.is_gated for each in parked),
+        "gated": sum(each.is_gated for each in parked),
+    }
+    shown = {labels["queue"]: child.value for labels, child in metrics.pending_pods.children()}
+    for name, count in wanted.items():
+        if shown.get(name, 0) != count:
+            yield f"pending_pods shows {shown.get(name, 0)} {name}, there are {count}"
+    rejected: Counter[Any] = Counter()
+    for queued in queue._containers:
+        for plugin in queued.rejectors:
+            rejected[plugin, queued.pod.spec.scheduler_name] += 1
+    counted = {
+        (labels["plugin"], labels["profile"]): child.value
+        for labels, child in metrics.unschedulable_pods.children()
+        if child.value
+    }
+    # As in the reference, who is deleted while active or in backoff stays in the count.
+    if any(counted.get(key, 0) < count for key, count in rejected.items()):
+        yield f"unschedulable_pods is {counted}, not {dict(rejected)}"
+
+
+def _attempt_metrics(life: Life, history: History, *, is_calm: bool) -> Iterator[str]:
+    metrics = life.scheduler.services.metrics
+    by_result: Counter[str] = Counter()
+    for labels, child in metrics.schedule_attempts_total.children():
+        by_result[labels["result"]] += int(child.value)
+    timed: Counter[str] = Counter()
+    for labels, histogram in metrics.scheduling_attempt_duration_seconds.children():
+        timed[labels["result"]] += histogram.count
+    if +timed != +by_result:
+        yield f"attempts by result are {dict(by_result)}, of which were timed {dict(timed)}"
+    scheduled = by_result["scheduled"]
+    if metrics.pod_scheduling_attempts.count != scheduled:
+        yield f"{scheduled} pods placed, attempts of {metrics.pod_scheduling_attempts.count}"
+    bound = history.bound_by[life.identity]
+    if scheduled > bound or (is_calm and scheduled != bound):
+        yield f"{scheduled} attempts ended well, and {bound} pods were bound"
+    if by_result.total() > life.popped:
+        yield f"{by_result.total()} attempts of {life.popped} pods that were popped"

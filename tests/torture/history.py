@@ -1,0 +1,336 @@
+"""What must hold of the store's own history, looked at with every request and every change.
+
+Races that the API allows are told apart by what a process can have known: a watch may be behind,
+and an answer may be lost. What was brought to a process by its watches or answers, it knows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import convert
+from msgspec.structs import replace
+
+from kubesched.api import Node, NodeSelector, Pod, ResourceClaim
+from kubesched.api.node_selector import NodeMatcher
+from kubesched.api.pod_facts import is_terminating, pod_priority
+from kubesched.apiserver import Store
+from kubesched.apiserver.store.records import Change
+from kubesched.client.transport import Answer, Request
+from kubesched.util.clock import SECOND
+from tests.torture.judge import objections
+from tests.torture.objects import FOO
+from tests.torture.replica import Life
+
+__all__ = ["History"]
+
+Json = dict[str, Any]
+LEASE = "kube-system/kube-scheduler"
+_CLAIMS = "resourceclaims.resource.k8s.io"
+_MOST_ATTEMPTS = 50
+
+
+class History:
+    """Takes note of what happens; `violated` and `tell` are told what must not, and what did."""
+
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        life_of: Callable[[str], Life | None],
+        acting: Callable[[], str],
+        violated: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._store, self._life_of, self._acting = store, life_of, acting
+        self._violated, self._tell = violated, tell
+        self.uids: dict[str, str] = {}  # of all pods that ever were -> name
+        self.bound: Counter[str] = Counter()  # uid -> how often a scheduler bound it
+        self.node_of: dict[str, str] = {}  # uid -> where it was last bound to
+        self.bound_by: Counter[str] = Counter()  # identity -> bindings that took effect
+        self._told: dict[str, dict[str, str]] = {}  # identity -> uid -> name, it knows are bound
+        self._attempts: Counter[tuple[str, str, int]] = Counter()
+        self._marked: set[str] = set()  # uids of pods that were said to be disrupted
+        self._devices: dict[tuple[str, str, str], str] = {}  # device -> key of its claim
+
+    # Requests
+
+    def sent(self, name: str, request: Request) -> None:
+        path = request.target.partition("?")[0]
+        if request.method == "DELETE" and "/pods/" in path and not name.startswith("lease "):
+            self._check_eviction(name, path.rpartition("/")[2])
+
+    def applied(self, name: str, request: Request, answer: Answer) -> None:
+        """A request took effect: looked at from the server's side."""
+        if name.startswith("lease ") or request.method == "GET" or answer.status >= 300:
+            return
+        lease = self._store().find("leases.coordination.k8s.io", LEASE)
+        holder = None if lease is None else lease["spec"].get("holderIdentity")
+        if holder != name:
+            self._violated(f"{request.method} {request.target} by {name}, lease held by {holder}")
+        path = request.target.partition("?")[0]
+        if path.endswith("/binding"):
+            self._check_binding(name, path.split("/")[-2])
+
+    def answered(self, name: str, request: Request, answer: Answer) -> None:
+        path = request.target.partition("?")[0]
+        if path.endswith("/binding") and answer.status == 201:
+            pod = path.split("/")[-2]
+            record = self._store().find("pods", f"default/{pod}")
+            if record is not None and record["spec"].get("nodeName"):
+                self._told.setdefault(name, {})[record["metadata"]["uid"]] = pod
+
+    def _check_binding(self, name: str, pod: str) -> None:
+        record = self._store().find("pods", f"default/{pod}")
+        if record is None:
+            self._violated(f"{name} bound {pod}, which is not there")
+            return
+        uid, node = record["metadata"]["uid"], record["spec"].get("nodeName", "")
+        self.bound[uid] += 1
+        self.bound_by[name] += 1
+        self._tell(f"{name} bound {pod} to {node}")
+        if self.bound[uid] > 1:
+            self._violated(f"pod {pod} was bound {self.bound[uid]} times")
+        if record["metadata"].get("deletionTimestamp"):
+            self._violated(f"pod {pod} was bound on its way out")
+        if record["spec"].get("schedulingGates"):
+            self._violated(f"pod {pod} was bound although it is gated")
+        if record["spec"]["schedulerName"] == "nobody":
+            self._violated(f"pod {pod} was bound by {name}, and is nobody's")
+        for text in (*self._volume_objections(record), *self._device_objections(record)):
+            self._violated(f"pod {pod} was bound to {node}: {text}")
+
+    def _volume_objections(self, pod: Json) -> Iterator[str]:
+        store, node_name = self._store(), pod["spec"]["nodeName"]
+        node = store.find("nodes", node_name)
+        for volume in pod["spec"].get("volumes", ()):
+            wanted = volume.get("persistentVolumeClaim")
+            if wanted is None:
+                continue
+            claim = store.find("persistentvolumeclaims", f"default/{wanted['claimName']}")
+            if claim is None or not claim["spec"].get("volumeName"):
+                yield f"its claim {wanted['claimName']} has no volume"
+                continue
+            found = store.find("persistentvolumes", claim["spec"]["volumeName"])
+            affinity = None if found is None else found["spec"].get("nodeAffinity")
+            if affinity is not None and node is not None:
+                labels = node["metadata"].get("labels", {})
+                if not _selects(affinity["required"], labels, node_name):
+                    yield f"its volume {claim['spec']['volumeName']} is elsewhere"
+
+    def _device_objections(self, pod: Json) -> Iterator[str]:
+        store, metadata = self._store(), pod["metadata"]
+        node = store.find("nodes", pod["spec"]["nodeName"])
+        for claim_name in _claim_names(pod):
+            claim = store.find(_CLAIMS, f"default/{claim_name}")
+            status = {} if claim is None else claim.get("status", {})
+            users = [each["uid"] for each in status.get("reservedFor", ())]
+            if metadata["uid"] not in users:
+                yield f"its claim {claim_name} is not reserved for it"
+            allocation = status.get("allocation")
+            if allocation is None:
+                yield f"its claim {claim_name} has no devices"
+            elif node is not None and (selector := allocation.get("nodeSelector")):
+                labels = node["metadata"].get("labels", {})
+                if not _selects(selector, labels, pod["spec"]["nodeName"]):
+                    yield f"devices of its claim {claim_name} are elsewhere"
+
+    # Decisions
+
+    def tried(self, life: Life, pod: Pod) -> None:
+        """A process tries a pod: not again and again, and nobody more important may be ready."""
+        second = life.machine.clock.monotonic_ns() // SECOND
+        self._attempts[life.identity, pod.metadata.uid, second] += 1
+        if self._attempts[life.identity, pod.metadata.uid, second] == _MOST_ATTEMPTS:
+            self._violated(f"{pod.metadata.name} is tried {_MOST_ATTEMPTS} times in a second")
+        if life.scheduler._extender_tasks is not None:
+            return  # who needs an extender that is busy is passed over
+        for other in life.scheduler.queue.active_pods:
+            if pod_priority(other) > pod_priority(pod):
+                names = f"{pod.metadata.name} is tried before {other.metadata.name}"
+                self._violated(f"{names}, which is more important")
+
+    def decided(self, life: Life, pod: Pod) -> None:
+        """A process gives a pod a node: what it knew in this moment must allow it."""
+        nodes, placed = self.known_to(life)
+        for text in objections(pod, pod.spec.node_name, nodes, placed):
+            self._violated(
+                f"{life.identity} gives {pod.metadata.name} node {pod.spec.node_name}: {text}"
+            )
+
+    def known_to(self, life: Life) -> tuple[dict[str, Node], list[Pod]]:
+        """Nodes, and pods on nodes: watched, assumed, or bound as it was told."""
+        listers = life.scheduler.informers
+        nodes = {node.metadata.name: node for node in listers.lister(Node).list()}
+        watched = {pod.metadata.uid: pod for pod in listers.lister(Pod).list()}
+        placed = {uid: pod for uid, pod in watched.items() if pod.spec.node_name}
+        cache = life.scheduler.cache
+        for info in [each for node in cache.nodes.values() for each in node.pods]:
+            if cache.is_assumed(info.pod):
+                placed.setdefault(info.uid, info.pod)
+        told = self._told.get(life.identity, {})
+        for uid, name in list(told.items()):
+            if uid in placed:
+                del told[uid]
+                continue
+            record = self._store().find("pods", f"default/{name}")
+            if record is None or record["metadata"]["uid"] != uid:
+                del told[uid]
+            elif uid in watched:
+                placed[uid] = convert(record, Pod)
+        return nodes, list(placed.values())
+
+    # Evictions
+
+    def _check_eviction(self, name: str, victim_name: str) -> None:
+        life = self._life_of(name)
+        record = self._store().find("pods", f"default/{victim_name}")
+        if life is None or record is None:
+            return
+        victim = life.scheduler.informers.lister(Pod).get(victim_name, "default")
+        if victim is None or victim.metadata.uid != record["metadata"]["uid"]:
+            return
+        uid, node = victim.metadata.uid, victim.spec.node_name
+        self._tell(f"{name} evicts {victim_name} from {node}")
+        if uid not in self._marked:
+            self._violated(f"pod {victim_name} is evicted and was not told why")
+        queue = life.scheduler.queue
+        preemptors = [
+            pod
+            for pod in life.scheduler.informers.lister(Pod).list()
+            if not pod.spec.node_name
+            and not is_terminating(pod)
+            and pod_priority(pod) > pod_priority(victim)
+            and pod.spec.preemption_policy != "Never"
+            and queue.nominator.node_of(pod.metadata.uid) == node
+        ]
+        if not preemptors:
+            self._violated(f"pod {victim_name} on {node} is evicted and nobody needs its room")
+        elif not _has_odd_plugin(life) and all(
+            self.node_that_fits(life, pod) for pod in preemptors
+        ):
+            names = ", ".join(pod.metadata.name for pod in preemptors)
+            self._violated(f"pod {victim_name} on {node} is evicted though {names} fits elsewhere")
+
+    def node_that_fits(self, life: Life, pod: Pod) -> str:
+        """A node for a pod whose wishes the judge knows all of; empty if there is none."""
+        if pod.spec.volumes or pod.spec.resource_claims or _asks_extender(pod):
+            return ""
+        nodes, placed = self.known_to(life)
+        nominator = life.scheduler.queue.nominator
+        for node_name in nodes:
+            promised = [
+                _on(each.pod, node_name)
+                for each in nominator.nominated_pods(node_name)
+                if each.uid != pod.metadata.uid and pod_priority(each.pod) >= pod_priority(pod)
+            ]
+            if not any(objections(pod, node_name, nodes, [*placed, *promised])):
+                return node_name
+        return ""
+
+    # Changes
+
+    def changed(self, change: Change) -> None:
+        """Every change of the store, whoever makes it."""
+        record = change.record
+        old = None if change.previous is None else change.previous.data
+        match record.resource.group_resource:
+            case "pods":
+                self._pod_changed(change, old, record.data)
+            case "persistentvolumes":
+                self._volume_changed(change, old, record.data)
+            case "persistentvolumeclaims":
+                self._volume_claim_changed(change, record.data)
+            case "resourceclaims.resource.k8s.io":
+                self._claim_changed(change, record.key, record.data)
+
+    def _pod_changed(self, change: Change, old: Json | None, new: Json) -> None:
+        uid, name = new["metadata"]["uid"], new["metadata"]["name"]
+        self.uids[uid] = name
+        if change.type == "DELETED":
+            self._tell(f"pod {name} is gone")
+            return
+        node = new["spec"].get("nodeName", "")
+        before = "" if old is None else old["spec"].get("nodeName", "")
+        if before and node != before:
+            self._violated(f"pod {name} went from {before} to {node or 'nowhere'}")
+        if node:
+            self.node_of[uid] = node
+        for condition in new.get("status", {}).get("conditions", ()):
+            if condition["type"] == "DisruptionTarget":
+                self._marked.add(uid)
+
+    def _volume_changed(self, change: Change, old: Json | None, new: Json) -> None:
+        if old is None or change.type == "DELETED":
+            return
+        before, now = old["spec"].get("claimRef"), new["spec"].get("claimRef")
+        if before and now and before.get("uid") and before["uid"] != now.get("uid"):
+            name = new["metadata"]["name"]
+            self._violated(f"volume {name} went from {before['name']} to {now['name']}")
+
+    def _volume_claim_changed(self, change: Change, new: Json) -> None:
+        volume = new["spec"].get("volumeName")
+        if not volume or change.type == "DELETED":
+            return
+        for other in self._store().all("persistentvolumeclaims"):
+            if (
+                other["spec"].get("volumeName") == volume
+                and other["metadata"]["uid"] != new["metadata"]["uid"]
+            ):
+                names = f"{new['metadata']['name']} and {other['metadata']['name']}"
+                self._violated(f"volume {volume} was given to {names}")
+
+    def _claim_changed(self, change: Change, key: str, new: Json) -> None:
+        held = [device for device, holder in self._devices.items() if holder == key]
+        for device in held:
+            del self._devices[device]
+        if change.type == "DELETED":
+            return
+        allocation = new.get("status", {}).get("allocation") or {}
+        for device in _devices(allocation):
+            other = self._devices.get(device)
+            if other is not None and self._knew_of(other):
+                self._violated(f"device {'/'.join(device)} was given to {other} and {key}")
+            self._devices[device] = key
+
+    def _knew_of(self, claim: str) -> bool:
+        """Whether who acts had heard of this claim's devices."""
+        life = self._life_of(self._acting())
+        if life is None:
+            return True
+        namespace, _, name = claim.partition("/")
+        known = life.scheduler.informers.lister(ResourceClaim).get(name, namespace)
+        return known is not None and known.status.allocation is not None
+
+
+def _has_odd_plugin(life: Life) -> bool:
+    return "Odd" in next(iter(life.scheduler.profiles.values())).plugins.by_name
+
+
+def _selects(selector: Json, labels: Json, name: str) -> bool:
+    return NodeMatcher.parse(convert(selector, NodeSelector)).matches(labels, name)
+
+
+def _claim_names(pod: Json) -> Iterable[str]:
+    made = {
+        each["name"]: each.get("resourceClaimName")
+        for each in pod.get("status", {}).get("resourceClaimStatuses", ())
+    }
+    for each in pod["spec"].get("resourceClaims", ()):
+        name = each.get("resourceClaimName") or made.get(each["name"])
+        if name:
+            yield name
+
+
+def _devices(allocation: Json) -> Iterator[tuple[str, str, str]]:
+    for result in allocation.get("devices", {}).get("results", ()):
+        yield result["driver"], result["pool"], result["device"]
+
+
+def _asks_extender(pod: Pod) -> bool:
+    return any(FOO in each.resources.requests for each in pod.spec.containers)
+
+
+def _on(pod: Pod, node_name: str) -> Pod:
+    return replace(pod, spec=replace(pod.spec, node_name=node_name))

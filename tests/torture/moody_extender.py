@@ -1,0 +1,69 @@
+"""An extender that answers late, wrongly or not at all while the storm lasts.
+
+It looks after a resource, and gives pods whose number is even to nodes whose number is even.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from kubesched.config.types import Extender, ExtenderManagedResource
+from kubesched.testing.fake_extender import FakeExtender, Reply
+from kubesched.util.clock import SECOND
+from tests.torture.objects import FOO
+
+__all__ = ["MoodyExtender", "suits"]
+
+Json = dict[str, Any]
+
+
+def suits(pod: str, node: str) -> bool:
+    return int(pod[1:]) % 2 == int(node[1:]) % 2
+
+
+class MoodyExtender(FakeExtender):
+    def __init__(self, seed: int, is_storming: Callable[[], bool]) -> None:
+        super().__init__(
+            filter=self._filter, prioritize=self._prioritize, preempt=self._show_victims
+        )
+        self._dice = random.Random(f"extender/{seed}")
+        self._is_storming = is_storming
+
+    def moody_settings(self) -> Extender:
+        return self.settings(
+            managed_resources=(ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),),
+            node_cache_capable=True,
+            http_timeout_ns=5 * SECOND,
+        )
+
+    async def _mood(self) -> Reply | None:
+        if not self._is_storming():
+            return None
+        await asyncio.sleep(self._dice.choice([0, 0.001, 0.05, 0.5, 0.5, 3, 100]))
+        return self._dice.choice([None, None, None, None, Reply(500), Reply(200, b"{")])
+
+    async def _filter(self, arguments: Json) -> Any:
+        if (trouble := await self._mood()) is not None:
+            return trouble
+        pod = arguments["Pod"]["metadata"]["name"]
+        names = arguments["NodeNames"]
+        return {
+            "NodeNames": [name for name in names if suits(pod, name)],
+            "FailedNodes": {name: "odd" for name in names if not suits(pod, name)},
+        }
+
+    async def _prioritize(self, arguments: Json) -> Any:
+        if (trouble := await self._mood()) is not None:
+            return trouble
+        return [{"Host": name, "Score": int(name[1:]) % 11} for name in arguments["NodeNames"]]
+
+    async def _show_victims(self, arguments: Json) -> Any:
+        if (trouble := await self._mood()) is not None:
+            return trouble
+        pod = arguments["Pod"]["metadata"]["name"]
+        by_node = arguments["NodeNameToMetaVictims"]
+        kept = {name: victims for name, victims in by_node.items() if suits(pod, name)}
+        return {"NodeNameToMetaVictims": kept}

@@ -1,0 +1,95 @@
+"""What a scheduler would do that knows nothing but what is stored: at rest, nothing.
+
+It runs on a copy of the store. If it binds a pod, or evicts one, or says of a pod something else
+than is written there, then whoever ruled before had missed something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from kubesched.apiserver import LocalApi, Store
+from kubesched.apiserver.store.collection import Restored
+from kubesched.apiserver.store.records import Change
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.util.clock import Clock
+from kubesched.util.components import running
+
+__all__ = ["Newborn", "conditions"]
+
+Json = dict[str, Any]
+_QUIET = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
+_SECONDS = 3
+
+
+class Newborn:
+    """`run` it once; then `deeds` tells what it did, and `store` how that left the world."""
+
+    def __init__(self, store: Store, clock: Clock, options: dict[str, Any]) -> None:
+        self.deeds: list[str] = []
+        self._clock, self._options = clock, options
+        self.store = _copy(store, clock.now_ns(), self._changed)
+
+    async def run(self) -> None:
+        scheduler = Scheduler(LocalApi(self.store, self._clock), self._clock, **self._options)
+        async with running(scheduler):
+            await asyncio.sleep(_SECONDS)
+
+    def _changed(self, change: Change) -> None:
+        resource, key = change.record.resource.group_resource, change.record.key
+        if resource in _QUIET:
+            return
+        new, old = change.record.data, change.previous and change.previous.data
+        if resource == "pods" and change.type == "MODIFIED" and old is not None:
+            if new["spec"].get("nodeName") != old["spec"].get("nodeName"):
+                self.deeds.append(f"pod {key} fits {new['spec']['nodeName']} and waits")
+            elif new["metadata"].get("deletionTimestamp"):
+                self.deeds.append(f"pod {key} could be evicted for one that waits")
+            elif (now := new["status"].get("nominatedNodeName")) and now != old["status"].get(
+                "nominatedNodeName"
+            ):
+                self.deeds.append(f"pod {key} could have {now} and waits")
+            return
+        self.deeds.append(f"{resource} {key} would be {change.type.lower()}")
+
+
+def conditions(store: Store) -> dict[str, tuple[str, str, str]]:
+    """What is said about each pod that waits: status, reason and message."""
+    found = {}
+    for pod in store.all("pods"):
+        if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] == "nobody":
+            continue
+        for each in pod.get("status", {}).get("conditions", ()):
+            if each["type"] == "PodScheduled":
+                said = each["status"], each.get("reason", ""), each.get("message", "")
+                found[pod["metadata"]["name"]] = said
+    return found
+
+
+def _copy(store: Store, now_ns: int, on_change: Any) -> Store:
+    copy = Store(random.Random(0), now_ns=now_ns, empty=True, on_change=on_change)
+    objects = {
+        (resource.group_resource, record.key): record
+        for resource in store.catalog.all()
+        for record in store.collection(resource).objects.values()
+    }
+    copy.restore(
+        [
+            Restored(name, key, each.revision, _unsaid(each.data) if name == "pods" else each.data)
+            for (name, key), each in objects.items()
+        ],
+        store.revision,
+    )
+    return copy
+
+
+def _unsaid(pod: Json) -> Json:
+    """A pod that waits, without what was said about it: the newborn is to say it anew."""
+    if pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates"):
+        return pod
+    conditions = [
+        each for each in pod["status"].get("conditions", ()) if each["type"] != "PodScheduled"
+    ]
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}

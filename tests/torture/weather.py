@@ -1,0 +1,197 @@
+"""The storm: what happens to requests, watches, the server, and the machines of the schedulers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from kubesched.client.transport import Answer, Request, TransportError
+from kubesched.util.clock import MILLISECOND, SECOND
+from tests.client.wire_network import Mangled, Network, Trouble
+from tests.torture.cluster_plan import Step
+from tests.torture.replica import Replica
+
+__all__ = ["Weather"]
+
+_LOST = "connection lost"
+_GARBAGE = (b"<html>502 Bad Gateway</html>", b'{"kind":"Pod","metad', b"[]", b"\xff\xfe\x00")
+_GARBAGE_LINES = (b"<html>\n", b'{"type":"MODIFIED","object":{"kind":"Po\n', b"\x00\xff\n", b"7\n")
+
+
+class Weather:
+    """One kind of trouble at a time for the network; machines have theirs besides."""
+
+    def __init__(
+        self,
+        network: Network,
+        replicas: Sequence[Replica],
+        restart: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`restart` starts the server again from its file, if it has one."""
+        self._network, self._replicas, self._restart = network, replicas, restart
+        self._doomed: dict[int, str] = {}  # replica -> crashes before or after its next write
+
+    def calm_down(self) -> None:
+        self._clear()
+        self._doomed.clear()
+        if not self._network.is_up:
+            self._network.come_up()
+        for replica in self._replicas:
+            replica.clock.awake.set()
+
+    def _clear(self) -> None:
+        network = self._network
+        network.trouble = lambda _: None
+        network.mangle = lambda _, lines: lines
+        network.skips, network.replays = False, 0
+
+    async def change(self, step: Step) -> None:
+        dice, network = random.Random(step.number), self._network
+        if step.what.startswith("replica") or step.what.startswith("clock"):
+            self._strike(self._victim(dice), step.what, dice)
+            return
+        self._clear()
+        if step.what.startswith("watches"):
+            self._trouble_watches(step.what, dice)
+        elif step.what == "history gone":
+            network.compact()
+            network.break_streams()
+        elif step.what == "server down":
+            network.go_down()
+            await asyncio.sleep(step.pause_s)
+            if self._restart is not None:
+                await self._restart()
+            network.come_up(forgetful=dice.random() < 0.3)
+        else:
+            network.trouble = _troubled(step.what, dice)
+
+    # Machines
+
+    def _victim(self, dice: random.Random) -> Replica:
+        """Mostly the one that leads: there is more to be lost."""
+        leaders = [each for each in self._replicas if each.life and each.life.is_leading]
+        return dice.choice(leaders if leaders and dice.random() < 0.6 else self._replicas)
+
+    def _strike(self, replica: Replica, what: str, dice: random.Random) -> None:
+        loop = asyncio.get_running_loop()
+        if what == "clock jumps":
+            seconds = dice.choice([-3600, -60, -5, -1, 5, 60, 3600])
+            replica.clock.wall_offset_ns += seconds * SECOND
+        elif what == "replica pauses":
+            replica.clock.awake.clear()
+            loop.call_later(dice.choice([0.5, 12, 40, 90, 180]), replica.clock.awake.set)
+        else:
+            when = dice.choice(["now", "soon", "sent", "applied"])
+            if when == "now":
+                replica.crash()
+            elif when == "soon":
+                loop.call_later(dice.uniform(0, 3), replica.crash)
+            else:
+                self._doomed[self._replicas.index(replica)] = when
+
+    def saw(self, name: str, request: Request, when: str) -> None:
+        """A request was sent, or took effect: perhaps the last thing that its sender did."""
+        number = name.partition("-")[0]
+        if not self._doomed or request.method == "GET" or name.startswith("lease "):
+            return
+        if self._doomed.get(int(number)) == when:
+            del self._doomed[int(number)]
+            self._replicas[int(number)].crash()
+
+    # Watches
+
+    def _trouble_watches(self, what: str, dice: random.Random) -> None:
+        network = self._network
+        if what == "watches break":
+            network.break_streams()
+        elif what == "watches end":
+            network.end_streams()
+        elif what == "watches stall":
+            network.stall_streams()
+        elif what == "watches skip":
+            network.skips = True
+            network.break_streams()
+        elif what == "watches replay":
+            network.replays = dice.choice([1, 5, 50])
+            network.break_streams()
+        elif what == "watches cut":
+            network.mangle = lambda _, lines: _cut(lines, dice)
+        else:
+            network.mangle = lambda _, lines: _garbled(lines, dice)
+
+
+def _cut(lines: bytes, dice: random.Random) -> Mangled:
+    """The connection breaks, perhaps in the middle of a line."""
+    roll = dice.random()
+    if roll > 0.3:
+        return lines
+    error = TransportError(_LOST, "reset")
+    return error if roll < 0.1 else (lines[: dice.randrange(len(lines))] or b"\n", error)
+
+
+def _garbled(lines: bytes, dice: random.Random) -> Mangled:
+    """Something comes between the lines that belongs to nobody, and the connection breaks."""
+    if dice.random() > 0.2:
+        return lines
+    whole = lines.splitlines(keepends=True)
+    place = dice.randrange(len(whole) + 1)
+    text = b"".join(whole[:place]) + dice.choice(_GARBAGE_LINES)
+    return text, TransportError(_LOST, "reset")
+
+
+# Requests
+
+
+def _troubled(what: str, dice: random.Random) -> Callable[[Request], Trouble | None]:
+    share = dice.choice([0.1, 0.3, 0.6])
+
+    def some(trouble: Callable[[Request], Trouble | None]) -> Callable[[Request], Trouble | None]:
+        return lambda request: trouble(request) if dice.random() < share else None
+
+    if what == "requests lost":
+        return some(lambda _: Trouble(lost=dice.random() < 0.5, answer_lost=True))
+    if what == "requests slow":
+        longest = dice.randint(1, 20)
+        return lambda _: Trouble(
+            travel_ns=dice.randint(1, 500) * MILLISECOND,
+            server_ns=dice.randint(0, longest) * SECOND,
+            answer_ns=dice.randint(0, longest) * SECOND,
+        )
+    if what == "requests hang":
+        return some(lambda _: Trouble(stalls=True, lost=dice.random() < 0.5))
+    if what == "requests repeated":
+        return some(lambda _: Trouble(again_ns=dice.randint(1, 800) * MILLISECOND))
+    if what == "requests reordered":
+        return lambda _: Trouble(
+            queued_ns=dice.randint(0, 500) * MILLISECOND,
+            travel_ns=dice.randint(1, 1500) * MILLISECOND,
+            answer_ns=dice.randint(0, 500) * MILLISECOND,
+        )
+    if what == "wrong content":
+        return some(lambda _: _wrong_content(dice))
+    return some(lambda request: _refusal(dice, what, request))
+
+
+def _wrong_content(dice: random.Random) -> Trouble:
+    garbage = dice.choice(_GARBAGE)
+    if dice.random() < 0.5:
+        return Trouble(garbled=garbage)
+    return Trouble(answer=Answer(200, garbage))
+
+
+def _refusal(dice: random.Random, what: str, request: Request) -> Trouble | None:
+    code, reason, headers = 500, "InternalError", {}
+    if what == "too many requests":
+        code, reason = 429, "TooManyRequests"
+        headers = {"Retry-After": dice.choice(["1", "1", "3", "soon", "0"])}
+    elif what == "conflicts":
+        if request.method in ("GET", "POST"):
+            return None
+        code, reason = 409, "Conflict"
+    elif dice.random() < 0.5:
+        code, reason = dice.choice([(503, "ServiceUnavailable"), (504, "Timeout"), (502, "")])
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
+    text = json.dumps({**body, "reason": reason, "message": "stormy"}).encode()
+    return Trouble(answer=Answer(code, text, headers))
