@@ -22,6 +22,6 @@ class ListenAddress(click.ParamType[Listen]):
             return value
         host, colon, port = value.rpartition(":")
         number = whole_number(port)
-        if number is None or number > 65_535 or (colon and not host):
+        if number is None or number > 65_535 or (colon and not host) or not host.isascii():
             self.fail(f"{value!r} is not HOST:PORT", param, ctx)
         return Listen(host.strip("[]") or "127.0.0.1", number)

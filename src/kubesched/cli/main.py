@@ -100,6 +100,11 @@ def main() -> None:
     except KubeschedError as exc:
         _report(exc)
         sys.exit(2 if isinstance(exc, ConfigError) else 1)
+    except OSError as exc:
+        # A file or an address that nobody has looked at more closely.
+        where = f"{exc.filename}: " if exc.filename else ""
+        _report(KubeschedError(f"{where}{exc.strerror or exc}"))
+        sys.exit(1)
     except BaseExceptionGroup as group:
         # What a part of the running cluster died of; a bug keeps its traceback.
         expected, bugs = group.split(KubeschedError)

@@ -205,7 +205,7 @@ def _parse(path: Path, text: bytes) -> _File:
     except yaml.MarkedYAMLError as exc:
         line = exc.problem_mark.line + 1 if exc.problem_mark else 1
         raise ConfigError(f"{path}:{line}: not YAML: {exc.problem}") from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+    except (yaml.YAMLError, ValueError) as exc:  # no text, or a value that is none
         raise ConfigError(f"{path}: not YAML: {exc}") from exc
     if document is None:
         return _File()

@@ -50,6 +50,8 @@ def read_yaml(text: str | bytes) -> tuple[Any, tuple[str, ...]]:
         root = builder.first_document()
     except yaml.YAMLError as exc:
         raise ConfigError(f"yaml: {_problem(exc)}") from exc
+    except RecursionError:
+        raise ConfigError("yaml: exceeded the depth that can be read") from None
     if not builder.repeated:
         return root, ()
     return root, ("\n  ".join(("yaml: unmarshal errors:", *builder.repeated)),)
@@ -204,10 +206,14 @@ def _tagged(text: str, tag: str) -> Any:
     return value
 
 
+# Far beyond 64 bits; `int` refuses a few thousand digits.
+_LONGEST_INTEGER = 1000
+
+
 def parse_integer(text: str) -> int | None:
     """Read an integer in any base that its prefix names; a leading zero means octal."""
     digits = text.replace("_", "")
-    if not _INTEGER.fullmatch(digits):
+    if len(digits) > _LONGEST_INTEGER or not _INTEGER.fullmatch(digits):
         return None
     sign = -1 if digits[0] == "-" else 1
     magnitude = digits.lstrip("+-")

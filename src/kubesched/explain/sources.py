@@ -6,6 +6,7 @@ Only reading, and only kinds that scheduling depends on. What cannot be read is 
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -76,7 +77,10 @@ def _texts(path: str, stdin: str) -> Iterator[tuple[str, bytes]]:
             content = file.read_bytes()
         except OSError as error:
             raise ExplainError(f"{file}: cannot be read: {error.strerror}") from error
-        yield str(file), gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        try:
+            yield str(file), gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        except (OSError, EOFError, zlib.error) as error:
+            raise ExplainError(f"{file}: no gzip file: {error}") from error
 
 
 def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[int, Any]]:
@@ -84,7 +88,7 @@ def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[in
         try:
             yield 1, msgspec.json.decode(text)
             return
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass  # YAML may begin like that as well
     try:
         decoded = text.decode("utf-8-sig")

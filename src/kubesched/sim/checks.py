@@ -107,6 +107,8 @@ def _checks(file: Path) -> Iterator[Check]:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 text: {error.reason}") from error
     for part in read_documents(text):
         if isinstance(part, YamlProblem):
             raise ConfigError(f"{file}:{part.line}: {part.text}")

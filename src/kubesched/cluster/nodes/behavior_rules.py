@@ -31,6 +31,7 @@ from kubesched.cluster.nodes.pod_behavior import NEVER, Behavior, behavior_of, d
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import KubeschedError
 from kubesched.util.randomness import derive
+from kubesched.util.yaml_limits import check_yaml
 
 __all__ = ["load_behavior_rules", "parse_behavior_rules"]
 
@@ -63,14 +64,17 @@ def load_behavior_rules(path: Path, seed: int) -> Callable[[Pod], Behavior]:
         text = path.read_text()
     except OSError as exc:
         raise KubeschedError(f"{path}: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise KubeschedError(f"{path}: not UTF-8 text: {exc.reason}") from exc
     return parse_behavior_rules(text, seed, str(path))
 
 
 def parse_behavior_rules(text: str, seed: int, name: str = "rules") -> Callable[[Pod], Behavior]:
     """What pods do by these rules. Raises KubeschedError, which names the place."""
     try:
+        check_yaml(text)
         read = msgspec.convert(yaml.safe_load(text) or {}, _Rules)
-    except (yaml.YAMLError, msgspec.ValidationError) as exc:
+    except (yaml.YAMLError, ValueError) as exc:  # no value of its type, or no value at all
         raise KubeschedError(f"{name}: {exc}") from exc
     rules = [_Compiled(rule, f"{name}: rules[{number}]") for number, rule in enumerate(read.rules)]
 
