@@ -40,9 +40,10 @@ class Plan(msgspec.Struct, frozen=True):
     verifies: bool = False  # every answer from the cache is compared with a full search
     retry_s: int = 2  # how often the lease is renewed
     whole_calm: bool = False  # the calm is waited for to its end
+    preempts: bool = False  # pods have classes of priority; a bare number is refused by the server
 
 
-def make_plan(seed: int) -> Plan:
+def make_plan(seed: int, *, preempts: bool = False) -> Plan:
     dice = random.Random(f"torture/{seed}")
     is_calm = dice.random() < 0.1
     features = {
@@ -66,6 +67,7 @@ def make_plan(seed: int) -> Plan:
         verifies=dice.random() < 0.3 and features["plugin"] in ("", "waits", "slow"),
         retry_s=dice.choice([2, 5, 10]),
         whole_calm=dice.random() < 0.1,
+        preempts=preempts,
         **features,  # type: ignore[arg-type]
     )
 

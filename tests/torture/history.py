@@ -6,10 +6,12 @@ and an answer may be lost. What was brought to a process by its watches or answe
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
 from msgspec import convert
 from msgspec.structs import replace
 
@@ -20,6 +22,7 @@ from kubesched.apiserver import Store
 from kubesched.apiserver.store.records import Change
 from kubesched.client.transport import Answer, Request
 from kubesched.util.clock import SECOND
+from kubesched.util.errors import CacheError
 from tests.torture.judge import objections
 from tests.torture.objects import FOO
 from tests.torture.replica import Life
@@ -59,7 +62,9 @@ class History:
     def sent(self, name: str, request: Request) -> None:
         path = request.target.partition("?")[0]
         if request.method == "DELETE" and "/pods/" in path and not name.startswith("lease "):
-            self._check_eviction(name, path.rpartition("/")[2])
+            options = msgspec.json.decode(request.body) if request.body else {}
+            uid = options.get("preconditions", {}).get("uid", "")
+            self._check_eviction(name, path.rpartition("/")[2], uid)
 
     def applied(self, name: str, request: Request, answer: Answer) -> None:
         """A request took effect: looked at from the server's side."""
@@ -183,15 +188,19 @@ class History:
 
     # Evictions
 
-    def _check_eviction(self, name: str, victim_name: str) -> None:
+    def _check_eviction(self, name: str, victim_name: str, uid: str) -> None:
         life = self._life_of(name)
         record = self._store().find("pods", f"default/{victim_name}")
         if life is None or record is None:
             return
         victim = life.scheduler.informers.lister(Pod).get(victim_name, "default")
-        if victim is None or victim.metadata.uid != record["metadata"]["uid"]:
+        if not uid:
+            self._violated(f"{name} deletes {victim_name}, whichever pod that is")
+        if victim is None or not uid == victim.metadata.uid == record["metadata"]["uid"]:
             return
-        uid, node = victim.metadata.uid, victim.spec.node_name
+        with contextlib.suppress(CacheError):  # it may be assumed there, and not bound yet
+            victim = life.scheduler.cache.get_pod(victim)
+        node = record["spec"].get("nodeName") or victim.spec.node_name
         self._tell(f"{name} evicts {victim_name} from {node}")
         if uid not in self._marked:
             self._violated(f"pod {victim_name} is evicted and was not told why")
@@ -203,14 +212,16 @@ class History:
             and not is_terminating(pod)
             and pod_priority(pod) > pod_priority(victim)
             and pod.spec.preemption_policy != "Never"
-            and queue.nominator.node_of(pod.metadata.uid) == node
         ]
+        nominated = [pod for pod in preemptors if queue.nominator.node_of(pod.metadata.uid) == node]
         if not preemptors:
             self._violated(f"pod {victim_name} on {node} is evicted and nobody needs its room")
-        elif not _has_odd_plugin(life) and all(
-            self.node_that_fits(life, pod) for pod in preemptors
+        elif (
+            nominated
+            and not _has_odd_plugin(life)
+            and all(self.node_that_fits(life, pod) for pod in nominated)
         ):
-            names = ", ".join(pod.metadata.name for pod in preemptors)
+            names = ", ".join(pod.metadata.name for pod in nominated)
             self._violated(f"pod {victim_name} on {node} is evicted though {names} fits elsewhere")
 
     def node_that_fits(self, life: Life, pod: Pod) -> str:

@@ -31,6 +31,8 @@ ZONE = "topology.kubernetes.io/zone"
 DRIVER = "gpu.example.com"
 FOO = "example.com/foo"  # what the extender looks after
 SECOND_PROFILE = "packing"
+PRIORITIES = {"middle": 10, "high": 100, "polite": 50}
+"""Classes by name. Who is polite evicts nobody."""
 
 
 def cluster_node(plan: Plan, number: int) -> Node:
@@ -94,7 +96,7 @@ def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
         ports=tuple(ContainerPort(container_port=port, host_port=port) for port in ports),
         resources=ResourceRequirements(requests=amounts, limits=extended),
     )
-    return make_pod(
+    pod = make_pod(
         name,
         labels=labels,
         annotations=notes,
@@ -110,6 +112,11 @@ def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
         pvcs=claims,
         termination_grace_period_seconds=dice.choice([0, 1, 5]),
     )
+    if not plan.preempts:
+        return pod
+    importance = dice.choice(["", "", *PRIORITIES, *PRIORITIES])
+    spec = replace(pod.spec, priority=None, preemption_policy=None, priority_class_name=importance)
+    return replace(pod, spec=spec)
 
 
 def _profile(plan: Plan, dice: random.Random) -> str:

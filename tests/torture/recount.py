@@ -49,7 +49,7 @@ def leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
     if scheduler._extender_tasks is not None and scheduler._extender_tasks.busy:
         yield f"extenders are busy: {scheduler._extender_tasks.busy}"
     yield from _lost_nominations(scheduler, store)
-    yield from _plugin_leaks(scheduler, store)
+    yield from _plugin_leaks(scheduler)
 
 
 def _served(store: Store, kind: type[Any]) -> dict[str, Any]:
@@ -279,8 +279,7 @@ def _lost_nominations(scheduler: Scheduler, store: Store) -> Iterator[str]:
             yield f"a nomination to {node or 'nowhere'} outlived its pod"
 
 
-def _plugin_leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
-    uids = {pod.metadata.uid for pod in _served(store, Pod).values()}
+def _plugin_leaks(scheduler: Scheduler) -> Iterator[str]:
     for framework in scheduler.profiles.values():
         plugins: dict[str, Any] = dict(framework.plugins.by_name)
         if (binding := plugins.get("VolumeBinding")) is not None:
@@ -291,8 +290,6 @@ def _plugin_leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
             evictions = preemption._evictions
             if evictions._preempting or evictions._last_victims:
                 yield "an eviction is still under way"
-            if evictions._in_vain.keys() - uids:
-                yield "evictions remember pods that are gone"
     devices: Any = scheduler.services.shared.find("DynamicResources")
     if devices is not None:
         yield from _device_leaks(devices, scheduler)

@@ -15,6 +15,7 @@ from kubesched.api import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PriorityClass,
     ResourceClaim,
     ResourceClaimTemplate,
     StorageClass,
@@ -27,6 +28,7 @@ from kubesched.testing import make_pdb
 from tests.torture.cluster_plan import Plan, Step
 from tests.torture.objects import (
     DRIVER,
+    PRIORITIES,
     cluster_claims,
     cluster_node,
     cluster_pod,
@@ -54,6 +56,10 @@ class Users:
             local["provisioner"] = "kubernetes.io/no-provisioner"
             for document in (*STORAGE_CLASSES, local):
                 await self.api.create_document(StorageClass, None, document)
+        for name, value in PRIORITIES.items() if plan.preempts else ():
+            policy = "Never" if name == "polite" else "PreemptLowerPriority"
+            document = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
+            await self.api.create_document(PriorityClass, None, document)
         for _ in range(plan.nodes):
             await self._add_node()
         if plan.devices:
