@@ -338,7 +338,7 @@ class Run:
         ] + [
             f"pod {name} says {said.get(name)}, and it should be {expected.get(name)}"
             for name in sorted(said.keys() | expected.keys())
-            if said.get(name) != expected.get(name)
+            if _unordered(said.get(name)) != _unordered(expected.get(name))
         ]
 
     def _violated(self, text: str) -> None:
@@ -364,6 +364,11 @@ def _content(store: Store) -> dict[tuple[str, str], bytes]:
         for resource in store.catalog.all()
         for record in store.collection(resource).objects.values()
     }
+
+
+def _unordered(said: tuple[str, ...] | None) -> list[str]:
+    """Words, sorted: nodes are told of in the order in which they were looked at."""
+    return sorted(" ".join(said or ()).replace("]", ",").split())
 
 
 def _adds_up(message: str) -> bool:
