@@ -29,6 +29,7 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 _NOT_FOUND, _CONFLICT = 404, 409
 # A preemptor whose victims were spared so often gets its way, whatever room there seems to be.
 _PATIENCE = 2
+_REMEMBERED = 1_024  # preemptors whose evictions were in vain
 _LONGEST_DELAY_NS = 10 * SECOND
 
 
@@ -174,6 +175,8 @@ class Evictions:
         else:
             after = before._replace(failed=before.failed + 1)
         self._in_vain[preemption.uid] = after
+        if len(self._in_vain) > _REMEMBERED:  # pods may be gone without another attempt
+            del self._in_vain[next(iter(self._in_vain))]
         return after.delay_ns
 
     def _try_again(self, preemption: _Preemption) -> None:
