@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,30 +17,19 @@ Ranking = list[tuple[str, int]]
 """Names of nodes with their totals, the best first."""
 
 
-class ScheduleResult:
+class ScheduleResult(msgspec.Struct, eq=False):
     """The chosen node, and what it was chosen from, worked out if someone asks.
 
     Valid until the cluster changes, like every view of its nodes.
     """
 
-    __slots__ = ("_diagnose", "_rank", "_score", "evaluated_nodes", "feasible", "node_name")
-
-    def __init__(
-        self,
-        node_name: str,
-        feasible: NodeView,
-        evaluated_nodes: int,
-        score: Callable[[], Scores | None],
-        diagnose: Callable[[], Diagnosis],
-        rank: Callable[[int], Ranking] | None = None,
-    ) -> None:
-        """`rank` finds some of the best nodes without scoring all, if there is such a way."""
-        self.node_name = node_name
-        self.feasible = feasible
-        self.evaluated_nodes = evaluated_nodes
-        self._score = score
-        self._diagnose = diagnose
-        self._rank = rank
+    node_name: str
+    feasible: NodeView
+    evaluated_nodes: int
+    _score: Callable[[], Scores | None]
+    _diagnose: Callable[[], Diagnosis]
+    # Finds some of the best nodes without scoring all, if there is such a way.
+    _rank: Callable[[int], Ranking] | None = None
 
     def best(self, count: int) -> Ranking:
         """The nodes with the highest totals; empty when there was only one to choose."""

@@ -156,7 +156,9 @@ async def _mounts(spec: Spec) -> None:
             assert [each["name"] for each in held.get("volumes", ())] == [
                 each["name"] for each in mounts
             ]
-    assert "volumes" not in spec.create("pods", pod("none"))["spec"]
+    unnamed = spec.create("pods", pod("none"))["spec"]
+    assert unnamed["serviceAccountName"] == "default"
+    assert [each["mountPath"] for each in unnamed["containers"][0]["volumeMounts"]] == [TOKEN_PATH]
     await spec.until(lambda: len(spec.running()) == 10)
 
 

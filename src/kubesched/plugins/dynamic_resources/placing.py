@@ -54,7 +54,7 @@ class Placing:
         self._conditions = ConditionWait(handle, devices, binding_timeout_ns)
 
     def charged(self, data: PodDevices, pod: Pod, node: NodeInfo) -> Pod:
-        """The pod with what its claims take of the node itself (§10.2)."""
+        """The pod with what its claims take of the node itself (docs/reference/08 §10.2)."""
         rule = self._filtering.node_allocatable
         assert rule is not None, "asked only where the feature is on"
         allocations = self._filtering.allocations_on(data, pod, node)

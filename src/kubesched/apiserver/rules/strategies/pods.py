@@ -12,7 +12,6 @@ from kubesched.api.access import ApiError
 from kubesched.apiserver.rules.api_errors import conflict, forbidden
 from kubesched.apiserver.rules.resource_limits.limit_ranges import with_limits
 from kubesched.apiserver.rules.resource_limits.runtime_classes import with_runtime_class
-from kubesched.apiserver.rules.strategies.account_tokens import with_account_token
 from kubesched.apiserver.rules.strategies.base import Cluster, Json, Strategy, with_part
 from kubesched.apiserver.rules.strategies.pod_defaults import default_pod_spec, qos_class
 from kubesched.apiserver.rules.validation.pods import (
@@ -71,7 +70,6 @@ class PodStrategy(Strategy):
         spec = _with_priority(new, cluster)
         spec = _with_default_tolerations(spec)
         spec = with_runtime_class(new, spec, cluster)
-        spec = with_account_token(namespace, spec, cluster)
         if (node := spec.get("nodeName")) and (labels := topology_labels(cluster, node)):
             new = {**new, "metadata": _with_labels(new["metadata"], labels)}
         return {**new, "spec": spec}
