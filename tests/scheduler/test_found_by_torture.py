@@ -7,6 +7,8 @@ import json
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.access import ApiError
 from kubesched.api.dynamic_resources import (
@@ -19,6 +21,7 @@ from kubesched.api.meta import ObjectMeta, Status
 from kubesched.apiserver.local_api import Fault, LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.framework import ClaimCache
 from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import SECOND, current_clock
@@ -129,3 +132,52 @@ def test_a_claim_that_got_other_devices_unseen_gives_the_first_ones_back() -> No
     usage = allocated.usage((DRIVER, "n0"))
     assert usage is not None
     assert set(usage.dedicated) == {"b", "c"}
+
+
+def test_a_claim_that_is_gone_with_its_devices_wakes_who_waits_for_them() -> None:
+    """Seed 100940: a watch skipped the state between, in which the claim had none any more."""
+
+    async def main() -> None:
+        clock = current_clock()
+        cluster = EmbeddedCluster(clock, derive(0, "store"), heartbeats=False)
+        api = cluster.api
+        scheduler = Scheduler(
+            LocalApi(cluster.store, clock), clock, pod_max_in_unschedulable_pods_duration=NO_FLUSH
+        )
+        notes = {DEVICES: json.dumps([{"driver": DRIVER, "count": 1}])}
+        async with running(*cluster.parts, scheduler):
+            await add_node(api, annotations=notes)
+            await asyncio.sleep(1)
+            requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
+            for name in ("held", "wanted"):
+                claim = {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
+                await api.create_document(ResourceClaim, "default", claim)
+            result = {"request": "gpu", "driver": DRIVER, "pool": "n0", "device": "gpu-0"}
+            status = {"allocation": {"devices": {"results": [result]}}}
+            await api.patch(
+                ResourceClaim, "held", "default", {"status": status}, subresource="status"
+            )
+            container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
+            claims = [{"name": "gpu", "resourceClaimName": "wanted"}]
+            spec = {"containers": [container], "resourceClaims": claims}
+            document = {"metadata": {"name": "p"}, "spec": spec}
+            await api.create_document(Pod, "default", document)
+            await asyncio.sleep(30)
+            assert await node_of(api, "p") == ""
+            await api.delete(ResourceClaim, "held", "default")
+            await asyncio.sleep(30)
+            assert await node_of(api, "p") == "n0"
+
+    run(main)
+
+
+def test_devices_that_a_claim_has_no_more_are_told_of_once() -> None:
+    told: list[tuple[ResourceClaim | None, ResourceClaim | None]] = []
+    claims = ClaimCache()
+    claims.on_return = lambda old, new: told.append((old, new))
+    claims.watched(None, _claim("a"))
+    claims.watched(_claim("a"), _claim("b"))
+    claims.watched(_claim("b"), _claim("b"))
+    claims.watched(_claim("b"), None)
+    nothing = replace(_claim(), status=ResourceClaimStatus())
+    assert told == [(_claim("a"), nothing), (_claim("b"), nothing)]

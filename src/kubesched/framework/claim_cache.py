@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from kubesched.api import ResourceClaim
+from kubesched.api import ResourceClaim, ResourceClaimStatus
 from kubesched.util.errors import CacheError
 
 __all__ = ["ClaimCache"]
@@ -33,7 +33,7 @@ class ClaimCache:
         self._namespaces: dict[str, dict[str, _Entry]] = {}
         self._listeners: tuple[OnClaim, ...] = ()
         self.on_return: OnClaim | None = None
-        """Hears of devices that are free again and that no claim ever showed."""
+        """Hears of devices that are free again though no change of a claim shows that."""
 
     def get(self, name: str, namespace: str | None = None) -> ResourceClaim | None:
         entry = self._entry(name, namespace)
@@ -51,7 +51,7 @@ class ClaimCache:
             listener(None, claim)
 
     def gave_back(self, old: ResourceClaim, new: ResourceClaim) -> None:
-        """A claim was to get devices, and does not: only who waits for devices hears of it."""
+        """A claim has devices no more, or never got them: who waits for some hears of it."""
         if self.on_return is not None:
             self.on_return(old, new)
 
@@ -115,6 +115,18 @@ class ClaimCache:
     def _tell(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         for listener in self._listeners:
             listener(old, new)
+        if old is not None and _gave_back_unseen(old, new):
+            self.gave_back(old, msgspec.structs.replace(old, status=ResourceClaimStatus()))
+
+
+def _gave_back_unseen(old: ResourceClaim, new: ResourceClaim | None) -> bool:
+    """Whether a claim is gone with its devices, or has others: a watch passed over a state."""
+    had = old.status.allocation
+    if had is None:
+        return False
+    if new is None:
+        return True
+    return new.status.allocation is not None and new.status.allocation.devices != had.devices
 
 
 def _is_news(watched: ResourceClaim, known: ResourceClaim) -> bool:
