@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import socket
@@ -19,12 +20,17 @@ from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.util.clock import RealClock
 
+_PORTS = iter(range(20_000 + os.getpid() % 1_000 * 12, 32_768))
+"""Below those that the system gives to connections, and others in each process: what is free
+is still free when the server takes it."""
+
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    for port in _PORTS:
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class ServerProcess:
