@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
@@ -27,8 +27,6 @@ from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.randomness import derive
 
 __all__ = ["ClusterAddress", "cluster_options", "live_api"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _QPS, _BURST = 1000, 1000
 _SAYS_WHICH = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
@@ -90,7 +88,7 @@ async def live_api(address: ClusterAddress, purpose: str) -> AsyncIterator[HttpA
         await api.close()
 
 
-def cluster_options(command: F) -> F:
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options to a command, which gets them as `address`."""
 
     @click.option(
@@ -114,4 +112,4 @@ def cluster_options(command: F) -> F:
         address = ClusterAddress(kubeconfig, context, cluster_name)
         return command(*args, address=address, **options)
 
-    return wrapped  # type: ignore[return-value]
+    return wrapped

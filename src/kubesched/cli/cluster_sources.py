@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
@@ -22,8 +22,6 @@ from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.runtime.plugin_registry import PluginRegistry, Registry
 
 __all__ = ["ClusterSource", "SourceOptions", "source_options"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ClusterSource(NamedTuple):
@@ -93,7 +91,7 @@ class SourceOptions(NamedTuple):
         return load_configuration(self.config_file.read_bytes(), known_args=known)
 
 
-def source_options(command: F) -> F:
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options to a command, which gets them as `source`."""
 
     @click.option(
@@ -140,4 +138,4 @@ def source_options(command: F) -> F:
         source = SourceOptions(files, capture, address, config_file, plugins)
         return command(*args, source=source, **options)
 
-    return wrapped  # type: ignore[return-value]
+    return wrapped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -49,9 +50,11 @@ def record(path: Path, duration: str, address: ClusterAddress) -> None:
     click.echo(f"wrote {path}", err=True)
 
 
-async def _record(address: ClusterAddress, write: object, duration_ns: int | None) -> None:
+async def _record(
+    address: ClusterAddress, write: Callable[[bytes], object], duration_ns: int | None
+) -> None:
     timeout_s = None if duration_ns is None else duration_ns / SECOND
     async with live_api(address, "record") as api:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await follow(api, RealClock(), write, duration_ns)  # type: ignore[arg-type]
+                await follow(api, RealClock(), write, duration_ns)

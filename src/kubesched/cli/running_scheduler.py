@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
@@ -22,7 +22,6 @@ from kubesched.util.clock import SECOND, RealClock
 
 __all__ = ["RunningScheduler", "scheduler_options"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _TIMEOUT_NS = 90 * SECOND
 
@@ -86,7 +85,7 @@ class RunningScheduler(NamedTuple):
         return replace(own, server=self.url, tls=tls, ca_file=ca_file)
 
 
-def scheduler_options(command: F) -> F:
+def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options to a command, which gets a `RunningScheduler` or None as `scheduler`."""
 
     @click.option(
@@ -115,4 +114,4 @@ def scheduler_options(command: F) -> F:
             scheduler = RunningScheduler(url.rstrip("/"), scheduler_ca, scheduler_insecure, address)
         return command(*args, scheduler=scheduler, **options)
 
-    return wrapped  # type: ignore[return-value]
+    return wrapped

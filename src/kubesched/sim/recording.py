@@ -57,7 +57,7 @@ class Recording:
 
 
 async def record(
-    api: ApiAccess, clock: Clock, write: Callable[[bytes], None], duration_ns: int | None
+    api: ApiAccess, clock: Clock, write: Callable[[bytes], object], duration_ns: int | None
 ) -> None:
     """Follow the pods of a cluster for a time, or until cancelled.
 
