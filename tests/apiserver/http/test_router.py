@@ -290,7 +290,7 @@ def test_the_first_table_of_a_watch_defines_its_columns() -> None:
     first, second = client.watch(f"{PODS}?watch=1", accept=TABLE)
     assert first["object"]["kind"] == "Table"
     assert [each["name"] for each in first["object"]["columnDefinitions"]][:2] == ["Name", "Ready"]
-    assert second["object"]["columnDefinitions"] == []
+    assert second["object"]["columnDefinitions"] is None
     assert second["object"]["rows"][0]["cells"][:3] == ["b", "0/1", "Pending"]
 
 

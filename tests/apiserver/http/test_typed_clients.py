@@ -5,78 +5,15 @@ Each is created twice, from JSON and from its binary form, and must come out the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from kubesched.apiserver.http.protobuf.encoding import text, varint, wrapped
-from kubesched.apiserver.http.protobuf.messages import MAGIC, META, PROTOBUF, messages
-from kubesched.apiserver.http.protobuf.writing import _field as written_field
-from kubesched.apiserver.http.protobuf.writing import write_protobuf
-from kubesched.apiserver.rules.schema import definition_of
+from kubesched.apiserver.http.protobuf import PROTOBUF, write_protobuf
 from tests.apiserver.http.client import Client
+from tests.apiserver.http.go_form import as_in_go
 
 Json = dict[str, Any]
-
-STRUCTURES = frozenset({"metadata", "spec", "status", "strategy", "updateStrategy"})
-"""Fields that are no pointers in Go, and hence always written."""
-
-
-def as_in_go(document: Mapping[str, Any], api_version: str, kind: str) -> bytes:
-    group, _, version = api_version.rpartition("/")
-    name = definition_of(group, version, kind)
-    assert name is not None
-    head = text(1, api_version) + text(2, kind)
-    return MAGIC + wrapped(1, head) + wrapped(2, with_zeros(document, name))
-
-
-def with_zeros(document: Mapping[str, Any], name: str) -> bytes:
-    """What the writer makes of a document, with the zeros that Go writes where there is nothing."""
-    pieces = []
-    for number, (label, form, kind) in messages()[name].items():
-        field, value = int(number), document.get(label)
-        is_message = kind.startswith("io.") and kind not in LEAVES
-        if form == "inline":
-            pieces.append(wrapped(field, with_zeros(document, kind)))
-        elif value is not None and is_message and form == "map":
-            pieces += [
-                wrapped(field, text(1, key) + wrapped(2, with_zeros(each, kind)))
-                for key, each in value.items()
-            ]
-        elif value is not None and is_message:
-            values = value if form == "list" else [value]
-            pieces += [wrapped(field, with_zeros(each, kind)) for each in values]
-        elif value is not None:
-            pieces.append(leaves(field, value, form, kind))
-        elif form == "one" and kind == "s":
-            pieces.append(text(field, ""))
-        elif form == "one" and kind in ("i", "b"):
-            pieces.append(varint(field << 3) + varint(0))
-        elif form == "one" and kind == f"{META}Time":
-            pieces.append(wrapped(field, b""))
-        elif form == "one" and is_message and label in STRUCTURES:
-            pieces.append(wrapped(field, with_zeros({}, kind)))
-    return b"".join(pieces)
-
-
-def leaves(field: int, value: Any, form: str, kind: str) -> bytes:
-    """A field that holds no message of its own, as the writer writes it."""
-    if form == "map":
-        entries = [text(1, key) + written_field(2, each, kind) for key, each in value.items()]
-        return b"".join(wrapped(field, each) for each in entries)
-    values = value if form == "list" else [value]
-    return b"".join(written_field(field, each, kind) for each in values)
-
-
-LEAVES = frozenset(
-    {f"{META}{each}" for each in ("Time", "MicroTime", "FieldsV1", "Duration", "Verbs")}
-    | {
-        "io.k8s.apimachinery.pkg.api.resource.Quantity",
-        "io.k8s.apimachinery.pkg.runtime.RawExtension",
-        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-    }
-)
 
 POD: Json = {
     "containers": [

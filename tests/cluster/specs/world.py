@@ -3,6 +3,9 @@
 What the suite's specs do step by step is told in the tables of the files beside this one. The
 stories of a table share one cluster, each in a namespace of its own and all at the same virtual
 time, so that a table costs little.
+
+New and replaced objects are sent as the suite's typed clients send them: in binary form, with
+the zeros that Go writes where there is nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +19,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from kubesched.api.access import ApiError
 from kubesched.apiserver.http import Answer, ApiService, Request, Stream
+from kubesched.apiserver.http.paths import parse_path
+from kubesched.apiserver.http.protobuf import PROTOBUF
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import SECOND, Clock, current_clock
 from kubesched.util.components import running
 from kubesched.util.virtual_loop import run
+from tests.apiserver.http.go_form import as_in_go, options_as_in_go
 
 Json = Any
 Failed = pytest.fail.Exception
@@ -81,6 +88,14 @@ GLOBAL = {
     "deviceclasses",
     "resourceslices",
 }
+PARTS = {
+    "binding": ("v1", "Binding"),
+    "eviction": ("policy/v1", "Eviction"),
+    "scale": ("autoscaling/v1", "Scale"),
+    "token": ("authentication.k8s.io/v1", "TokenRequest"),
+}
+"""Parts of objects that are sent as kinds of their own."""
+JSON = "application/json"
 PATCHES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -129,7 +144,7 @@ class Spec:
         return "/".join(part for part in (home, plural, name, subresource) if part)
 
     def send(
-        self, method: str, path: str, body: Json = None, content: str = "application/json"
+        self, method: str, path: str, body: Json = None, content: str = JSON
     ) -> Json:
         answer = self.ask(method, path, body, content)
         assert isinstance(answer, Answer), answer
@@ -139,13 +154,34 @@ class Spec:
         return decoded
 
     def ask(
-        self, method: str, path: str, body: Json = None, content: str = "application/json"
+        self, method: str, path: str, body: Json = None, content: str = JSON
     ) -> Answer | Stream:
         url = urlsplit(path)
         query = {key: v[0] for key, v in parse_qs(url.query, keep_blank_values=True).items()}
-        headers = {"content-type": content} if body is not None else {}
+        headers = {"accept": f"{PROTOBUF}, */*"}
         data = b"" if body is None else json.dumps(body).encode()
+        if body is not None and content == JSON and (typed := self._typed(method, url.path, body)):
+            content, data = PROTOBUF, typed
+        if body is not None:
+            headers["content-type"] = content
         return self.service.answer(Request(method, url.path, query, headers, data))
+
+    def _typed(self, method: str, path: str, body: Json) -> bytes:
+        """A body as a typed client writes it; empty if there are no types for it."""
+        if method == "DELETE":
+            return options_as_in_go(body)
+        target = parse_path(path)
+        assert target is not None, path
+        if target.subresource in PARTS:
+            return as_in_go(body, *PARTS[target.subresource])
+        try:
+            catalog = self.service.store.catalog
+            resource = catalog.by_url(target.group, target.version, target.plural)
+        except ApiError:
+            return b""  # a review, which is no resource
+        if resource.type is None:
+            return b""
+        return as_in_go(body, resource.api_version, resource.kind)
 
     def create(self, plural: str, body: Json) -> Json:
         return self.send("POST", self.path(plural), body)

@@ -1,7 +1,7 @@
 """Which forms a client can read, and which it has written.
 
-Answers are JSON or YAML, and in Kubernetes' binary form only to clients that read nothing else;
-bodies may be in any of them.
+Answers are JSON or YAML. Objects are in Kubernetes' binary form only for clients that read nothing
+else, metadata alone for those that like it better. Bodies may be in any of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Form(NamedTuple):
 def accepted_form(accept: str) -> Form:
     """The first form in an Accept header that the server can give. Raises ApiError 406.
 
-    What can be had in JSON is: it is made once for all who read it.
+    Objects that can be had in JSON are: it is made once for all who read it. Metadata alone is
+    not, and its binary form lacks what clients compare: the kind of every item of a list.
     """
     if not accept:
         return Form()
@@ -77,7 +78,7 @@ def accepted_form(accept: str) -> Form:
             found = Form(language, _SHAPES[wanted], version)
         else:
             continue
-        if language != "protobuf":
+        if language != "protobuf" or (binary is None and found.shape == "metadata"):
             return found
         if binary is None and found.shape != "table":
             binary = found

@@ -185,7 +185,7 @@ class Rendering:
         return {
             **self._meta("Table"),
             "metadata": metadata,
-            "columnDefinitions": layout.definitions() if columns else [],
+            "columnDefinitions": layout.definitions() if columns else None,
             "rows": rows,
         }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api.access import ApiError
 from kubesched.apiserver.http.bodies import (
     field_problems,
     read_applied,
@@ -55,6 +56,7 @@ Json = dict[str, Any]
 
 # Deletion of these answers with the object, of others with a Status.
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
+_GONE = 410
 _RBAC = "rbac.authorization.k8s.io"
 _OBJECT_PARTS = frozenset({"approval", "ephemeralcontainers", "finalize", "resize", "status"})
 """Parts that are written as the object is, for the store to know what of it counts."""
@@ -138,7 +140,13 @@ class ResourceHandlers:
             by_name = f"metadata.name={target.name}"
             options = msgspec.structs.replace(options, field_selector=by_name)
         if options.watch:
-            return self._watch(target, resource, options, rendering)
+            try:
+                return self._watch(target, resource, options, rendering)
+            except ApiError as error:
+                if error.code != _GONE:
+                    raise
+                # Who asks for too old a version is told so in the stream, as its first event.
+                return Answer(200, rendering.error(error.status), rendering.stream_type)
         version = options.resource_version
         if version and not options.continue_token:
             revision = parse_revision(version)
@@ -212,7 +220,7 @@ class ResourceHandlers:
         if dry_run:
             return record
         if resource is CUSTOM_RESOURCE_DEFINITION:
-            custom_resource_definitions.serve(self._store, record.data)
+            custom_resource_definitions.follow(self._store, record.data, self._now_ns())
         elif resource is POLICY and not subresource:
             return type_checked(self._store, record, self._now_ns())
         return record
@@ -343,10 +351,10 @@ class ResourceHandlers:
     def _delete(self, request: Request, target: Target, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         options = read_options(request)
-        before = self._store.get(resource, target.namespace, target.name)
         deletion = self._remove(request, target, resource, options)
-        if resource is CUSTOM_RESOURCE_DEFINITION and deletion.gone:
-            custom_resource_definitions.withdraw(self._store, before.data, self._now_ns())
+        if resource is CUSTOM_RESOURCE_DEFINITION:
+            data = deletion.record.data
+            custom_resource_definitions.follow(self._store, data, self._now_ns())
         if deletion.gone and resource.plural not in _SHOWN_WHEN_GONE:
             return Answer(200, encode({**_SUCCESS, "details": _details(deletion.record)}))
         return rendering.object(deletion.record)
@@ -375,19 +383,32 @@ class ResourceHandlers:
     def _delete_collection(self, request: Request, target: Target, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         selected, options = list_options(request), read_options(request)
-        if is_dry_run(request, options):
-            delete = functools.partial(self._store.list, resource, target.namespace)
-        else:
-            delete = functools.partial(
-                self._store.delete_collection,
-                resource,
-                target.namespace,
-                self._now_ns(),
-                grace_period_seconds=deletion_grace(request, options),
-            )
-        page = delete(
-            label_selector=selected.label_selector, field_selector=selected.field_selector
+        policy = propagation(request, options) or resource.strategy.default_propagation
+        now_ns = self._now_ns()
+        listed = functools.partial(
+            self._store.list,
+            resource,
+            target.namespace,
+            label_selector=selected.label_selector,
+            field_selector=selected.field_selector,
         )
+        if is_dry_run(request, options):
+            return rendering.page(listed())
+        if policy == "Orphan":
+            for record in listed().records:
+                orphan_dependents(self._store, record.data["metadata"]["uid"], now_ns)
+        page = self._store.delete_collection(
+            resource,
+            target.namespace,
+            now_ns,
+            label_selector=selected.label_selector,
+            field_selector=selected.field_selector,
+            grace_period_seconds=deletion_grace(request, options),
+            propagation=policy,
+        )
+        if resource is CUSTOM_RESOURCE_DEFINITION:
+            for record in page.records:
+                custom_resource_definitions.follow(self._store, record.data, now_ns)
         return rendering.page(page)
 
     # Parts of objects

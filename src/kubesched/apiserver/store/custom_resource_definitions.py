@@ -19,7 +19,7 @@ from kubesched.apiserver.rules.validation.problems import Problem
 from kubesched.apiserver.store.object_store import Store
 from kubesched.util.logging import get_logger
 
-__all__ = ["CUSTOM_RESOURCE_DEFINITION", "serve", "serve_stored", "withdraw"]
+__all__ = ["CUSTOM_RESOURCE_DEFINITION", "follow", "serve", "serve_stored"]
 
 Json = dict[str, Any]
 
@@ -162,8 +162,12 @@ def serve_stored(store: Store) -> None:
             serve(store, record.data)
 
 
-def withdraw(store: Store, definition: Json, now_ns: int) -> None:
-    """Delete all objects of a resource whose definition is gone, and forget it."""
+def follow(store: Store, definition: Json, now_ns: int) -> None:
+    """Serve what a definition that was written describes, or no longer, if it is gone."""
+    name = definition["metadata"]["name"]
+    if store.find_record(CUSTOM_RESOURCE_DEFINITION, None, name) is not None:
+        serve(store, definition)
+        return
     resources = _resources(definition)
     store.delete_collection(resources[0], None, now_ns)
     for resource in resources:

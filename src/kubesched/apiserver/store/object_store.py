@@ -547,14 +547,17 @@ class Store:
         label_selector: str = "",
         field_selector: str = "",
         grace_period_seconds: int | None = None,
+        propagation: str = "",
     ) -> Page:
-        """Delete what a list shows, and return that list."""
+        """Delete what a list shows, and return that list. `propagation` is as for `delete`."""
         page = self.list(
             resource, namespace, label_selector=label_selector, field_selector=field_selector
         )
         objects = self.collection(resource).objects
+        foreground = propagation == "Foreground"
         for record in page.records:
-            self._delete(resource, objects[record.key], grace_period_seconds, now_ns)
+            old = objects[record.key]
+            self._delete(resource, old, grace_period_seconds, now_ns, foreground=foreground)
         return page
 
     def _delete_namespace(self, old: Record, now_ns: int) -> Deletion:

@@ -138,6 +138,9 @@ def _claim_status(
     }
     if "capacity" not in document.get("status", {}):
         status["capacity"] = dict(volume.spec.capacity)
+        if volume.spec.volume_attributes_class_name:
+            name = volume.spec.volume_attributes_class_name
+            status["currentVolumeAttributesClassName"] = name
     return status_patch(claim, document, status)
 
 
@@ -182,6 +185,8 @@ def _best_match(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | 
         if each.spec.claim_ref is None
         and each.metadata.deletion_timestamp is None
         and (each.spec.storage_class_name or "") == (claim.spec.storage_class_name or "")
+        and (each.spec.volume_attributes_class_name or "")
+        == (claim.spec.volume_attributes_class_name or "")
         and (each.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
         and set(claim.spec.access_modes) <= set(each.spec.access_modes)
         and parse_quantity(each.spec.capacity.get("storage", "0")) >= wanted

@@ -130,7 +130,21 @@ def _matches(requirement: Mapping[str, Any], value: str) -> bool:
 def _claim_matches(requirement: Mapping[str, Any], claim: Json) -> bool:
     if requirement["scopeName"] != "VolumeAttributesClass":
         return False
-    return _matches(requirement, claim.get("spec", {}).get("volumeAttributesClassName") or "")
+    names = _attributes_classes(claim) or [""]
+    if requirement.get("operator") == "NotIn":
+        return all(_matches(requirement, name) for name in names)
+    return any(_matches(requirement, name) for name in names)
+
+
+def _attributes_classes(claim: Json) -> list[str]:
+    """What a claim wants, what it has, and what it is being changed to."""
+    status = claim.get("status", {})
+    named = (
+        claim.get("spec", {}).get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        status.get("modifyVolumeStatus", {}).get("targetVolumeAttributesClassName"),
+    )
+    return [name for name in named if name]
 
 
 def _pod_matches(requirement: Mapping[str, Any], pod: Json) -> bool:
