@@ -102,9 +102,7 @@ async def _services(spec: Spec) -> None:
 
     spec.create("services", service("test-service", "ClusterIP"))
     spec.create("services", service("test-service-np", "NodePort"))
-    spec.refused(
-        "services", service("lb", "LoadBalancer", allocateLoadBalancerNodePorts=True), 403
-    )
+    spec.refused("services", service("lb", "LoadBalancer", allocateLoadBalancerNodePorts=True), 403)
     await spec.until(lambda: used(spec, {"services": "2", "services.nodeports": "1"}))
     spec.delete("services", "test-service")
     spec.delete("services", "test-service-np")
@@ -250,9 +248,7 @@ async def _across_namespaces(spec: Spec) -> None:
 
     def near(name: str, **term: Any) -> Json:
         required = [{"topologyKey": "region", **term}]
-        affinity = {
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
-        }
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         return pod(name, affinity=affinity, nodeSelector=UNSCHEDULABLE)
 
     spec.create("pods", near("no-cross-namespace-affinity"))

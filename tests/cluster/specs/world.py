@@ -143,9 +143,7 @@ class Spec:
             home += f"/namespaces/{self.namespace}"
         return "/".join(part for part in (home, plural, name, subresource) if part)
 
-    def send(
-        self, method: str, path: str, body: Json = None, content: str = JSON
-    ) -> Json:
+    def send(self, method: str, path: str, body: Json = None, content: str = JSON) -> Json:
         answer = self.ask(method, path, body, content)
         assert isinstance(answer, Answer), answer
         decoded = json.loads(answer.body)
