@@ -1,4 +1,4 @@
-"""Objects as typed clients in Go write them: in binary form, zeros and empty structures included."""
+"""Objects as typed clients in Go write them: in binary form, zeros and empty parts included."""
 
 from __future__ import annotations
 
