@@ -13,6 +13,8 @@ Json = dict[str, Any]
 
 # No vowels and no look-alikes, so that no words come out.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_LETTERS = len(_ALPHABET)
+_LETTER_BITS = _LETTERS.bit_length()
 _SUFFIX_LENGTH = 5
 _PREFIX_LENGTH = 63 - _SUFFIX_LENGTH
 _SERVER_FIELDS = (
@@ -26,7 +28,11 @@ _INHERITED = ("uid", "creationTimestamp", "managedFields")
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:
-    suffix = "".join(rng.choice(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+    # The letters that rng.choice would draw, in half the time.
+    suffix = ""
+    while len(suffix) < _SUFFIX_LENGTH:
+        if (drawn := rng.getrandbits(_LETTER_BITS)) < _LETTERS:
+            suffix += _ALPHABET[drawn]
     return prefix[:_PREFIX_LENGTH] + suffix
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api import Pod
 from kubesched.api.access import ApiError
 from kubesched.api.base import ApiStruct
 from kubesched.api.plain_kinds import PlainObject
 from kubesched.apiserver.rules.api_errors import bad_request
 from kubesched.apiserver.rules.schema import type_problem
 from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.rules.shared_specs import SharedSpec, once, shared
 from kubesched.apiserver.rules.times import time_problem
 
 __all__ = ["check_details", "checked_document", "cleaned", "unreadable"]
@@ -40,6 +42,14 @@ def checked_document(resource: Resource, body: Any) -> Json:
         )
         raise bad_request(message)
     document: Json = {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
+    if resource.type is not Pod or (spec := _readable_spec(document.get("spec"))) is None:
+        return _readable(resource, document)
+    rest = _readable(resource, {key: document[key] for key in document if key != "spec"})
+    whole = {**rest, "spec": spec}
+    return {key: whole[key] for key in document if key in whole}
+
+
+def _readable(resource: Resource, document: Json) -> Json:
     if resource.type is not None:
         if _may_have_nulls(document):
             document = cleaned(document, None)
@@ -55,13 +65,38 @@ def checked_document(resource: Resource, body: Any) -> Json:
     return document
 
 
+def _readable_spec(given: Any) -> SharedSpec | None:
+    """The spec of a pod, if it can be read as it is; of many that are equal one is looked at.
+
+    What is wrong with any other is for the look at the whole pod to say.
+    """
+    if not isinstance(given, dict):
+        return None
+    try:
+        spec = shared(given)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return spec if once(_is_readable, spec) else None
+
+
+def _is_readable(spec: Json) -> bool:
+    document = {"spec": spec}
+    if _may_have_nulls(document):
+        return False
+    try:
+        msgspec.convert(document, Pod)
+    except msgspec.ValidationError:
+        return False
+    return not time_problem("", "v1", "Pod", document)
+
+
 def check_details(resource: Resource, document: Json) -> None:
     """Check what the types of objects leave open: times, and who owns which fields.
 
     Raises:
         ApiError: 400.
     """
-    if problem := time_problem(resource, document):
+    if problem := time_problem(resource.group, resource.version, resource.kind, document):
         raise unreadable(resource, problem)
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("managedFields"):

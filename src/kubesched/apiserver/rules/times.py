@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from kubesched.api.time import parse_time
 from kubesched.apiserver.rules.schema.definitions import Json, definition_of, definitions, target
-from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.util.go_format import quote
 
 __all__ = ["time_problem"]
@@ -26,9 +25,9 @@ _LAYOUTS: Final = {
 _Inside = str | tuple[str, Any] | dict[str, Any]
 
 
-def time_problem(resource: Resource, document: Json) -> str:
+def time_problem(group: str, version: str, kind: str, document: Json) -> str:
     """What is wrong with the first time that is none; empty if all are fine."""
-    name = definition_of(resource.group, resource.version, resource.kind)
+    name = definition_of(group, version, kind)
     inside = {"metadata": _inside(_META)} if name is None else _inside(name)
     return _look(document, inside) if inside else ""
 

@@ -484,7 +484,13 @@ class Store:
         if not node:
             raise api_errors.unknown_failure("target.name: Required value")
         bound = bind(old.data, node, stamp(now_ns), self)
-        return self._commit("MODIFIED", pods, old.key, bound, old)
+        base = None
+        if (seen := old.seen) is not None:
+            # Nothing else of the spec changes: its struct is not made anew, nor kept twice.
+            spec = msgspec.structs.replace(seen.spec, node_name=node)
+            assigned = msgspec.structs.replace(seen, spec=spec)
+            base = (assigned, {**old.data, "spec": bound["spec"]})
+        return self._commit("MODIFIED", pods, old.key, bound, old, base=base)
 
     def delete(
         self,

@@ -14,7 +14,7 @@ import msgspec
 from kubesched.api.access import WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.apiserver.store.typed_views import derive
+from kubesched.apiserver.store.typed_views import derive, typed_view
 from kubesched.apiserver.store.wire_form import wire_form
 
 __all__ = ["Change", "ChangeType", "Record"]
@@ -60,9 +60,14 @@ class Record:
                 typed = derive(*self._base, self.data)
                 self._base = None
             else:
-                typed = msgspec.convert(self.data, self.resource.type or CustomObject)
+                typed = typed_view(self.resource.type or CustomObject, self.data)
             self._typed = typed
         return typed
+
+    @property
+    def seen(self) -> Any:
+        """The struct, if anybody has asked for it; else None."""
+        return self._typed
 
     @property
     def encoded(self) -> bytes:

@@ -13,13 +13,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kubesched.api import Pod
 from kubesched.api.overlay import overlay, wire_fields
+from kubesched.api.pod import PodSpec
+from kubesched.apiserver.rules.shared_specs import SharedSpec, once
 
-__all__ = ["derive", "overlay"]
+__all__ = ["derive", "overlay", "typed_view"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 _ABSENT: Any = object()
+
+
+def typed_view(kind: type[S], data: Mapping[str, Any]) -> S:
+    """The struct of an object. Pods that share a spec share its struct."""
+    spec = data.get("spec")
+    if type(spec) is not SharedSpec or kind is not Pod:
+        return msgspec.convert(data, kind)
+    rest = msgspec.convert({key: data[key] for key in data if key != "spec"}, kind)
+    return msgspec.structs.replace(rest, spec=once(_pod_spec, spec))
 
 
 def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
@@ -32,8 +44,8 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
         msgspec.ValidationError: a changed part does not have its declared type.
     """
     changed = [key for key, value in new.items() if old.get(key, _ABSENT) is not value]
-    if len(changed) == len(new):  # as when a pod is bound
-        return msgspec.convert(new, type(view))
+    if len(changed) == len(new):
+        return typed_view(type(view), new)
     fields = wire_fields(type(view))
     changes: dict[str, Any] = {}
     for key in changed:
@@ -51,3 +63,7 @@ def _converted(value: Any, kind: Any, key: str) -> Any:
     except msgspec.ValidationError as exc:
         # The error names the place below `$`; say which part that is.
         raise msgspec.ValidationError(str(exc).replace("`$", f"`$.{key}", 1)) from exc
+
+
+def _pod_spec(spec: Mapping[str, Any]) -> PodSpec:
+    return msgspec.convert(spec, PodSpec)

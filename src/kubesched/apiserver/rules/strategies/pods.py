@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
-
-from msgspec.json import Encoder, decode
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.rules.api_errors import conflict, forbidden
 from kubesched.apiserver.rules.resource_limits.limit_ranges import with_limits
 from kubesched.apiserver.rules.resource_limits.runtime_classes import with_runtime_class
+from kubesched.apiserver.rules.shared_specs import SharedSpec, once, shared
 from kubesched.apiserver.rules.strategies.base import Cluster, Json, Strategy, with_part
 from kubesched.apiserver.rules.strategies.pod_defaults import default_pod_spec, qos_class
 from kubesched.apiserver.rules.validation.pods import (
@@ -28,10 +26,6 @@ __all__ = ["PodStrategy", "bind", "topology_labels"]
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _EVICTION_DELAY = 300
-# Pods come in numbers with one and the same spec. What is worked out for a spec, by its JSON, is
-# kept and shared by its pods.
-_SPECS_KEPT = 1024
-_encode = Encoder().encode
 
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _GATED_REASON = "SchedulingGated"
@@ -60,7 +54,7 @@ class PodStrategy(Strategy):
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
             return new
-        return {**new, "spec": _defaulted(_encode(spec))}
+        return {**new, "spec": once(_defaulted, shared(spec))}
 
     def admit(self, new: Json, cluster: Cluster, /) -> Json:
         namespace = new["metadata"].get("namespace", "")
@@ -68,16 +62,15 @@ class PodStrategy(Strategy):
             metadata, spec = with_limits(new, new["spec"], ranges)
             new = {**new, "metadata": metadata, "spec": spec}
         spec = _with_priority(new, cluster)
-        spec = _with_default_tolerations(spec)
+        spec = once(_with_default_tolerations, spec)
         spec = with_runtime_class(new, spec, cluster)
         if (node := spec.get("nodeName")) and (labels := topology_labels(cluster, node)):
             new = {**new, "metadata": _with_labels(new["metadata"], labels)}
         return {**new, "spec": spec}
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
-        spec = _with_merged_label_keys(new["spec"], new["metadata"].get("labels", {}))
-        spec, qos, _ = _examined(_encode(spec))
-        status: Json = {"phase": "Pending", "qosClass": qos}
+        spec = shared(_with_merged_label_keys(new["spec"], new["metadata"].get("labels", {})))
+        status: Json = {"phase": "Pending", "qosClass": once(_examined, spec).qos_class}
         if spec.get("schedulingGates"):
             status["conditions"] = [
                 {
@@ -122,10 +115,10 @@ class PodStrategy(Strategy):
                 if kept.get(each["name"]) != each:
                     text = f'existing ephemeral containers "{each["name"]}" may not be changed'
                     return [forbidden_field(f"spec.ephemeralContainers[{index}]", text)]
-        return check_pod(new, _examined(_encode(new["spec"])).problems)
+        return check_pod(new, once(_examined, shared(new["spec"])).problems)
 
     def check(self, new: Json, *, namespaced: bool) -> list[Problem]:  # noqa: ARG002
-        return check_pod(new, _examined(_encode(new["spec"])).problems)
+        return check_pod(new, once(_examined, shared(new["spec"])).problems)
 
     def check_update(self, new: Json, old: Json, /) -> list[Problem]:
         return check_pod_update(new, old)
@@ -149,22 +142,18 @@ class PodStrategy(Strategy):
 
 
 class _Examined(NamedTuple):
-    """A spec that is complete, and what can be said about it."""
+    """What can be said about a spec that is complete."""
 
-    spec: Json
     qos_class: str
     problems: tuple[Problem, ...]
 
 
-@lru_cache(maxsize=_SPECS_KEPT)
-def _defaulted(spec: bytes) -> Json:
-    return default_pod_spec(decode(spec))
+def _defaulted(spec: Json) -> SharedSpec:
+    return shared(default_pod_spec(spec))
 
 
-@lru_cache(maxsize=_SPECS_KEPT)
-def _examined(spec: bytes) -> _Examined:
-    whole = decode(spec)
-    return _Examined(whole, qos_class(whole), tuple(check_pod_spec(whole, "spec")))
+def _examined(spec: Json) -> _Examined:
+    return _Examined(qos_class(spec), tuple(check_pod_spec(spec, "spec")))
 
 
 def _with_priority(pod: Json, cluster: Cluster) -> Json:
@@ -238,7 +227,8 @@ def _with_default_tolerations(spec: Json) -> Json:
     ]
     if not missing:
         return spec
-    return {**spec, "tolerations": [*given, *(_DEFAULT_TOLERATIONS[key] for key in missing)]}
+    tolerations = [*given, *(_DEFAULT_TOLERATIONS[key] for key in missing)]
+    return shared({**spec, "tolerations": tolerations})
 
 
 _DEFAULT_TOLERATIONS = {

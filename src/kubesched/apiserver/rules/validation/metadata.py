@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from kubesched.apiserver.rules.validation.names import dns_label, label_value, qualified_name
@@ -43,7 +44,8 @@ def check_metadata(
     if prefix := metadata.get("generateName"):
         # What is appended makes a trailing dash or dot harmless.
         checked = prefix[:-1] + "a" if prefix[-1:] in ("-", ".") and len(prefix) > 1 else prefix
-        problems += [invalid("metadata.generateName", prefix, text) for text in name_rule(checked)]
+        complaints = _complaints(name_rule, checked)
+        problems += [invalid("metadata.generateName", prefix, text) for text in complaints]
     name = metadata.get("name", "")
     if not name:
         problems.append(required("metadata.name", "name or generateName is required"))
@@ -54,13 +56,18 @@ def check_metadata(
         if not namespace:
             problems.append(required("metadata.namespace"))
         else:
-            problems += [
-                invalid("metadata.namespace", namespace, text) for text in dns_label(namespace)
-            ]
+            complaints = _complaints(dns_label, namespace)
+            problems += [invalid("metadata.namespace", namespace, text) for text in complaints]
     elif namespace:
         problems.append(forbidden("metadata.namespace", "not allowed on this type"))
     problems += _check_common(metadata)
     return problems
+
+
+@lru_cache(maxsize=1024)
+def _complaints(rule: NameRule, text: str) -> Sequence[str]:
+    """What a rule says about a text that many objects have in common."""
+    return rule(text)
 
 
 def check_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Problem]:

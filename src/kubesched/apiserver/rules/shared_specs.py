@@ -1,0 +1,69 @@
+"""Specs that many pods have in common, and what has been worked out about each.
+
+Pods come in numbers with one and the same spec. A spec is known by its JSON: pods whose JSON is
+equal hold one and the same dictionary, and what requests ask about it is worked out once (`once`).
+The dictionary cannot be changed, and whoever wants another spec makes one (`{**spec, …}`), which
+then knows nothing of what was worked out about the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar, cast
+
+from msgspec.json import Encoder, decode
+
+__all__ = ["SharedSpec", "once", "shared"]
+
+V = TypeVar("V")
+
+_SPECS_KEPT = 1024
+_encode = Encoder().encode
+_SAME: Any = object()
+
+
+class SharedSpec(dict[str, Any]):
+    """A spec that is shared, and so never changed. Copies of it are ordinary dictionaries."""
+
+    __slots__ = ("results",)
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        super().__init__(spec)
+        self.results: dict[Callable[[Any], Any], Any] = {}
+        """What functions made of the spec; see `once`."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("the spec is shared by many pods: change a copy of it")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]  # as none else may
+    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+def shared(spec: dict[str, Any]) -> SharedSpec:
+    """The shared form of a spec.
+
+    Raises:
+        TypeError, ValueError, RecursionError: it cannot be written as JSON.
+    """
+    return spec if type(spec) is SharedSpec else _known(_encode(spec))
+
+
+def once(work: Callable[[dict[str, Any]], V], spec: dict[str, Any]) -> V:
+    """What a function makes of a spec. Of one that is shared it is worked out only once."""
+    if type(spec) is not SharedSpec:
+        return work(spec)
+    found = spec.results.get(work)
+    if found is None:
+        found = work(spec)
+        # A spec that led back to itself would be left to the garbage collector.
+        spec.results[work] = _SAME if found is spec else found
+    return cast("V", spec if found is _SAME else found)
+
+
+@lru_cache(maxsize=_SPECS_KEPT)
+def _known(spec: bytes) -> SharedSpec:
+    return SharedSpec(decode(spec))
