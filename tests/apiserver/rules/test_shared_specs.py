@@ -184,7 +184,7 @@ def test_a_shared_spec_cannot_be_changed(mutate: Callable[[Any], Any]) -> None:
 COPIES: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
-    "pickle": lambda spec: pickle.loads(pickle.dumps(spec)),  # noqa: S301
+    "pickle": lambda spec: pickle.loads(pickle.dumps(spec)),
     "dict": dict,
     "dict.copy": lambda spec: spec.copy(),
     "unpacked": lambda spec: {**spec},
