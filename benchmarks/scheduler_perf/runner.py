@@ -24,6 +24,7 @@ from kubesched.framework import QueuedPodInfo
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
+from kubesched.util.collector import settle_collector
 from kubesched.util.errors import ConfigError
 from kubesched.util.randomness import derive
 
@@ -59,7 +60,7 @@ def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any
     if missing:
         yield head | {"status": "skipped", "missing": missing}
         return
-    gc.collect()
+    gc.unfreeze()  # what the workload before has left goes, cycles and all
     try:
         results = asyncio.run(_run(workload, timeout_s))
     except MissingFeatureError as error:
@@ -101,6 +102,7 @@ async def _run(workload: Workload, timeout_s: float) -> list[dict[str, Any]]:
     operations = Operations(workload, Cluster(store, clock), tracker, timeout_s)
     try:
         await scheduler.informers.wait_for_sync()
+        settle_collector()  # as a scheduler's process does
         await operations.run()
     finally:
         scheduler.stop()

@@ -11,7 +11,7 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.measuring import Stopwatch, percentile
 from kubesched.apiserver.store.records import Change
@@ -29,11 +29,16 @@ def selector_of(labels: Mapping[str, str] | None) -> Selector:
     return frozenset((labels or {}).items())
 
 
-class _Seen(NamedTuple):
-    created_s: float
-    selectors: tuple[Selector, ...]
-    is_attempted: bool
-    is_bound: bool
+class _Seen:
+    """A pod: whom it counts for, and how far it is."""
+
+    __slots__ = ("created_s", "is_attempted", "is_bound", "selectors")
+
+    def __init__(self, created_s: float, selectors: tuple[Selector, ...]) -> None:
+        self.created_s = created_s
+        self.selectors = selectors
+        self.is_attempted = False
+        self.is_bound = False
 
 
 class Measurement:
@@ -118,27 +123,29 @@ class Tracker:
             return
         is_bound = bool(data["spec"].get("nodeName"))
         is_attempted = is_bound or _has_condition(data)
-        now_s = time.perf_counter()
         if seen is None:
-            labels = frozenset(data["metadata"].get("labels", {}).items())
+            labels = data["metadata"].get("labels", {}).items()
             selectors = tuple(each for each in self._selectors if each <= labels)
-            seen = _Seen(now_s, selectors, False, False)
-        if (seen.is_attempted, seen.is_bound) != (is_attempted, is_bound) or key not in self._seen:
-            self._count(namespace, seen, -1)
-            was_bound = seen.is_bound
-            seen = self._seen[key] = seen._replace(is_attempted=is_attempted, is_bound=is_bound)
-            self._count(namespace, seen, 1)
-            self._changed.set()
-            if is_bound and not was_bound:
-                for measurement in self.measurements:
-                    measurement.note(namespace, seen, now_s)
+            seen = self._seen[key] = _Seen(time.perf_counter(), selectors)
+        if seen.is_attempted is is_attempted and seen.is_bound is is_bound:
+            return
+        was_bound = seen.is_bound
+        self._count(namespace, seen, -1)
+        seen.is_attempted, seen.is_bound = is_attempted, is_bound
+        self._count(namespace, seen, 1)
+        self._changed.set()
+        if is_bound and not was_bound:
+            now_s = time.perf_counter()
+            for measurement in self.measurements:
+                measurement.note(namespace, seen, now_s)
 
     def _count(self, namespace: str, seen: _Seen, change: int) -> None:
+        if not seen.is_attempted:
+            return
         for selector in seen.selectors:
             if seen.is_bound:
                 self._bound[namespace, selector] += change
-            if seen.is_attempted:
-                self._attempted[namespace, selector] += change
+            self._attempted[namespace, selector] += change
 
     def pods(self, namespace: str, selector: Selector) -> list[str]:
         """Names of the pods there are."""

@@ -36,8 +36,8 @@ class SharedSpec(dict[str, Any]):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("the spec is shared by many pods: change a copy of it")
 
-    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]  # as none else may
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
