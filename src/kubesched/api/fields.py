@@ -15,7 +15,9 @@ from typing import Any, Final, NamedTuple, get_args
 import msgspec
 from msgspec.structs import FieldInfo
 
+from kubesched.api.apps import ReplicaSet
 from kubesched.api.base import ApiObject
+from kubesched.api.batch import Job
 from kubesched.api.core import Event, Namespace, ReplicationController, Secret, Service
 from kubesched.api.dynamic_resources import ResourceSlice
 from kubesched.api.events import Event as EventsEvent
@@ -30,6 +32,19 @@ _OPERATOR: Final = re.compile(r"!=|==|=")
 _ESCAPED: Final = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 
 _SOURCE: Final = "source"
+_OTHER_NAMES: Final = {"status.successful": "status.succeeded"}
+"""What fields are called where the selector knows them by another name."""
+_OF_PLAIN_KINDS: Final = {
+    "CertificateSigningRequest": ("metadata.name", "spec.signerName"),
+    "PodCertificateRequest": (
+        "metadata.name",
+        "metadata.namespace",
+        "spec.signerName",
+        "spec.podName",
+        "spec.nodeName",
+    ),
+}
+"""Of kinds that have no type of their own here."""
 _METADATA: Final = ("metadata.name", "metadata.namespace")
 _REFERENCE: Final = (
     "kind",
@@ -54,6 +69,8 @@ _FIELDS: Final[Mapping[type[ApiObject], tuple[str, ...]]] = {
     ),
     Node: ("metadata.name", "spec.unschedulable"),
     Namespace: ("metadata.name", "status.phase"),
+    Job: (*_METADATA, "status.successful"),
+    ReplicaSet: (*_METADATA, "status.replicas"),
     ReplicationController: (*_METADATA, "status.replicas"),
     Secret: (*_METADATA, "type"),
     Service: (*_METADATA, "spec.clusterIP", "spec.type"),
@@ -147,7 +164,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _check_field(kind: type[ApiObject], path: str) -> None:
-    known = _FIELDS.get(kind)
+    known = _FIELDS.get(kind) or _OF_PLAIN_KINDS.get(kind.kind)
     if known is None:
         if path not in _METADATA:
             names = ", ".join(f'"{each}"' for each in _METADATA)
@@ -158,6 +175,7 @@ def _check_field(kind: type[ApiObject], path: str) -> None:
 
 def _read(obj: msgspec.Struct | Mapping[str, Any], path: str) -> str:
     value: Any = obj
+    path = _OTHER_NAMES.get(path, path)
     if isinstance(obj, msgspec.Struct):
         way = _way(type(obj), path)
         for field in way:

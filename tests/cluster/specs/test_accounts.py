@@ -89,16 +89,19 @@ async def _reviews(spec: Spec) -> None:
 
 
 async def _certificates(spec: Spec) -> None:
-    name, plural = f"e2e-{spec.namespace}", "certificatesigningrequests"
-    labels = {"test": spec.namespace}
+    plural, signer = "certificatesigningrequests", f"example.com/e2e-{spec.namespace}"
     wanted = {
         "request": REQUEST,
-        "signerName": "example.com/e2e-signer",
+        "signerName": signer,
         "expirationSeconds": 3600,
         "usages": ["digital signature", "key encipherment", "server auth"],
     }
-    created = spec.create(plural, {"metadata": {"name": name, "labels": labels}, "spec": wanted})
-    assert len(spec.list(plural, f"test={spec.namespace}")) == 1
+    for _ in range(3):
+        metadata = {"generateName": "e2e-example-csr-"}
+        created = spec.create(plural, {"metadata": metadata, "spec": wanted})
+    name = created["metadata"]["name"]
+    mine = f"{spec.path(plural)}?fieldSelector=spec.signerName%3D{signer}"
+    assert len(spec.send("GET", mine)["items"]) == 3
     note = {"metadata": {"annotations": {"patched": "true"}}}
     assert spec.patch(plural, name, note, kind="merge")["metadata"]["annotations"]
     spec.change(plural, name, lambda csr: csr["metadata"]["annotations"].update(updated="true"))
@@ -133,9 +136,9 @@ async def _certificates(spec: Spec) -> None:
     assert updated["status"]["conditions"][-1]["type"] == "StatusUpdate"
     spec.delete(plural, name)
     assert not spec.exists(plural, name)
-    spec.create(plural, {"metadata": {"name": name, "labels": labels}, "spec": wanted})
-    spec.delete_all(plural, f"test={spec.namespace}")
-    assert not spec.list(plural, f"test={spec.namespace}")
+    assert len(spec.send("GET", mine)["items"]) == 2
+    spec.send("DELETE", mine)
+    assert not spec.send("GET", mine)["items"]
 
 
 async def _mounts(spec: Spec) -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from kubesched.api.fields import FieldSelector
 from kubesched.api.labels import Selector
+from kubesched.api.plain_kinds import PlainObject
 from kubesched.apiserver.rules.api_errors import bad_request
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.store.records import Record
@@ -65,7 +66,7 @@ def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record],
     shown = resource.from_stored
     if shown is not None:
         return lambda record: fields.matches(shown(record.data))
-    if resource.type is None:
+    if resource.type is None or issubclass(resource.type, PlainObject):
         return lambda record: fields.matches(record.data)
     # A struct knows what an absent field stands for, such as `false`.
     matches = fields.for_kind(resource.type)
