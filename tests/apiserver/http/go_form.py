@@ -13,8 +13,38 @@ from kubesched.apiserver.rules.schema import definition_of
 
 __all__ = ["as_in_go", "options_as_in_go"]
 
-STRUCTURES = frozenset({"metadata", "spec", "status", "strategy", "updateStrategy"})
+STRUCTURES = frozenset(
+    {
+        "acceptedNames",
+        "deprecatedSource",
+        "involvedObject",
+        "jobTemplate",
+        "lastState",
+        "loadBalancer",
+        "metadata",
+        "names",
+        "nodeInfo",
+        "regarding",
+        "resources",
+        "source",
+        "spec",
+        "state",
+        "status",
+        "strategy",
+        "template",
+        "updateStrategy",
+    }
+)
 """Fields that are no pointers in Go, and hence always written."""
+POINTERS = frozenset(
+    {
+        ("io.k8s.api.core.v1.ContainerStatus", "resources"),
+        ("io.k8s.api.core.v1.PodSpec", "resources"),
+        ("io.k8s.api.core.v1.PodStatus", "resources"),
+        ("io.k8s.api.core.v1.ReplicationControllerSpec", "template"),
+    }
+)
+"""Fields of these names that are."""
 
 
 def as_in_go(document: Mapping[str, Any], api_version: str, kind: str) -> bytes:
@@ -49,9 +79,13 @@ def with_zeros(document: Mapping[str, Any], name: str) -> bytes:
             pieces.append(varint(field << 3) + varint(0))
         elif form == "one" and kind == f"{META}Time":
             pieces.append(wrapped(field, b""))
-        elif form == "one" and is_message and label in STRUCTURES:
+        elif form == "one" and is_message and _is_structure(name, label):
             pieces.append(wrapped(field, with_zeros({}, kind)))
     return b"".join(pieces)
+
+
+def _is_structure(name: str, label: str) -> bool:
+    return label in STRUCTURES and (name, label) not in POINTERS
 
 
 def leaves(field: int, value: Any, form: str, kind: str) -> bytes:
