@@ -131,6 +131,11 @@ FAILURES: dict[str, tuple[Sequence[str], HowToReport, str]] = {
         LOG,
         '"command failed" err="coordinated leader election is not supported"',
     ),
+    "an election that others decide, and that is off": (
+        [*CLUSTER, "--feature-gates=CoordinatedLeaderElection=true", "--leader-elect=false"],
+        LOG,
+        '"command failed" err="coordinated leader election is not supported"',
+    ),
     "a plugin that cannot be loaded": (
         [*CLUSTER, "--plugin=nope:Nope"],
         LOG,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 import pytest
 
@@ -15,6 +17,12 @@ FILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 class OwnArgs(msgspec.Struct, rename="camel"):
     label_key: str
     limits: tuple[int, ...] = ()
+
+
+class StrictArgs(msgspec.Struct, rename="camel"):
+    owner: str
+    share: Annotated[int, msgspec.Meta(ge=1)] = 1
+    window: str = ""
 
 
 CASES: dict[str, tuple[str, list[tuple[int, str]]]] = {
@@ -98,6 +106,51 @@ profiles:
             ),
         ],
     ),
+    "arguments of one's own, whatever is wrong with each": (
+        """\
+profiles:
+- pluginConfig:
+  - name: Own
+    args:
+      labelKye: a
+      labelKey: 7
+      limit: [1]
+  - name: Strict
+    args:
+      share: 0
+      window: 5
+      colour: red
+""",
+        [
+            (7, 'strict decoding error: unknown field "labelKye"'),
+            (8, "decoding args for plugin Own: labelKey: must be a text, not a number"),
+            (9, 'strict decoding error: unknown field "limit"'),
+            (11, "decoding args for plugin Strict: owner: must be given"),
+            (12, "decoding args for plugin Strict: share: expected `int` >= 1"),
+            (13, "decoding args for plugin Strict: window: must be a text, not a number"),
+            (14, 'strict decoding error: unknown field "colour"'),
+        ],
+    ),
+    "values that cannot be read, unknown fields and broken rules": (
+        """\
+leaderElection: {leaseDuration: soon, renewDeadline: later, leeder: x}
+parallelism: lots
+podInitialBackoffSeconds: 0
+profiles:
+- pluginConfig:
+  - name: InterPodAffinity
+    args: {hardPodAffinityWeight: heavy, hardPodAffinityWait: 1}
+""",
+        [
+            (3, 'time: invalid duration "soon"'),
+            (3, 'time: invalid duration "later"'),
+            (3, 'unknown field "leaderElection.leeder"'),
+            (4, "parallelism of type int32"),
+            (5, "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0"),
+            (9, "InterPodAffinityArgs.hardPodAffinityWeight of type int32"),
+            (9, 'unknown field "hardPodAffinityWait"'),
+        ],
+    ),
     "profiles that cannot be built, each": (
         """\
 profiles:
@@ -147,7 +200,7 @@ profiles:
 
 @pytest.mark.parametrize(("text", "want"), CASES.values(), ids=CASES)
 def test_problems(text: str, want: list[tuple[int, str]]) -> None:
-    found = find_problems(FILE + text, known_args={"Own": OwnArgs})
+    found = find_problems(FILE + text, known_args={"Own": OwnArgs, "Strict": StrictArgs})
     assert [each.line for each in found] == [line for line, _ in want]
     assert all(told in each.text for each, (_, told) in zip(found, want, strict=True)), found
 

@@ -81,7 +81,7 @@ OWN_ERRORS = {
     "field that the type demands": (
         {},
         "decoding .profiles[0].pluginConfig[0]: decoding args for plugin Cost: "
-        "Object missing required field `currency`",
+        "currency: must be given",
     ),
     "arguments of another plugin": (
         {"kind": "LabelArgs"},

@@ -1,9 +1,9 @@
 """Strict decoding of plain values into configuration types (docs/reference/01 §2.3).
 
 Unknown and repeated fields do not stop the decoder: it collects them all, each with its path.
-A value of the wrong type is worse: the first one is the error, and the strictness problems
-are forgotten. What comes out are members for `msgspec.convert`: nulls are gone, durations are
-nanoseconds, bytes are bytes.
+A value of the wrong type is worse: the first one is the error, as in the reference, and what else
+was found comes along with it. What comes out are members for `msgspec.convert`: nulls are gone,
+durations are nanoseconds, bytes are bytes.
 """
 
 from __future__ import annotations
@@ -53,20 +53,23 @@ _API_NAMES: Final = {
 }
 
 
-class WrongTypeError(ConfigError):
-    """Values of the wrong type. The text is about the first; `problems` has all, with paths."""
-
-    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
-        self.problems = tuple(problems)
-        super().__init__(self.problems[0][1])
-
-
 class Decoded(msgspec.Struct, frozen=True):
     """Members that fit the type, and the strictness problems met on the way."""
 
     members: dict[str, Any]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()  # what to do about them
+
+
+class WrongTypeError(ConfigError):
+    """Values that cannot be read. The text is about the first; `problems` has all, with paths.
+
+    `decoded` is all the rest.
+    """
+
+    def __init__(self, problems: Sequence[tuple[str, str]], decoded: Decoded) -> None:
+        self.problems, self.decoded = tuple(problems), decoded
+        super().__init__(self.problems[0][1])
 
 
 def decode_members(value: Any, struct: type, *, is_own: bool = False) -> Decoded:
@@ -76,14 +79,19 @@ def decode_members(value: Any, struct: type, *, is_own: bool = False) -> Decoded
     reference's types are worded as it words them.
 
     Raises:
-        WrongTypeError: a value has the wrong type.
-        ConfigError: a duration or base64 text cannot be read.
+        WrongTypeError: a value has the wrong type, or is a text that cannot be read.
     """
     decoder = _Decoder(is_own)
-    decoded = decoder.struct(struct, value, extra=TYPE_META)
-    if decoder.type_errors:
-        raise WrongTypeError(decoder.type_errors)
-    return Decoded(decoded, tuple(dict.fromkeys(decoder.problems)), tuple(decoder.notes))
+    found = decoder.struct(struct, value, extra=TYPE_META)
+    decoded = Decoded(found, tuple(dict.fromkeys(decoder.problems)), tuple(decoder.notes))
+    # A text that cannot be read ends the reference's decoder, which then forgets wrong types.
+    if wrong := [*decoder.unreadable, *decoder.type_errors]:
+        error = WrongTypeError(wrong, decoded)
+        if decoder.unreadable:
+            # The reference does not say where; a person wants to know.
+            error.add_note(f"in {decoder.unreadable[0][0]}")
+        raise error
+    return decoded
 
 
 class _Decoder:
@@ -94,6 +102,7 @@ class _Decoder:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.type_errors: list[tuple[str, str]] = []  # paths, and what is wrong there
+        self.unreadable: list[tuple[str, str]] = []  # the same, for durations and base64
         self._path: list[str] = []  # as users write it: `profiles[0]`, `plugins`
         self._fields: list[str] = []  # without indices, as type errors have it
         self._struct = ""
@@ -118,8 +127,8 @@ class _Decoder:
                 seen.add(name)
                 if name not in types:
                     self._text(item)
-                elif item is not None:
-                    decoded[name] = self._value(types[name], item)
+                elif item is not None and (given := self._value(types[name], item)) is not None:
+                    decoded[name] = given
             self._path.pop()
             self._fields.pop()
         self._struct = outer
@@ -168,7 +177,9 @@ class _Decoder:
         decoded = []
         for index, item in enumerate(value):
             self._path.append(f"[{index}]")
-            decoded.append(_zero(kind) if item is None else self._value(kind, item))
+            given = _zero(kind) if item is None else self._value(kind, item)
+            if given is not None or item is None:
+                decoded.append(given)
             self._path.pop()
         return decoded
 
@@ -180,7 +191,9 @@ class _Decoder:
             self._path.append(f".{name}" if self._path else name)
             if name in decoded:
                 self._problem("duplicate")
-            decoded[name] = _zero(kind) if item is None else self._value(kind, item)
+            given = _zero(kind) if item is None else self._value(kind, item)
+            if given is not None or item is None:
+                decoded[name] = given
             self._path.pop()
         return decoded
 
@@ -188,9 +201,8 @@ class _Decoder:
         try:
             return parse(value)
         except ConfigError as exc:
-            # The reference does not say where; a person wants to know.
-            exc.add_note(f"in {''.join(self._path)}")
-            raise
+            self.unreadable.append(("".join(self._path), str(exc)))
+            return None
 
     def _text(self, value: Any) -> Any:
         return value if value is None or isinstance(value, str) else self._mismatch(value, "string")
@@ -219,6 +231,7 @@ class _Decoder:
             self.notes.append(f"{name}: did you mean {by_lower_case[near[0]]!r}?")
 
     def _mismatch(self, value: Any, wanted: str, found: str = "") -> None:
+        """Note a wrong type; what is wrong is None, and left out."""
         if self._is_own:
             where = "".join(self._path) or "the arguments"
             given = found or _KINDS[json_kind(value)]

@@ -6,6 +6,7 @@ reference's text; where a setting of an earlier release is at fault, a note name
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from kubesched.config import removed
 from kubesched.config.args import IN_TREE_ARGS
+from kubesched.config.args_demands import unmet_demands
 from kubesched.config.config_text import Document, json_kind, members, plain, read_document
 from kubesched.config.decode import TYPE_META, Decoded, WrongTypeError, decode_members
 from kubesched.config.defaults import (
@@ -155,6 +157,11 @@ def load_as_far_as_possible(
         return _Reader(gates, known_args, errors).read(read_document(text)), errors
     except ConfigError as exc:
         return None, [*errors, exc]
+    except msgspec.ValidationError:
+        # Without what is wrong with it, a part of it may be none: that was told already.
+        if not errors:
+            raise
+        return None, errors
 
 
 class _Reader:
@@ -188,7 +195,11 @@ class _Reader:
         return self._complete(configuration, profiles, configs)
 
     def _decode(self, document: Document, struct: type) -> dict[str, Any]:
-        decoded = decode_members(document.root, struct)
+        try:
+            decoded = decode_members(document.root, struct)
+        except WrongTypeError as exc:
+            self._report(exc)
+            decoded = exc.decoded
         self._problems.extend((*document.problems, *decoded.problems))
         self._notes.extend(decoded.notes)
         return decoded.members
@@ -227,24 +238,43 @@ class _Reader:
                 yield PluginConfig(name, plain(entry.get("args")))
                 continue
             where = f"decoding .profiles[{profile_index}].pluginConfig[{index}]"
-            try:
-                decoded = self._decode_args(name, entry.get("args"))
-                if not decoded.problems:
-                    args = self._build_args(name, decoded.members, args_type)
-                    yield PluginConfig(name, args)
-                    continue
-            except ConfigError as exc:
-                error = _prefixed(exc, where)
-                error.__cause__ = exc
-                self._report(error)
-                yield self._stand_in(name, args_type)
-                continue
-            self._notes.extend(decoded.notes)
-            self._problems.append(
-                f"{where}: strict decoding error: decoding args for plugin {name}: "
-                f"strict decoding error: {', '.join(decoded.problems)}"
-            )
-            yield self._stand_in(name, args_type)
+            yield self._typed_config(where, name, entry.get("args"), args_type)
+
+    def _typed_config(self, where: str, name: str, value: Any, args_type: type) -> PluginConfig:
+        """Arguments of a type; wrong ones are reported, and others put in their place."""
+        wrong: list[tuple[str, str]] = []
+        try:
+            decoded = self._decode_args(name, value)
+        except WrongTypeError as exc:
+            self._report(_prefixed(exc, where))
+            wrong, decoded = list(exc.problems), exc.decoded
+        except ConfigError as exc:
+            self._report(_prefixed(exc, where))
+            return self._stand_in(name, args_type)
+        if not decoded.problems or self._errors is not None:
+            build = functools.partial(build_args, args_type, gates=self._gates)
+            unmet = unmet_demands(build, decoded.members, unread=[path for path, _ in wrong])
+            if unmet:
+                place = f"{where}: decoding args for plugin {name}"
+                told = [(path, f"{place}: {text}") for path, text in unmet]
+                self._report(WrongTypeError(told, decoded))
+                wrong += unmet
+        self._note_strictness(where, name, decoded)
+        if wrong or decoded.problems:
+            return self._stand_in(name, args_type)
+        return PluginConfig(name, build_args(args_type, decoded.members, self._gates))
+
+    def _note_strictness(self, where: str, name: str, decoded: Decoded) -> None:
+        if not decoded.problems:
+            return
+        self._notes.extend(decoded.notes)
+        # As one in the reference's error, one by one for whoever wants all that is wrong.
+        told = [", ".join(decoded.problems)] if self._errors is None else decoded.problems
+        self._problems.extend(
+            f"{where}: strict decoding error: decoding args for plugin {name}: "
+            f"strict decoding error: {each}"
+            for each in told
+        )
 
     def _stand_in(self, name: str, args_type: type) -> PluginConfig:
         """Arguments in the place of wrong ones, so that others keep theirs."""
@@ -269,13 +299,6 @@ class _Reader:
                 f"args for plugin {name} were not of type {wanted}.{GROUP}, got {kind}.{GROUP}"
             )
         return decoded
-
-    def _build_args(self, name: str, given: dict[str, Any], args_type: type) -> Any:
-        try:
-            return build_args(args_type, given, self._gates)
-        except msgspec.ValidationError as exc:
-            # Only a plugin's own type can have demands beyond those of the decoder.
-            raise ConfigError(f"decoding args for plugin {name}: {exc}") from exc
 
     def _complete(
         self,
@@ -358,7 +381,9 @@ def _prefixed(error: ConfigError, where: str) -> ConfigError:
     text = f"{where}: {error}"
     prefixed = ConfigError(text)
     if isinstance(error, WrongTypeError):
-        prefixed = WrongTypeError([(path, f"{where}: {each}") for path, each in error.problems])
+        problems = [(path, f"{where}: {each}") for path, each in error.problems]
+        prefixed = WrongTypeError(problems, error.decoded)
+    prefixed.__cause__ = error
     for note in getattr(error, "__notes__", ()):
         prefixed.add_note(note)
     return prefixed

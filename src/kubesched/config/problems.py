@@ -70,10 +70,16 @@ def find_problems(
     found = [each for error in errors for each in _split(error, lines)]
     if configuration is not None:
         configuration = apply_leader_election_flags(configuration, flags)
-        found += _broken_rules(configuration, gates, implemented, lines)
-    distinct = {problem.text: problem for problem in reversed(found)}
-    order = {text: number for number, text in enumerate(problem.text for problem in found)}
-    return tuple(sorted(distinct.values(), key=lambda each: (each.line, order[each.text])))
+        unread = {path for error in errors for path in _unread(error)}
+        found += _broken_rules(configuration, gates, implemented, lines, unread)
+    distinct = {(problem.line, problem.text): problem for problem in reversed(found)}
+    return tuple(sorted(reversed(distinct.values()), key=lambda each: each.line))
+
+
+def _unread(error: ConfigError) -> Iterator[str]:
+    """Paths of values that could not be read: what stands in their place is not the user's."""
+    if isinstance(error, WrongTypeError):
+        yield from (f"{_args_in(text)}{path}" for path, text in error.problems)
 
 
 def _broken_rules(
@@ -81,9 +87,14 @@ def _broken_rules(
     gates: FeatureGates,
     implemented: Implemented,
     lines: _Lines,
+    unread: set[str],
 ) -> Iterator[Problem]:
     """Rules about values, then those about profiles, for profiles whose values are right."""
-    wrong = tuple(configuration_errors(configuration, gates=gates))
+    wrong = tuple(
+        error
+        for error in configuration_errors(configuration, gates=gates)
+        if error.path not in unread
+    )
     if wrong:
         yield from _split(InvalidConfigurationError(wrong), lines)
     broken = {error.path.partition(".")[0] for error in wrong}

@@ -102,9 +102,9 @@ def process_config(
 def check_leader_election(config: ProcessConfig) -> None:
     """Refuse an election that nobody could win; the reference does so when it runs."""
     election = config.configuration.leader_election
-    if not election.leader_elect:
-        return
-    _check_timings(election)
+    if election.leader_elect:
+        _check_timings(election)
+    # Without an election too, as every gate whose code is not built.
     if config.gates.enabled("CoordinatedLeaderElection"):
         error = ConfigError("coordinated leader election is not supported")
         error.add_note("turn the feature gate CoordinatedLeaderElection off")
