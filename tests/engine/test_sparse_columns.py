@@ -39,6 +39,8 @@ def test_ports_are_those_last_written(writes: list[tuple[int, frozenset[HostPort
         holders = ports.holders(each.protocol, each.port).get(each.ip)
         rows = [] if holders is None else holders.rows.tolist()
         assert sorted(rows) == sorted(row for row, used in now.items() if each in used)
+    in_use = {(port.protocol, port.port) for used in now.values() for port in used}
+    assert ports._by_port.keys() == in_use  # nothing is kept for a port that nobody uses
 
 
 @given(st.lists(st.tuples(row_numbers, images)))

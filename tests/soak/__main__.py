@@ -4,7 +4,8 @@ An embedded API server with a data file, two `kubesched run` with leader electio
 that create and delete, and troubles: kill -9, SIGSTOP, a full disk, no descriptors, rotated
 certificates. In the first third leaders and servers die; later they must live through what
 comes, and memory, descriptors and threads must level off. Samples go to standard output as JSON
-lines; the last line says whether all held, and so does the exit code.
+lines, and at the end how each long life went; the last line says whether all held, and so does the
+exit code.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kubesched.api import Pod
 from kubesched.client.http_api import HttpApi
 from kubesched.util.errors import KubeschedError
 from tests.soak.churn import Churn
-from tests.soak.flatness import Sample, not_flat
+from tests.soak.flatness import Sample, not_flat, rise
 from tests.soak.processes import Process
 from tests.soak.troubles import HARD, SOFT
 from tests.soak.world import World
@@ -33,13 +34,17 @@ _PAUSE_S = 12.0
 _REST_S = 120.0
 _MOST_LOGGED_BYTES_PER_MINUTE = 2_000_000
 _LOST = b"Leaderelection lost"
+# What a process of a soak may hold when its tables are full. The server has its log of changes cut
+# to 500 of a kind and forgets events after a minute; the schedulers are as users run them.
+_MOST_MIB = {"server": 300.0, "scheduler-0": 240.0, "scheduler-1": 240.0}
+_PODS_PER_SECOND = 12.0
 
 
 class Soak:
     """One run, and what went wrong in it."""
 
-    def __init__(self, world: World, minutes: float) -> None:
-        self._world, self._seconds = world, minutes * 60
+    def __init__(self, world: World, minutes: float, rate: float) -> None:
+        self._world, self._seconds, self._rate = world, minutes * 60, rate
         self._began = time.monotonic()
         self._stopping = asyncio.Event()
         self._is_over = False
@@ -59,7 +64,7 @@ class Soak:
                     await process.ready.wait()
                 keepers.append(asyncio.create_task(self._keep_alive(process)))
             async with world.client() as users, world.client() as observer:
-                churn = Churn(users, random.Random(1), rate=12)
+                churn = Churn(users, random.Random(1), rate=self._rate)
                 await churn.furnish()
                 looking = asyncio.create_task(self._look(observer, churn))
                 churning = asyncio.create_task(churn.run(self._stopping))
@@ -152,15 +157,36 @@ class Soak:
 
     def _judge(self) -> None:
         minutes = self._second / 60
-        for life, samples in self._lives.items():
-            long = samples[-1].second - samples[0].second > self._seconds / 3
-            self.problems += [f"{life[0]}: {each}" for each in not_flat(samples) if long]
+        long_lives = {
+            life: samples
+            for life, samples in self._lives.items()
+            if samples[-1].second - samples[0].second > self._seconds / 3
+        }
+        for (name, _, is_leading), samples in long_lives.items():
+            self._tell(name, is_leading, samples)
+            self.problems += [f"{name}: {each}" for each in not_flat(samples, _MOST_MIB[name])]
+        for what, lived in (
+            ("the server", any(name == "server" for name, _, _ in long_lives)),
+            ("a leader", any(is_leading for _, _, is_leading in long_lives)),
+        ):
+            if not lived:
+                self.problems.append(f"{what} did not live long enough to say whether it is flat")
         for process in self._world.processes:
             self.problems += process.bad_lines
             if process.logged_bytes > _MOST_LOGGED_BYTES_PER_MINUTE * minutes:
                 self.problems.append(f"{process.name} logged {process.logged_bytes} bytes")
-        if len(self._bound) < self._seconds:
+        if len(self._bound) < self._seconds * self._rate / _PODS_PER_SECOND:
             self.problems.append(f"only {len(self._bound)} pods were bound")
+
+    def _tell(self, name: str, is_leading: bool, samples: list[Sample]) -> None:
+        """Say how a long life went: memory at ten moments of it, and its slope at the end."""
+        rss = [each.usage.rss_mib for each in samples]
+        tenths = [rss[(len(rss) - 1) * number // 10] for number in range(11)]
+        half = samples[len(samples) // 2 :]
+        hours = max(half[-1].second - half[0].second, 1) / 3600
+        slope = rise([each.usage.rss_mib for each in half]) / hours
+        line = {"life": name, "leads": is_leading, "minutes": round(hours * 120, 1)}
+        write({**line, "rss_mib": tenths, "slope_mib_per_hour": round(slope, 1)})
 
 
 def write(line: dict[str, object]) -> None:
@@ -170,10 +196,11 @@ def write(line: dict[str, object]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=15)
+    parser.add_argument("--rate", type=float, default=_PODS_PER_SECOND, help="pods a second")
     parser.add_argument("--logs", type=Path, help="keep the logs of the processes in this folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kubesched-soak-") as folder:
-        soak = Soak(World(Path(folder), options.logs), options.minutes)
+        soak = Soak(World(Path(folder), options.logs), options.minutes, options.rate)
         asyncio.run(soak.run())
     for problem in soak.problems:
         print(problem)

@@ -16,6 +16,7 @@ from pathlib import Path
 from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer
 from kubesched.apiserver.http.users import ADMIN, Users
+from kubesched.cluster.controllers import garbage_collection
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.util.clock import MINUTE, RealClock
 from kubesched.util.components import running
@@ -41,9 +42,11 @@ async def serve(folder: Path, port: int) -> None:
         data=folder / "cluster.db",
         events_last_ns=MINUTE,
     )
+    # The logs of changes and of what went take as long as an hour to be full, and memory rises
+    # until then.
     for collection in cluster.store._collections.values():
-        # The log of changes takes as long as an hour to be full, and memory rises until then.
         collection._history = 500
+    garbage_collection._REMEMBERED = 1_000
     service = ApiService(cluster.store, clock, users=Users({TOKEN: ADMIN}))
     async with cluster, ApiServer(service, port=port, tls=context), running(*cluster.parts):
         print("ready", flush=True)

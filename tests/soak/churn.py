@@ -1,7 +1,8 @@
 """Users of a soak: pods, nodes, namespaces and deployments that come, change and go.
 
 Names, labels, resources and topologies are new ones all the time: whoever keeps something for every
-name it has ever seen is found out.
+name it has ever seen is found out. Some pods carry dozens of selectors, so that tables which keep
+the last few thousand of something are full after minutes: what rises later is no table.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -32,6 +33,7 @@ __all__ = ["Churn"]
 NODES = 40
 _PODS_LIVE_S = 20.0
 _DEPLOYMENTS = 4
+_CROWD = 40
 
 
 class Churn:
@@ -86,8 +88,7 @@ class Churn:
     async def _add_pod(self) -> None:
         number = self._next()
         namespace = self._rng.choice(["default", *self._namespaces])
-        kinds = [_plain] * 6 + [_spread, _apart, _port, _urgent, _too_large, _odd_resource]
-        pod = self._rng.choice(kinds)(f"p{number}", number)
+        pod = self._rng.choice(_KINDS)(f"p{number}", number)
         metadata = msgspec.structs.replace(
             pod.metadata, namespace=namespace, resource_version="", uid=""
         )
@@ -168,6 +169,14 @@ def _apart(name: str, number: int) -> Pod:
     return make_pod(name, labels=labels, affinity=apart, images=["i"])
 
 
+def _crowded(name: str, number: int) -> Pod:
+    """A pod about which much is remembered."""
+    terms = [make_pod_term("zone", {"crowd": f"{number}-{each}"}) for each in range(_CROWD)]
+    affinity = make_affinity(apart_preferred=[(1, term) for term in terms])
+    labels = {f"example.com/key-{number}-{each}": f"{number}" for each in range(_CROWD)}
+    return make_pod(name, labels=labels, affinity=affinity, images=["i"])
+
+
 def _port(name: str, number: int) -> Pod:
     return make_pod(name, host_ports=[10_000 + number % 20_000], images=["i"])
 
@@ -186,6 +195,12 @@ def _odd_resource(name: str, number: int) -> Pod:
     amounts = {f"example.com/device-{number}": "1"}
     container = make_container(image="i", requests=amounts, limits=amounts)
     return make_pod(name, labels={"fits": "no"}, containers=[container])
+
+
+_KINDS: Final[Sequence[Callable[[str, int], Pod]]] = (
+    *([_plain] * 5),
+    *(_spread, _apart, _crowded, _port, _urgent, _too_large, _odd_resource),
+)
 
 
 def _deployment(name: str, replicas: int) -> Deployment:

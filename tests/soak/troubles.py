@@ -19,7 +19,7 @@ __all__ = ["HARD", "SOFT", "Trouble"]
 
 Trouble = Callable[[World], Awaitable[None]]
 
-_LEASE_S = 15.0
+_LEASE_S = 30.0
 _CONNECTIONS = 60
 
 

@@ -31,7 +31,7 @@ CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {{kubeconfig: "{folder}/kubeconfig", qps: -1}}
-leaderElection: {{leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 2s}}
+leaderElection: {{leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 2s}}
 """
 
 

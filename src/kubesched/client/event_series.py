@@ -9,7 +9,7 @@ must send.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,9 @@ from kubesched.util.clock import MINUTE
 __all__ = ["EventKey", "EventSeriesCache", "RecordedEvent", "Sending"]
 
 _FORGET_AFTER_NS = 6 * MINUTE
+# How many of a kind are remembered; one takes 750 bytes.
+_KEPT: Final = {"Normal": 1_000, "Warning": 30_000}
+_SERIES_KEPT: Final = 30_000
 
 
 class EventKey(msgspec.Struct, frozen=True, gc=False):
@@ -90,55 +93,70 @@ class Sending(NamedTuple):
 
 
 class EventSeriesCache:
-    """The recorded events by key."""
+    """The recorded events by key, single ones and series.
+
+    What comes once (a pod is bound, a victim evicted) is Normal, and remembered in vain; what may
+    come again are warnings. So few of the former are kept and many of the latter, and of all of
+    them only so many: an event that was forgotten is created anew when it comes again.
+    """
 
     def __init__(self) -> None:
-        self._recorded: dict[EventKey, RecordedEvent] = {}
+        self._single: dict[str, dict[EventKey, RecordedEvent]] = {kind: {} for kind in _KEPT}
+        self._series: dict[EventKey, RecordedEvent] = {}
 
     def __len__(self) -> int:
-        return len(self._recorded)
+        return len(self._series) + sum(map(len, self._single.values()))
 
     def repeat(self, key: EventKey, now_ns: int) -> tuple[bool, Sending | None]:
         """Count one more event of this key; False if it is the first and must be added."""
-        recorded = self._recorded.get(key)
+        recorded = self._series.get(key)
+        if recorded is not None:
+            recorded.last_observed_ns = now_ns
+            recorded.count += 1
+            return True, None
+        recorded = self._single[key.kind].pop(key, None)
         if recorded is None:
             return False, None
         recorded.last_observed_ns = now_ns
-        if recorded.count:
-            recorded.count += 1
-            return True, None
         recorded.count = 2
+        _put(self._series, recorded, _SERIES_KEPT)
         return True, _as_it_is(recorded)
 
     def add(self, key: EventKey, name: str, note: str, now_ns: int) -> Sending:
         """Remember the first event of its key; it is to be created."""
-        recorded = self._recorded[key] = RecordedEvent(key, name, note, now_ns)
+        recorded = RecordedEvent(key, name, note, now_ns)
+        _put(self._single[key.kind], recorded, _KEPT[key.kind])
         return Sending(recorded)
 
     def forget(self, sending: Sending) -> None:
         """Drop a series that was sent for the last time, unless it grew meanwhile."""
         recorded = sending.recorded
         if recorded.count == sending.series_count:
-            self._recorded.pop(recorded.key, None)
+            self._series.pop(recorded.key, None)
 
     def all_series(self) -> list[Sending]:
         """Return the series as they are, to refresh the server's view."""
-        return [_as_it_is(recorded) for recorded in self._recorded.values() if recorded.count]
+        return list(map(_as_it_is, self._series.values()))
 
     def take_finished(self, now_ns: int) -> list[Sending]:
         """Drop single events that are old; return series that ended, to be sent a last time."""
         long_ago_ns = now_ns - _FORGET_AFTER_NS
-        finished = [
+        for kind, events in self._single.items():
+            self._single[kind] = {
+                key: recorded for key, recorded in events.items() if recorded.time_ns >= long_ago_ns
+            }
+        return [
             _as_it_is(recorded)
-            for recorded in self._recorded.values()
-            if recorded.count and recorded.last_observed_ns < long_ago_ns
+            for recorded in self._series.values()
+            if recorded.last_observed_ns < long_ago_ns
         ]
-        self._recorded = {
-            key: recorded
-            for key, recorded in self._recorded.items()
-            if recorded.count or recorded.time_ns >= long_ago_ns
-        }
-        return finished
+
+
+def _put(events: dict[EventKey, RecordedEvent], recorded: RecordedEvent, most: int) -> None:
+    """Add an event, and forget the one that was added first if there are too many."""
+    events[recorded.key] = recorded
+    if len(events) > most:
+        del events[next(iter(events))]
 
 
 def _as_it_is(recorded: RecordedEvent) -> Sending:

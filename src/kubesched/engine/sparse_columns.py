@@ -81,6 +81,8 @@ class PortRows:
             by_ip[ip].remove(row)
             if not by_ip[ip]:
                 del by_ip[ip]
+                if not by_ip:
+                    del self._by_port[protocol, port]
         for ip, protocol, port in after - before:
             by_ip = self._by_port.setdefault((protocol, port), {})
             by_ip.setdefault(ip, PackedRows()).add(row)
