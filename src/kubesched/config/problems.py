@@ -72,8 +72,10 @@ def find_problems(
         configuration = apply_leader_election_flags(configuration, flags)
         unread = {path for error in errors for path in _unread(error)}
         found += _broken_rules(configuration, gates, implemented, lines, unread)
-    distinct = {(problem.line, problem.text): problem for problem in reversed(found)}
-    return tuple(sorted(reversed(distinct.values()), key=lambda each: each.line))
+    distinct: dict[tuple[int, str], Problem] = {}
+    for problem in found:
+        distinct.setdefault((problem.line, problem.text), problem)
+    return tuple(sorted(distinct.values(), key=lambda each: each.line))
 
 
 def _unread(error: ConfigError) -> Iterator[str]:
