@@ -53,8 +53,8 @@ def test_the_next_pods_follow_the_new_configuration() -> None:
         for name in ("a", "b"):
             await api.create(fresh(make_node(name, cpu="8")))
         scheduler = ReplaceableScheduler(default_configuration(), build)
-        log = DecisionLog(clock.now_ns, is_told=True)
-        scheduler.watch(log)
+        log = DecisionLog(clock.now_ns)
+        scheduler.watch(lambda found: found.watch(log))
 
         async def placed(*names: str) -> list[str]:
             for name in names:

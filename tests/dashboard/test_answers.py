@@ -62,8 +62,8 @@ def test_the_stream_begins_with_everything() -> None:
             async with client.get(f"{site.url}api/stream") as answer:
                 line = await answer.content.readline()
             frame = json.loads(line.removeprefix(b"data: "))
-        assert [row["name"] for row in frame["nodes"]] == ["a"]
-        assert frame["nodes"][0]["cpu"] == [1000, 4000]
+        assert frame["nodes"] == [[0, "a", 1000, 0, 1]]
+        assert (frame["shapes"][0]["cpu"], frame["shapes"][0]["pods"]) == (4000, 10)
         assert frame["counts"] == {"nodes": 1, "pods": 2, "placed": 1, "waiting": 1}
         assert frame["writable"] is False
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.frames import FrameHub
+from kubesched.dashboard.rows import node_row
 from kubesched.framework.pod_info import assigned_to
 from kubesched.testing import make_node, make_pod
 from kubesched.util import virtual_loop
@@ -35,8 +36,8 @@ class World:
         self.view.put_pod(assigned_to(pod, node))
 
     async def frame(self, last: int) -> tuple[int, dict[str, Any]]:
-        number, raw = await self.hub.next(last)
-        return number, json.loads(raw)
+        number, event = await self.hub.next(last)
+        return number, json.loads(event.removeprefix(b"data: "))
 
 
 def virtually(work: Callable[[], Awaitable[None]]) -> None:
@@ -50,7 +51,8 @@ def test_a_viewer_is_sent_everything_and_then_what_changed() -> None:
     async def work() -> None:
         world = World(3)
         last, frame = await world.frame(0)
-        assert [row["name"] for row in frame["nodes"]] == ["n0", "n1", "n2"]
+        assert frame["nodes"] == [[0, "n0", 0, 0, 0], [0, "n1", 0, 0, 0], [0, "n2", 0, 0, 0]]
+        assert [shape["cpu"] for shape in frame["shapes"]] == [64_000]
         world.place("p", "n1")
         world.view.remove_node(make_node("n2"))
         last, frame = await world.frame(last)
@@ -115,14 +117,13 @@ def test_ten_thousand_changes_with_a_stalled_viewer_leave_no_backlog() -> None:
             world.view.put_pod(assigned_to(pod, "n0"))
             world.view.remove_pod(pod)
         world.place("last", "n0")
-        assert world.hub.backlog <= 2
+        assert world.hub.backlog + world.view.noted <= 2
         _, frame = await world.frame(last)
         assert len(frame["decisions"]) == 200
         assert frame["used"] == [["n0", 1000, 0, 1]]
         world.hub.leave()
-        assert world.hub.backlog == 0
         world.place("q", "n0")
-        assert world.hub.backlog == 0
+        assert world.hub.backlog + world.view.noted == 0
 
     virtually(work)
 
@@ -144,17 +145,44 @@ def test_a_frame_comes_at_most_every_fifth_of_a_second_and_at_least_every_five()
     virtually(work)
 
 
+def test_a_viewer_who_comes_soon_after_another_is_sent_the_same_and_then_what_it_missed() -> None:
+    async def work() -> None:
+        world = World(3)
+        first, everything = await world.hub.next(0)
+        world.place("p", "n1")
+        await world.hub.next(first)
+        number, same = await world.hub.next(0)
+        assert same is everything
+        _, frame = await world.frame(number)
+        assert frame["used"] == [["n1", 1000, 0, 1]]
+
+    virtually(work)
+
+
+def test_nodes_of_one_kind_share_a_shape_and_a_cordon_is_another() -> None:
+    async def work() -> None:
+        world = World(3)
+        last, frame = await world.frame(0)
+        assert len(frame["shapes"]) == 1
+        world.view.put_node(make_node("n1", cpu="64", unschedulable=True))
+        _, frame = await world.frame(last)
+        assert frame["nodes"] == [[0, "n1", 0, 0, 0]]
+        assert frame["shapes"][0]["cordoned"] is True
+
+    virtually(work)
+
+
 def test_requested_amounts_follow_pods_that_come_and_go() -> None:
     view = ClusterView()
     view.put_node(make_node("a", cpu="4"))
     pod = make_pod("p", requests={"cpu": "1"})
     view.put_pod(pod)
     view.put_pod(assigned_to(pod, "a"))
-    row = view.node_row("a")
-    assert row is not None
-    assert row["cpu"] == [1000, 4000]
+    facts = view.facts("a")
+    assert facts is not None
+    assert node_row(facts)["cpu"] == [1000, 4000]
     view.put_pod(replace(assigned_to(pod, "a"), status=replace(pod.status, phase="Succeeded")))
-    row = view.node_row("a")
-    assert row is not None
-    assert row["cpu"] == [0, 4000]
+    facts = view.facts("a")
+    assert facts is not None
+    assert node_row(facts)["cpu"] == [0, 4000]
     assert view.counts() == {"nodes": 1, "pods": 0, "placed": 0, "waiting": 0}

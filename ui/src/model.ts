@@ -16,6 +16,19 @@ export interface NodeRow {
   taints?: string[];
 }
 
+/** All that nodes of a pool have in common: what they have, but not what is asked of them. */
+export interface Shape {
+  labels: Record<string, string>;
+  cpu: number;
+  memory: number;
+  pods: number;
+  extended?: Record<string, number>;
+  cordoned?: boolean;
+  notReady?: boolean;
+  stopped?: boolean;
+  taints?: string[];
+}
+
 export interface QueuePlace {
   place: string;
   since: number;
@@ -71,13 +84,25 @@ export interface QueueLengths {
 
 export type Usage = [name: string, cpu: number, memory: number, pods: number, extended?: Record<string, number>];
 
+/** A node: the place of its shape in the frame, then what is asked of it. */
+export type ShapedNode = [shape: number, ...usage: Usage];
+
+/** What of the cluster this page may not read. */
+export interface Limits {
+  unknown: string[];
+  partial: string[];
+  namespace: string;
+}
+
 export interface Frame {
   all?: boolean;
   at: number;
   title?: string;
   writable?: boolean;
   counts: Counts;
-  nodes?: NodeRow[];
+  limits?: Limits;
+  shapes?: Shape[];
+  nodes?: ShapedNode[];
   gone?: string[];
   /** Nodes on which only pods came or went. */
   used?: Usage[];
@@ -134,6 +159,7 @@ const NOBODY: QueueLengths = { active: 0, backoff: 0, unschedulable: 0, gated: 0
 export class ClusterState {
   title = "";
   writable = false;
+  limits: Limits | undefined;
   counts: Counts = { nodes: 0, pods: 0, placed: 0, waiting: 0 };
   nodes = new Map<string, NodeRow>();
   decisions: Decision[] = [];
@@ -154,10 +180,14 @@ export class ClusterState {
       this.nodes.clear();
       this.title = frame.title ?? this.title;
       this.writable = frame.writable ?? false;
+      this.limits = frame.limits;
       this.samples = [];
       this.structure += 1;
     }
-    for (const row of frame.nodes ?? []) this.takeNode(row);
+    for (const [place, ...usage] of frame.nodes ?? []) {
+      const shape = frame.shapes?.[place];
+      if (shape) this.takeNode(rowOf(shape, usage));
+    }
     for (const usage of frame.used ?? []) this.takeUsage(usage);
     for (const name of frame.gone ?? []) {
       if (this.nodes.delete(name)) this.structure += 1;
@@ -216,7 +246,27 @@ export class ClusterState {
   private sampledPlaced = 0;
 }
 
+/** A node with its amounts; what it shares with others is shared here, too. */
+export function rowOf(shape: Shape, [name, cpu, memory, pods, extended]: Usage): NodeRow {
+  const row: NodeRow = {
+    name,
+    labels: shape.labels,
+    cpu: [cpu, shape.cpu],
+    memory: [memory, shape.memory],
+    pods: [pods, shape.pods],
+  };
+  if (shape.extended) {
+    row.extended = Object.fromEntries(Object.entries(shape.extended).map(([key, total]) => [key, [extended?.[key] ?? 0, total]]));
+  }
+  if (shape.cordoned) row.cordoned = true;
+  if (shape.notReady) row.notReady = true;
+  if (shape.stopped) row.stopped = true;
+  if (shape.taints) row.taints = shape.taints;
+  return row;
+}
+
 function sameLabels(first: Record<string, string>, second: Record<string, string>): boolean {
+  if (first === second) return true;
   const keys = Object.keys(first);
   if (keys.length !== Object.keys(second).length) return false;
   return keys.every((key) => first[key] === second[key]);
@@ -267,8 +317,12 @@ export function grouped(nodes: Iterable<NodeRow>, label: string): [string, strin
 export function groupingLabels(nodes: Iterable<NodeRow>): string[] {
   const values = new Map<string, Set<string>>();
   let count = 0;
+  // Nodes of a pool share their labels: looking at them once is enough.
+  const looked = new Set<Record<string, string>>();
   for (const row of nodes) {
     count += 1;
+    if (looked.has(row.labels)) continue;
+    looked.add(row.labels);
     for (const key in row.labels) {
       let seen = values.get(key);
       if (!seen) values.set(key, (seen = new Set()));

@@ -1,30 +1,30 @@
 import { describe, expect, it } from "vitest";
 import { ClusterState, extendedResources, fullness, grouped, groupingLabels, totalFullness } from "../src/model";
-import { frame, row } from "./rows";
+import { frame, row, shaped } from "./rows";
 
 describe("the state of the cluster", () => {
   it("is replaced by a whole frame and edited by the next", () => {
     const state = new ClusterState();
-    state.take(frame({ all: true, nodes: [row("a", "x"), row("b", "y")] }));
-    state.take(frame({ nodes: [row("a", "z")], gone: ["b"] }));
+    state.take(frame({ all: true, ...shaped(row("a", "x"), row("b", "y")) }));
+    state.take(frame({ ...shaped(row("a", "z")), gone: ["b"] }));
     expect([...state.nodes.keys()]).toEqual(["a"]);
     expect(state.nodes.get("a")?.labels.zone).toBe("z");
   });
 
   it("says when the map must be laid out anew: not when a node is only fuller", () => {
     const state = new ClusterState();
-    state.take(frame({ all: true, nodes: [row("a", "x")] }));
+    state.take(frame({ all: true, ...shaped(row("a", "x")) }));
     const before = state.structure;
-    state.take(frame({ nodes: [row("a", "x", [900, 1000])] }));
+    state.take(frame({ ...shaped(row("a", "x", [900, 1000])) }));
     expect(state.structure).toBe(before);
-    state.take(frame({ nodes: [row("b", "x")] }));
+    state.take(frame({ ...shaped(row("b", "x")) }));
     expect(state.structure).toBeGreaterThan(before);
   });
 
   it("follows what is asked of a node without its row being sent again", () => {
     const state = new ClusterState();
     const gpu = { ...row("a", "x"), extended: { "example.com/gpu": [0, 8] as [number, number] } };
-    state.take(frame({ all: true, nodes: [gpu] }));
+    state.take(frame({ all: true, ...shaped(gpu) }));
     state.take(frame({ used: [["a", 750, 512, 3, { "example.com/gpu": 2 }], ["b", 1, 1, 1]] }));
     expect([...state.nodes.values()]).toEqual([
       { ...gpu, cpu: [750, 1000], memory: [512, 1024], pods: [3, 10], extended: { "example.com/gpu": [2, 8] } },

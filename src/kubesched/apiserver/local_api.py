@@ -93,6 +93,11 @@ class LocalApi:
             items = [record.typed for record in page.records]
         return _answer(fault, ObjectList(items, str(page.revision), page.continue_token))
 
+    def present(self, kind: type[T]) -> Iterator[T]:
+        """What there is of a kind now, for those who only look on in this process."""
+        for record in self.store.list(self._resource(kind)).records:
+            yield cast("T", record.typed)
+
     def watch(
         self,
         kind: type[T],

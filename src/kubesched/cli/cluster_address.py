@@ -18,7 +18,7 @@ from kubesched.cli.named_clusters import (
     named_cluster,
     state_folder,
 )
-from kubesched.client.connections import connect_process, connect_selected
+from kubesched.client.connections import SERVICE_ACCOUNT, connect_process, connect_selected
 from kubesched.client.http_api import HttpApi
 from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.client.kubeconfig import kubectl_files, load_kubeconfig
@@ -29,6 +29,7 @@ from kubesched.util.randomness import derive
 __all__ = ["ClusterAddress", "cluster_options", "live_api"]
 
 _QPS, _BURST = 1000, 1000
+_NAMESPACE = "default"
 _SAYS_WHICH = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
 
 
@@ -55,6 +56,22 @@ class ClusterAddress(NamedTuple):
         if not self.kubeconfig and not any(os.environ.get(each) for each in _SAYS_WHICH):
             raise _nothing_said()
         return connect_process(self.kubeconfig, "", clock, os.environ, user_agent=user_agent)
+
+    def namespace(self) -> str:
+        """The namespace that the context names, or that this process runs in; or `default`."""
+        files = kubectl_files(os.environ)
+        if self.name:
+            files = [named_cluster(state_folder(os.environ), self.name).kubeconfig]
+        elif self.kubeconfig:
+            files = [Path(self.kubeconfig)]
+        elif not self.context and not os.environ.get("KUBECONFIG"):
+            with contextlib.suppress(OSError):
+                return (SERVICE_ACCOUNT / "namespace").read_text().strip()
+        try:
+            selected = load_kubeconfig(files, must_exist=False).select(self.context)
+        except ConfigError:
+            return _NAMESPACE
+        return selected.namespace or _NAMESPACE
 
     def _named(self, clock: Clock, user_agent: str) -> Connection:
         folder = named_cluster(state_folder(os.environ), self.name)

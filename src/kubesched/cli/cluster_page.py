@@ -17,13 +17,12 @@ from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.sources import dashboard_of_embedded
 from kubesched.dashboard.wire import aiohttp_handler
 from kubesched.util.clock import Clock
-from kubesched.util.components import Component
 
 __all__ = ["ClusterPage"]
 
 
 class ClusterPage:
-    """Mounted on the cluster's server; `parts` run beside the cluster."""
+    """Mounted on the cluster's server."""
 
     def __init__(
         self,
@@ -38,8 +37,7 @@ class ClusterPage:
         # Without tokens the API itself is open to everybody, and so is the page.
         is_open = not cluster.token
         self._sign_in = SignIn([host], is_open=is_open, is_secure=not is_open)
-        self.parts: tuple[Component, ...]
-        dashboard, decisions, self.parts = dashboard_of_embedded(
+        dashboard, attach = dashboard_of_embedded(
             cluster.api,
             clock,
             self._sign_in,
@@ -49,7 +47,7 @@ class ClusterPage:
             plugins=plugins,
             changes=EmbeddedChanges(cluster.api, _Switches(cluster.api, scheduler, plugins)),
         )
-        scheduler.watch(decisions)
+        scheduler.watch(attach)
         cluster.mount(PREFIX, aiohttp_handler(dashboard.answer))
 
     def link(self) -> str:

@@ -196,8 +196,7 @@ class ClusterRun:
         interrupted = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
-        beside = () if self._page is None else self._page.parts
-        async with running(LoopWatchdog(), *self._cluster.parts, pods, scheduler, *beside):
+        async with running(LoopWatchdog(), *self._cluster.parts, pods, scheduler):
             await pods.wait_for_sync()
             settle_collector()
             # Before the others: where pods go depends on the order in which they come.

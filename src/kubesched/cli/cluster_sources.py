@@ -40,8 +40,10 @@ class SourceOptions(NamedTuple):
     config_file: Path | None
     plugins: tuple[str, ...] = ()
 
-    async def snapshot(self) -> ClusterSource:
+    async def snapshot(self, namespace: str = "") -> ClusterSource:
         """The cluster: the files, or what they are laid over if they name no nodes.
+
+        The namespace is the one to be read if not all may be.
 
         Raises ExplainError, ConfigError or ApiError with what is wrong and what next.
         """
@@ -57,7 +59,7 @@ class SourceOptions(NamedTuple):
         elif any(isinstance(each, Node) for each in given):
             return ClusterSource(Snapshot(given, **options), pods)
         else:
-            base = await self._live(options)
+            base = await self._live(options, namespace)
         return ClusterSource(base.overlaid(given), pods)
 
     async def base_and_changes(self) -> tuple[Snapshot, tuple[ApiObject, ...]]:
@@ -74,9 +76,10 @@ class SourceOptions(NamedTuple):
             return Snapshot(given, **options), ()
         return await self._live(options), tuple(given)
 
-    async def _live(self, options: dict[str, Any]) -> Snapshot:
+    async def _live(self, options: dict[str, Any], namespace: str = "") -> Snapshot:
         async with live_api(self.address, "explain") as api:
-            return await Snapshot.from_cluster(api, **options)
+            namespace = namespace or self.address.namespace()
+            return await Snapshot.from_cluster(api, namespace, **options)
 
     def _registry(self) -> Registry:
         """All plugins: in-tree, installed, and those that the options name."""

@@ -10,9 +10,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from kubesched.api import ApiError
-from kubesched.api.access import ApiAccess
-from kubesched.api.kinds import Kind
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cli.listen_address import ListenAddress
 from kubesched.cluster.embedded_cluster import Listen
@@ -23,15 +20,12 @@ from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.simulated_time import timelines_of_report
 from kubesched.dashboard.sources import dashboard_of_api
-from kubesched.explain import ExplainError
 from kubesched.explain.capture import read_capture
-from kubesched.explain.sources import SCHEDULING_KINDS, load_files
+from kubesched.explain.sources import find_readable, load_files
 from kubesched.util.clock import RealClock
 from kubesched.util.components import Component, running
 
 __all__ = ["dashboard"]
-
-_FORBIDDEN, _UNSERVED = 403, 404
 
 
 @click.command(
@@ -65,6 +59,13 @@ _FORBIDDEN, _UNSERVED = 403, 404
     help="Where to serve the page; default 127.0.0.1 and a free port.",
 )
 @click.option(
+    "-n",
+    "--namespace",
+    default="",
+    metavar="NAME",
+    help="Shown if you may not read all namespaces; default: that of the context.",
+)
+@click.option(
     "--public-url",
     default="",
     metavar="URL",
@@ -76,6 +77,7 @@ def dashboard(
     report: Path | None,
     files: tuple[str, ...],
     listen: Listen | None,
+    namespace: str,
     public_url: str,
 ) -> None:
     """Serve the page until Ctrl-C. Nothing is ever written to the cluster.
@@ -86,7 +88,7 @@ def dashboard(
         raise click.UsageError("choose one of --capture, --report and -f")
     listen = listen or Listen()
     site = Site(listen, public_url, SignIn([listen.host], public_url=public_url))
-    asyncio.run(_serve(address, captures, report, files, site))
+    asyncio.run(_serve(address, namespace, captures, report, files, site))
 
 
 class Site(NamedTuple):
@@ -104,6 +106,7 @@ class Site(NamedTuple):
 
 async def _serve(
     address: ClusterAddress,
+    namespace: str,
     captures: tuple[Path, ...],
     report: Path | None,
     files: tuple[str, ...],
@@ -113,11 +116,14 @@ async def _serve(
         await _show(_still(captures, report, files, site.sign_in), site, ())
         return
     async with live_api(address, "dashboard") as api:
-        kinds, unknown = await _readable(api)
-        if unknown:
-            click.echo(f"not allowed to read: {', '.join(unknown)}", err=True)
+        reading = await find_readable(api, namespace=namespace or address.namespace())
+        if reading.unknown:
+            click.echo(f"not allowed to read: {', '.join(reading.unknown)}", err=True)
+        if reading.partial:
+            kinds = ", ".join(reading.partial)
+            click.echo(f"only of namespace {reading.namespace}: {kinds}", err=True)
         page, parts = dashboard_of_api(
-            api, RealClock(), site.sign_in, title="read-only", kinds=kinds
+            api, RealClock(), site.sign_in, title="read-only", reading=reading
         )
         await _show(page, site, parts)
 
@@ -138,24 +144,6 @@ def _still(
         timelines = timeline_of_objects(load_files(files).objects, now_ns() // 1_000_000)
         title = "files"
     return Dashboard(Answers(timelines, title=title, now_ns=now_ns), sign_in, None)
-
-
-async def _readable(api: ApiAccess) -> tuple[list[Kind], list[str]]:
-    """Kinds that may be listed, and those that may not."""
-    readable, unknown = [], []
-    for kind in SCHEDULING_KINDS:
-        try:
-            await api.list(kind.type, limit=1)
-        except ApiError as error:
-            if error.code == _FORBIDDEN:
-                if kind.kind in ("Node", "Pod"):
-                    raise ExplainError(f"{kind.plural} cannot be read: {error}") from error
-                unknown.append(kind.kind)
-            elif error.code != _UNSERVED:
-                raise
-        else:
-            readable.append(kind)
-    return readable, unknown
 
 
 async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> None:

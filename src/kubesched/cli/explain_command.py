@@ -73,7 +73,8 @@ def explain_pod(
         asked = scheduler.explain(name, versus=versus, suggest=not no_suggestions)
         answer = asyncio.run(asked)
     else:
-        cluster = asyncio.run(source.snapshot())
+        namespace = name.partition("/")[0] if "/" in name else ""
+        cluster = asyncio.run(source.snapshot(namespace))
         answer = cluster.snapshot.explain(
             _pod(cluster, name), versus=versus, suggest=not no_suggestions
         )

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from kubesched.backend.queue.view import PodPlace
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.scheduler.decision_watch import DecisionWatcher
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["ReplaceableScheduler"]
@@ -26,13 +25,13 @@ class ReplaceableScheduler:
         self.current = build(configuration)
         self._next: Scheduler | None = None
         self._turn = asyncio.Lock()
-        self._watcher: DecisionWatcher | None = None
+        self._attach: Callable[[Scheduler], None] | None = None
         self._stopping = False
 
-    def watch(self, watcher: DecisionWatcher) -> None:
-        """Tell somebody of every attempt, whichever scheduler makes it."""
-        self._watcher = watcher
-        self.current.watch(watcher)
+    def watch(self, attach: Callable[[Scheduler], None]) -> None:
+        """Have somebody look on, whichever scheduler makes the attempts."""
+        self._attach = attach
+        attach(self.current)
 
     def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None:
         """Where a pod stands in the queue of the present scheduler."""
@@ -48,7 +47,8 @@ class ReplaceableScheduler:
         """
         async with self._turn:
             fresh = self._build(configuration)
-            fresh.watch(self._watcher)
+            if self._attach is not None:
+                self._attach(fresh)
             self._next = fresh
             self.configuration = configuration
             self.current.stop()

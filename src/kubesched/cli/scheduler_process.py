@@ -176,6 +176,7 @@ class SchedulerProcess:
                 title=f"scheduler on {self._hostname}",
                 configuration=self._config.configuration,
                 plugins=self._inputs.plugins,
+                gates=self._config.gates,
             )
         log.info(
             "Starting Kubernetes Scheduler",

@@ -118,6 +118,7 @@ class Selected(msgspec.Struct, frozen=True):
     context: str
     cluster: Cluster
     user: UserInfo
+    namespace: str = ""
 
 
 P = TypeVar("P", bound=_Part)
@@ -153,7 +154,7 @@ class Kubeconfig:
         user = UserInfo()
         if context.user:
             user = _named(self.users, context.user, context.place, "user", "user")
-        return Selected(name, cluster, user)
+        return Selected(name, cluster, user, context.namespace)
 
     def merge(self, path: str, file: _File) -> None:
         for entry in file.clusters or ():

@@ -1,45 +1,63 @@
 """What the page may ask: plain values in, plain values out.
 
-What takes long (explanations, what-ifs) is computed from immutable objects in a worker thread, so
-it never holds up the event loop.
+What takes long (explanations, what-ifs) is worked out in a forked child, so it never holds up the
+event loop (decision 0027).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kubesched.api import Deployment, StatefulSet
+from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue import SchedulingQueue
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.write import written
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.dashboard.cluster_view import ClusterView, pod_row
+from kubesched.dashboard.cluster_view import View
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
 from kubesched.dashboard.picture import Moment, Picture, Pictures
 from kubesched.dashboard.pod_story import pod_story
 from kubesched.dashboard.queue_view import place_row, queue_view
+from kubesched.dashboard.rows import pod_row
 from kubesched.dashboard.timeline import Timelines
 from kubesched.explain import Snapshot
+from kubesched.explain.results import Explanation
 from kubesched.explain.whatif import Plan
+from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.options import scheduler_configuration
+from kubesched.util.forked import ChildError, in_child
 
 __all__ = ["Answers"]
 
 _FOUND: Final = 30
 _DECISIONS: Final = 200
+_LONGEST_S: Final = 60.0
 _AT_ONCE: Final = 2  # questions that are worked out at the same time
+
+
+class Limits(NamedTuple):
+    """What of the cluster may not be read: kinds, and kinds outside of one namespace."""
+
+    unknown: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 class Answers:
     """Answers about pictures of a cluster; with `changes` it can be changed, too.
 
-    `queue` gives the queue of a scheduler in this process, `plugins` those it has besides.
+    `queue` gives the queue of a scheduler in this process, `plugins` those it has besides;
+    `limits` say what may not be read.
     """
 
     def __init__(
@@ -51,8 +69,12 @@ class Answers:
         now_ns: Callable[[], int],
         plugins: Mapping[str, Any] | None = None,
         changes: EmbeddedChanges | None = None,
+        gates: FeatureGates = DEFAULT_FEATURE_GATES,
+        limits: Limits | None = None,
     ) -> None:
         self._pictures = pictures
+        self._limits = limits or Limits()
+        self._gates = gates
         self._title = title
         self._queue = queue
         self._now_ns = now_ns
@@ -67,6 +89,8 @@ class Answers:
         if frame.get("all"):
             frame["title"] = self._title
             frame["writable"] = self._changes is not None
+            if any(self._limits):
+                frame["limits"] = self._limits._asdict()
         frame.setdefault("at", self._now_ns() // 1_000_000)
         return frame
 
@@ -129,7 +153,7 @@ class Answers:
 
     def _pod(self, picture: Picture, key: str) -> dict[str, Any]:
         """What is known at once; why it waits is asked for apart, as it may take a while."""
-        pod = picture.view.pods.get(key)
+        pod = picture.view.pod(key)
         if pod is None:
             raise BadRequestError(f"no pod {key}", 404)
         queue = self._queue()
@@ -143,45 +167,47 @@ class Answers:
             answer["queue"] = place_row(place)
         return answer
 
-    async def _explanation(self, key: str, query: Moment) -> dict[str, Any]:
+    async def _explanation(self, key: str, query: Moment) -> msgspec.Raw:
         versus = query.get("versus", "")
-        found = await self._worked_out(query, lambda given: given.explain(key, versus=versus))
-        answer: dict[str, Any] = found.to_dict()
-        return answer
+        return await self._worked_out(
+            query, lambda given: given.explain(key, versus=versus).to_dict()
+        )
 
-    async def _verdicts(self, key: str, query: Moment) -> dict[str, Any]:
+    async def _verdicts(self, key: str, query: Moment) -> msgspec.Raw:
         """What a pod's filters say about every node, for the map."""
-        found = await self._worked_out(query, lambda given: given.explain(key, suggest=False))
-        return {
-            "fits": [
-                node for group in found.groups if not group.rejections for node in group.nodes
-            ],
-            "rejected": {
-                node: ", ".join(each.reason for each in group.rejections)
-                for group in found.groups
-                if group.rejections
-                for node in group.nodes
-            },
-        }
+        return await self._worked_out(
+            query, lambda given: _verdicts_of(given.explain(key, suggest=False))
+        )
 
-    async def _whatif(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _whatif(self, body: Mapping[str, Any]) -> msgspec.Raw:
         plan = self._plan(body)
         moment = {name: str(body[name]) for name in ("at", "run") if name in body}
-        answer = await self._worked_out(moment, lambda given: given.whatif(plan))
-        found: dict[str, Any] = answer.to_dict()
-        return found
+        return await self._worked_out(moment, lambda given: given.whatif(plan).to_dict())
 
-    async def _worked_out(self, moment: Moment, work: Callable[[Snapshot], Any]) -> Any:
-        """Work on a snapshot of the objects of a moment, in another thread."""
+    async def _worked_out(self, moment: Moment, work: Callable[[Snapshot], Any]) -> msgspec.Raw:
+        """Work on the objects of a moment, as JSON; in a child process, so nothing here waits."""
         async with self._turns:
             picture = self._pictures.at(moment)
-            objects, configuration = picture.objects(), picture.configuration()
-            options: dict[str, Any] = {}
-            if self._plugins:
-                options["out_of_tree_registry"] = self._plugins
-            return await asyncio.to_thread(
-                lambda: work(Snapshot(objects, configuration=configuration, **options))
-            )
+
+            def answer() -> bytes:
+                registry = PluginRegistry(IN_TREE_PLUGINS)
+                registry.merge(PluginRegistry(self._plugins or {}))
+                snapshot = Snapshot(
+                    picture.objects(),
+                    configuration=picture.configuration(),
+                    unknown=self._limits.unknown,
+                    partial=self._limits.partial,
+                    plugins=registry,
+                    gates=self._gates,
+                )
+                return msgspec.json.encode(work(snapshot))
+
+            if not hasattr(os, "fork"):
+                return msgspec.Raw(await asyncio.to_thread(answer))
+            try:
+                return msgspec.Raw(await in_child(answer, _LONGEST_S))
+            except ChildError as error:
+                raise BadRequestError(str(error), 400 if error.is_refusal else 500) from error
 
     def _configuration_text(self, picture: Picture) -> str:
         configuration = picture.configuration()
@@ -210,7 +236,19 @@ class Answers:
         return plan
 
 
-def _search(view: ClusterView, text: str) -> list[dict[str, str]]:
+def _verdicts_of(found: Explanation) -> dict[str, Any]:
+    return {
+        "fits": [node for group in found.groups if not group.rejections for node in group.nodes],
+        "rejected": {
+            node: ", ".join(each.reason for each in group.rejections)
+            for group in found.groups
+            if group.rejections
+            for node in group.nodes
+        },
+    }
+
+
+def _search(view: View, text: str) -> list[dict[str, str]]:
     """Nodes and pods with this in their name, those that begin with it first."""
     wanted = text.strip().lower()
     if not wanted:
@@ -221,17 +259,17 @@ def _search(view: ClusterView, text: str) -> list[dict[str, str]]:
         hits.sort(key=lambda name: (not name.split("/")[-1].lower().startswith(wanted), name))
         return [{"kind": kind, "name": name} for name in hits[:_FOUND]]
 
-    return [*found("node", view.nodes), *found("pod", view.pods)]
+    return [*found("node", view.names()), *found("pod", map(pod_key, view.pods()))]
 
 
-def _selected(view: ClusterView, text: str) -> dict[str, int]:
+def _selected(view: View, text: str) -> dict[str, int]:
     """How many pods with a label `key=value`, or with a name that holds the text, per node."""
     key, equals, value = text.partition("=")
     counts: Counter[str] = Counter()
-    for name, pod in view.pods.items():
+    for pod in view.pods():
         if not pod.spec.node_name:
             continue
-        matches = pod.metadata.labels.get(key) == value if equals else text in name
+        matches = pod.metadata.labels.get(key) == value if equals else text in pod_key(pod)
         if matches:
             counts[pod.spec.node_name] += 1
     return dict(counts)

@@ -146,7 +146,7 @@ class Dashboard:
         try:
             while True:
                 last, frame = await hub.next(last)
-                yield b"data: " + frame + b"\n\n"
+                yield frame
         finally:
             hub.leave()
 

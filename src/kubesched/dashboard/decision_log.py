@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
-from kubesched.dashboard.cluster_view import waiting_reason
+from kubesched.dashboard.rows import waiting_reason
 from kubesched.framework import Status
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.schedule_result import Ranking, ScheduleResult
@@ -25,15 +27,16 @@ _LENGTH: Final = 10_000
 _LATENCIES: Final = 1_000
 _BEST: Final = 3  # nodes whose totals are kept
 _MILLISECOND: Final = 1_000_000
-# So many decisions a second are kept with totals, and so many in a burst: what a recorder may
-# cost is bounded, however fast pods are placed.
-_RANKED_EVERY_NS: Final = 1_000_000
-_RANKED_AT_ONCE: Final = 2_000
+# Totals of the best nodes are worked out for a fiftieth of the time, and no more: some thousand
+# decisions a second, or some hundred where every node has to be looked at. What was not used of
+# that is saved up for a while, so a burst has them too.
+_RANKING_SHARE: Final = 50
+_SAVED_NS: Final = 2_000_000_000
 _PREEMPTED: Final = "PreemptionByScheduler"
 
 
-class Entry(NamedTuple):
-    """One decision. Tuples, because ten thousand are kept."""
+class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One decision. Ten thousand are kept, and nobody may look at them: made with little ado."""
 
     number: int
     at: int  # milliseconds
@@ -47,24 +50,24 @@ class Entry(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The members that say something."""
-        return {name: value for name, value in zip(self._fields, self, strict=True) if value}
+        named = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return {name: value for name, value in named if value}
 
 
 class DecisionLog:
     """The last ten thousand decisions, numbered.
 
-    `is_told` says that a scheduler tells of its attempts; then they are not read off pods.
+    Either a scheduler tells of its attempts (`decided`) and its informer of pods that leave
+    (`changed`, `removed`), or everything is read off pods (`note`).
     """
 
-    def __init__(
-        self, now_ns: Callable[[], int], length: int = _LENGTH, *, is_told: bool = False
-    ) -> None:
+    def __init__(self, now_ns: Callable[[], int], length: int = _LENGTH) -> None:
         self._now_ns = now_ns
         self._entries: deque[Entry] = deque(maxlen=length)
-        self._is_told = is_told
         self._seen_ns: dict[str, int] = {}  # when pods that wait were first seen
         self._latencies: deque[int] = deque(maxlen=_LATENCIES)
-        self._paid_until_ns = 0
+        self._may_rank_ns = 0
+        self._leaving: deque[str] = deque(maxlen=_LATENCIES)  # pods that had to go, by uid
         self.last = 0
         self.placed = 0
         self.failed = 0
@@ -75,25 +78,50 @@ class DecisionLog:
     ) -> None:
         """A scheduler tried a pod (it is a `DecisionWatcher`)."""
         now_ns, queued = self._now_ns(), attempt.queued
-        took = (attempt.framework.point_metrics.now_ns() - attempt.started_ns) // 1000
+        now_steady_ns = attempt.framework.point_metrics.now_ns()
+        took = (now_steady_ns - attempt.started_ns) // 1000
+        self.last += 1
+        at, key, attempts = now_ns // _MILLISECOND, queued.key, queued.attempts
         if not status.is_success:
             self.failed += 1
             what = "unschedulable" if status.is_rejected else "failed"
-            self._append(now_ns, queued.key, what, "", status.message, queued.attempts, took)
+            entry = Entry(self.last, at, key, what, "", status.message, attempts, took)
+            self._entries.append(entry)
             return
         best = None
-        if result is not None and self._may_rank(now_ns):
+        if result is not None and now_steady_ns >= self._may_rank_ns:
             best = result.best(_BEST)
+            cost_ns = attempt.framework.point_metrics.now_ns() - now_steady_ns
+            owed_ns = max(self._may_rank_ns, now_steady_ns - _SAVED_NS)
+            self._may_rank_ns = owed_ns + cost_ns * _RANKING_SHARE
         self.placed += 1
-        self._append(now_ns, queued.key, "placed", node_name, "", queued.attempts, took, best)
+        since_ns = queued.timestamp_ns
+        if attempts > 1 and queued.initial_attempt_timestamp_ns is not None:
+            since_ns = queued.initial_attempt_timestamp_ns
+        self._latencies.append((now_ns - since_ns) // _MILLISECOND)
+        entry = Entry(self.last, at, key, "placed", node_name, "", attempts, took, best)
+        self._entries.append(entry)
 
-    def _may_rank(self, now_ns: int) -> bool:
-        # A bucket that drips: each costs a thousandth of a second, and it holds two seconds.
-        self._paid_until_ns = max(self._paid_until_ns, now_ns - _RANKED_AT_ONCE * _RANKED_EVERY_NS)
-        if self._paid_until_ns > now_ns:
-            return False
-        self._paid_until_ns += _RANKED_EVERY_NS
-        return True
+    def changed(self, old: Pod, new: Pod) -> None:
+        """A pod changed, says the informer of a scheduler that tells of its attempts."""
+        if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
+            self._note_preempted(new)
+        if (
+            new.status is not old.status
+            and (nominated := new.status.nominated_node_name)
+            and nominated != old.status.nominated_node_name
+        ):
+            self._append(self._now_ns(), pod_key(new), "nominated", nominated)
+
+    def removed(self, pod: Pod, _is_stale: bool) -> None:
+        """A pod is gone; one that had to go at once never was on its way."""
+        self._note_preempted(pod)
+
+    def _note_preempted(self, pod: Pod) -> None:
+        if _is_preempted(pod) and pod.metadata.uid not in self._leaving:
+            self._leaving.append(pod.metadata.uid)
+            self.preempted += 1
+            self._append(self._now_ns(), pod_key(pod), "preempted", pod.spec.node_name)
 
     def note(self, old: Pod | None, new: Pod | None) -> None:
         """Compare two versions of a pod and note what was decided in between."""
@@ -112,15 +140,13 @@ class DecisionLog:
             # A pod that is placed when it is first seen was placed before anybody looked.
             if seen_ns is not None:
                 self._latencies.append((now_ns - seen_ns) // _MILLISECOND)
-                if not self._is_told:
-                    self.placed += 1
-                    self._append(now_ns, pod_key(new), "placed", new.spec.node_name)
+                self.placed += 1
+                self._append(now_ns, pod_key(new), "placed", new.spec.node_name)
             return
-        if not self._is_told:
-            message = waiting_reason(new)
-            if message and message != (waiting_reason(old) if old is not None else ""):
-                self.failed += 1
-                self._append(now_ns, pod_key(new), "unschedulable", "", message)
+        message = waiting_reason(new)
+        if message and message != (waiting_reason(old) if old is not None else ""):
+            self.failed += 1
+            self._append(now_ns, pod_key(new), "unschedulable", "", message)
         nominated = new.status.nominated_node_name
         if nominated and (old is None or old.status.nominated_node_name != nominated):
             self._append(now_ns, pod_key(new), "nominated", nominated)
@@ -132,14 +158,19 @@ class DecisionLog:
         self.last += 1
         self._entries.append(Entry(self.last, now_ns // _MILLISECOND, key, what, *more))
 
-    def since(self, number: int, most: int) -> list[dict[str, Any]]:
+    def entries_since(self, number: int, most: int) -> list[Entry]:
         """Decisions after a number, the newest of them if there are more than wanted."""
         found: list[Entry] = []
         for entry in reversed(self._entries):
             if entry.number <= number or len(found) >= most:
                 break
             found.append(entry)
-        return [entry.to_dict() for entry in reversed(found)]
+        found.reverse()
+        return found
+
+    def since(self, number: int, most: int) -> list[dict[str, Any]]:
+        """As `entries_since`, as dictionaries."""
+        return [entry.to_dict() for entry in self.entries_since(number, most)]
 
     def before(self, number: int, most: int) -> list[dict[str, Any]]:
         """Decisions up to a number, oldest first."""

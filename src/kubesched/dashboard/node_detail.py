@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from kubesched.api import CSINode, PersistentVolumeClaim, Pod, ResourceClaim, ResourceSlice
-from kubesched.dashboard.cluster_view import pod_row
 from kubesched.dashboard.picture import Picture
+from kubesched.dashboard.rows import node_row, pod_row
 
 __all__ = ["node_detail"]
 
@@ -16,13 +16,12 @@ _ATTRIBUTES_SHOWN = 6
 
 def node_detail(picture: Picture, name: str) -> dict[str, Any] | None:
     """The row of a node with all that is on it; None if there is no such node."""
-    row = picture.view.node_row(name)
-    if row is None:
+    facts = picture.view.facts(name)
+    if facts is None:
         return None
-    pods = picture.view.pods_on(name)
-    node = picture.view.nodes[name]
+    pods, node = picture.view.pods_on(name), facts.node
     return {
-        **row,
+        **node_row(facts),
         "labels": node.metadata.labels,
         "created": node.metadata.creation_timestamp or "",
         "list": sorted(map(pod_row, pods), key=lambda pod: (-pod["cpu"], pod["key"])),

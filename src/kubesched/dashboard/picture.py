@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kubesched.api.base import ApiObject
-from kubesched.client.informer import Informer
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.dashboard.cluster_view import ClusterView
+from kubesched.dashboard.cluster_view import View
 from kubesched.dashboard.decision_log import DecisionLog
 
 __all__ = ["LivePicture", "Moment", "Picture", "Pictures"]
@@ -20,7 +19,7 @@ class Picture(Protocol):
     """What there is, as of one moment."""
 
     @property
-    def view(self) -> ClusterView: ...
+    def view(self) -> View: ...
 
     @property
     def decisions(self) -> DecisionLog: ...
@@ -55,25 +54,29 @@ class Pictures(Protocol):
 
 
 class LivePicture:
-    """A cluster as informers have it now: the only picture there is."""
+    """A cluster as it is now: the only picture there is.
+
+    `of_kind` gives the objects of a kind that are at hand, `kinds` are all that there are.
+    """
 
     def __init__(
         self,
-        view: ClusterView,
+        view: View,
         decisions: DecisionLog,
-        informers: Callable[[], Mapping[type[Any], Informer[Any]]],
+        *,
+        kinds: Callable[[], Iterable[type[Any]]],
+        of_kind: Callable[[type[Any]], Iterable[Any]],
         configuration: Callable[[], KubeSchedulerConfiguration | None],
     ) -> None:
         self.view, self.decisions = view, decisions
-        self._informers = informers
+        self._kinds, self._of_kind = kinds, of_kind
         self.configuration = configuration
 
     def at(self, moment: Moment) -> Picture:  # noqa: ARG002
         return self
 
     def of_kind(self, kind: type[T]) -> Iterable[T]:
-        informer = self._informers().get(kind)
-        return () if informer is None else informer.store.list()
+        return self._of_kind(kind)
 
     def objects(self) -> list[ApiObject]:
-        return [each for one in self._informers().values() for each in one.store.list()]
+        return [each for kind in self._kinds() for each in self._of_kind(kind)]

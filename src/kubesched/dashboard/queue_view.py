@@ -9,7 +9,8 @@ from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.backend.queue.view import PodPlace
-from kubesched.dashboard.cluster_view import ClusterView, pod_row, waiting_reason
+from kubesched.dashboard.cluster_view import View
+from kubesched.dashboard.rows import pod_row, waiting_reason
 from kubesched.sim.observer import main_reason
 
 __all__ = ["place_row", "queue_view"]
@@ -20,7 +21,7 @@ _MILLISECOND: Final = 1_000_000
 _UNTRIED: Final = "not tried yet"
 
 
-def queue_view(view: ClusterView, queue: SchedulingQueue | None, now_ns: int) -> dict[str, Any]:
+def queue_view(view: View, queue: SchedulingQueue | None, now_ns: int) -> dict[str, Any]:
     """Waiting pods with their reasons; where a scheduler is at hand, with their places."""
     waiting = view.waiting()
     reasons: dict[str, list[Pod]] = {}

@@ -7,19 +7,20 @@ from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
-from kubesched.api.kinds import Kind
-from kubesched.backend.queue import SchedulingQueue
+from kubesched.apiserver.local_api import LocalApi
 from kubesched.client.informer import Informer
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.dashboard.answers import Answers
+from kubesched.dashboard.answers import Answers, Limits
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.picture import LivePicture
+from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.explain.sources import SCHEDULING_KINDS, Reading
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import Clock
 from kubesched.util.components import Component
@@ -31,7 +32,7 @@ Informers = Mapping[type[Any], Informer[Any]]
 
 
 def dashboard_of_embedded(
-    api: ApiAccess,
+    api: LocalApi,
     clock: Clock,
     sign_in: SignIn,
     *,
@@ -40,25 +41,29 @@ def dashboard_of_embedded(
     configuration: Callable[[], KubeSchedulerConfiguration],
     plugins: Mapping[str, Any],
     changes: EmbeddedChanges,
-) -> tuple[Dashboard, DecisionLog, tuple[Component, ...]]:
+) -> tuple[Dashboard, Callable[[Scheduler], None]]:
     """The page of a cluster in this process, which may be changed.
 
-    The log is to watch the scheduler, also one that takes the place of the first; the components
-    are to be run beside the cluster.
+    Objects are those of its store, amounts those of its scheduler. What is returned besides is to
+    be called with the scheduler, and with any that takes its place.
     """
-    informers = _informers_of(api, clock, SCHEDULING_KINDS)
-    decisions = DecisionLog(clock.now_ns, is_told=True)
-    picture = _live(decisions, informers, lambda: informers, configuration)
-    dashboard = _served(
+    decisions = DecisionLog(clock.now_ns)
+    picture = LivePicture(
+        SchedulerView(scheduler),
+        decisions,
+        kinds=lambda: [kind.type for kind in SCHEDULING_KINDS],
+        of_kind=api.present,
+        configuration=configuration,
+    )
+    answers = Answers(
         picture,
-        clock,
-        sign_in,
         title=title,
         queue=lambda: scheduler().queue,
+        now_ns=clock.now_ns,
         plugins=plugins,
         changes=changes,
     )
-    return dashboard, decisions, tuple(informers.values())
+    return _served(picture, answers, sign_in), lambda found: _record(found, decisions)
 
 
 def dashboard_of_scheduler(
@@ -68,68 +73,79 @@ def dashboard_of_scheduler(
     title: str,
     configuration: KubeSchedulerConfiguration,
     plugins: Mapping[str, Any],
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> Dashboard:
     """The page of a scheduler in this process, read-only, with what its informers have anyway."""
 
     def informers() -> Informers:
         return {each.kind: each for each in scheduler.informers.components()}
 
-    decisions = DecisionLog(clock.now_ns, is_told=True)
-    picture = _live(decisions, informers(), informers, lambda: configuration)
-    scheduler.watch(decisions)
-    return _served(
-        picture, clock, None, title=title, queue=lambda: scheduler.queue, plugins=plugins
+    decisions = DecisionLog(clock.now_ns)
+    picture = LivePicture(
+        SchedulerView(lambda: scheduler),
+        decisions,
+        kinds=informers,
+        of_kind=lambda kind: _listed(informers(), kind),
+        configuration=lambda: configuration,
     )
+    _record(scheduler, decisions)
+    answers = Answers(
+        picture,
+        title=title,
+        queue=lambda: scheduler.queue,
+        now_ns=clock.now_ns,
+        plugins=plugins,
+        gates=gates,
+    )
+    return _served(picture, answers, None)
 
 
 def dashboard_of_api(
-    api: ApiAccess, clock: Clock, sign_in: SignIn, *, title: str, kinds: Iterable[Kind]
+    api: ApiAccess, clock: Clock, sign_in: SignIn, *, title: str, reading: Reading
 ) -> tuple[Dashboard, tuple[Component, ...]]:
-    """The page of any cluster, read-only; `kinds` are those that may be read."""
-    informers = _informers_of(api, clock, kinds)
-    picture = _live(DecisionLog(clock.now_ns), informers, lambda: informers, lambda: None)
-    return _served(picture, clock, sign_in, title=title), tuple(informers.values())
-
-
-def _informers_of(api: ApiAccess, clock: Clock, kinds: Iterable[Kind]) -> Informers:
-    return {
-        kind.type: Informer(api, kind.type, clock, derive(0, "dashboard", kind.kind))
-        for kind in kinds
+    """The page of any cluster, read-only, of what may be read."""
+    informers: Informers = {
+        kind.type: Informer(
+            api,
+            kind.type,
+            clock,
+            derive(0, "dashboard", kind.kind),
+            namespace=reading.namespace_of(kind),
+        )
+        for kind in reading.kinds
     }
-
-
-def _live(
-    decisions: DecisionLog,
-    followed: Informers,
-    informers: Callable[[], Informers],
-    configuration: Callable[[], KubeSchedulerConfiguration | None],
-) -> LivePicture:
-    view = ClusterView()
+    view, decisions = ClusterView(), DecisionLog(clock.now_ns)
     view.pod_listeners.append(decisions.note)
-
-    def node_changed(_old: Node, new: Node) -> None:
-        view.put_node(new)
-
-    def pod_changed(_old: Pod, new: Pod) -> None:
-        view.put_pod(new)
-
-    followed[Node].add_handler(view.put_node, node_changed, lambda node, _: view.remove_node(node))
-    followed[Pod].add_handler(view.put_pod, pod_changed, lambda pod, _: view.remove_pod(pod))
-    return LivePicture(view, decisions, informers, configuration)
-
-
-def _served(
-    picture: LivePicture,
-    clock: Clock,
-    sign_in: SignIn | None,
-    *,
-    title: str,
-    queue: Callable[[], SchedulingQueue | None] = lambda: None,
-    plugins: Mapping[str, Any] | None = None,
-    changes: EmbeddedChanges | None = None,
-) -> Dashboard:
-    answers = Answers(
-        picture, title=title, queue=queue, now_ns=clock.now_ns, plugins=plugins, changes=changes
+    if (nodes := informers.get(Node)) is not None:
+        nodes.add_handler(
+            view.put_node, lambda _, new: view.put_node(new), lambda node, _: view.remove_node(node)
+        )
+    informers[Pod].add_handler(
+        view.put_pod, lambda _, new: view.put_pod(new), lambda pod, _: view.remove_pod(pod)
     )
-    hub = FrameHub(picture.view, picture.decisions, answers.decorated)
-    return Dashboard(answers, sign_in, hub)
+    picture = LivePicture(
+        view,
+        decisions,
+        kinds=lambda: informers,
+        of_kind=lambda kind: _listed(informers, kind),
+        configuration=lambda: None,
+    )
+    limits = Limits(reading.unknown, reading.partial, reading.namespace)
+    answers = Answers(picture, title=title, now_ns=clock.now_ns, limits=limits)
+    return _served(picture, answers, sign_in), tuple(informers.values())
+
+
+def _record(scheduler: Scheduler, decisions: DecisionLog) -> None:
+    """Have a scheduler tell of its attempts, and of pods that had to go."""
+    scheduler.watch(decisions)
+    pods = scheduler.informers.informer(Pod)
+    pods.add_handler(None, decisions.changed, decisions.removed)
+
+
+def _listed(informers: Informers, kind: type[Any]) -> Iterable[Any]:
+    informer = informers.get(kind)
+    return () if informer is None else informer.store.list()
+
+
+def _served(picture: LivePicture, answers: Answers, sign_in: SignIn | None) -> Dashboard:
+    return Dashboard(answers, sign_in, FrameHub(picture.view, picture.decisions, answers.decorated))

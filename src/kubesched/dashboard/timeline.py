@@ -10,6 +10,8 @@ import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
+
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -17,6 +19,7 @@ from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.picture import Moment, Picture
+from kubesched.dashboard.rows import node_rows
 
 __all__ = ["Change", "Key", "Timeline", "Timelines", "key_of"]
 
@@ -121,13 +124,14 @@ class Timeline:
             "decisions": self.decisions.before(place, _DECISIONS),
             "totals": self._totals[place],
         }
+        places: dict[bytes, int] = {}
         if since is None:
             frame["all"] = True
-            frame["nodes"] = [view.encoded_row(name) for name in sorted(view.nodes)]
+            frame["nodes"] = node_rows(view, view.nodes, places)
         else:
-            rows = {name: view.encoded_row(name) for name in sorted(names)}
-            frame["nodes"] = [row for row in rows.values() if row is not None]
-            frame["gone"] = [name for name, row in rows.items() if row is None]
+            frame["nodes"] = node_rows(view, sorted(names), places)
+            frame["gone"] = [name for name in sorted(names) if name not in view.nodes]
+        frame["shapes"] = [msgspec.Raw(each) for each in places]
         return frame
 
     def outline(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def explain_pod(
     versus: str = "",
     suggest: bool = True,
     unknown: Sequence[str] = (),
+    partial: Sequence[str] = (),
 ) -> Explanation:
     """Explain a pod: one that waits, one that is placed, or one that does not exist yet.
 
@@ -72,7 +73,7 @@ def explain_pod(
             answer = replace(answer, summary=late, breakdown="", advice="")
     else:
         answer = _explain(model, pod, "", versus, suggest=suggest)
-    return replace(answer, unknown=tuple(unknown))
+    return replace(answer, unknown=tuple(unknown), partial=tuple(partial))
 
 
 def _explain(

@@ -159,6 +159,7 @@ class Explanation(Result, frozen=True, kw_only=True):
     versus: Versus | None = None
     queue: dict[str, Any] | None = None  # of a running scheduler
     unknown: tuple[str, ...] = ()  # kinds that could not be read
+    partial: tuple[str, ...] = ()  # kinds of which only one namespace could be read
 
     def to_pandas(self) -> Any:
         """A pandas frame with a row for each node; needs the extra `pandas`."""

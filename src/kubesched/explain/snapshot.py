@@ -41,12 +41,17 @@ class Snapshot:
         *,
         configuration: KubeSchedulerConfiguration | None = None,
         unknown: Sequence[str] = (),
+        partial: Sequence[str] = (),
         clock: Clock | None = None,
         queue: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """`queue` are the places of pods that wait, as a running scheduler told them."""
+        """`queue` are the places of pods that wait, as a running scheduler told them.
+
+        `unknown` are kinds that may not be read, `partial` those of which one namespace may.
+        """
         self.unknown = tuple(unknown)
+        self.partial = tuple(partial)
         self._places: Mapping[str, Any] = {} if queue is None else queue.get("pods", {})
         known: Registry = options.pop("plugins", IN_TREE_PLUGINS)
         self._out_of_tree = {
@@ -64,10 +69,10 @@ class Snapshot:
         return cls(loaded.objects, unknown=loaded.unknown, **options)
 
     @classmethod
-    async def from_cluster(cls, api: ApiAccess, **options: Any) -> Snapshot:
-        """What an API server has, as far as it may be read."""
-        loaded = await read_cluster(api)
-        return cls(loaded.objects, unknown=loaded.unknown, **options)
+    async def from_cluster(cls, api: ApiAccess, namespace: str = "", **options: Any) -> Snapshot:
+        """What an API server has, as far as it may be read, if only in one namespace."""
+        loaded = await read_cluster(api, namespace=namespace)
+        return cls(loaded.objects, unknown=loaded.unknown, partial=loaded.partial, **options)
 
     @classmethod
     def from_capture(cls, path: str | Path, **options: Any) -> Snapshot:
@@ -102,7 +107,12 @@ class Snapshot:
         """Why the pod waits, or where it goes and why there."""
         found = self.pod(pod) if isinstance(pod, str) else pod
         answer = explain_pod(
-            self.model, found, versus=versus, suggest=suggest, unknown=self.unknown
+            self.model,
+            found,
+            versus=versus,
+            suggest=suggest,
+            unknown=self.unknown,
+            partial=self.partial,
         )
         place = self._places.get(answer.pod)
         return answer if place is None else replace(answer, queue=dict(place))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,7 @@ from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
 from kubesched.explain.model import ExplainError
 from kubesched.util.yaml_documents import YamlProblem, read_documents
 
-__all__ = ["SCHEDULING_KINDS", "Loaded", "load_files", "read_cluster"]
+__all__ = ["SCHEDULING_KINDS", "Loaded", "Reading", "find_readable", "load_files", "read_cluster"]
 
 # Kinds that decide where pods go; the rest of a dump is passed over.
 _UNRELATED = frozenset(["ConfigMap", "Secret", "Lease", "Event", "Binding"])
@@ -40,6 +40,20 @@ class Loaded(NamedTuple):
     objects: list[ApiObject]
     unknown: tuple[str, ...] = ()  # kinds that may not be read
     skipped: int = 0  # objects of kinds that scheduling does not look at
+    partial: tuple[str, ...] = ()  # kinds of which one namespace may be read
+
+
+class Reading(NamedTuple):
+    """What somebody may read of a cluster."""
+
+    kinds: tuple[Kind, ...]
+    unknown: tuple[str, ...] = ()  # kinds that may not be read
+    partial: tuple[str, ...] = ()  # kinds that may be read in one namespace:
+    namespace: str = ""
+
+    def namespace_of(self, kind: Kind) -> str | None:
+        """Where objects of a kind are to be listed; None: everywhere."""
+        return self.namespace if kind.kind in self.partial else None
 
 
 def load_files(paths: Sequence[str | Path], stdin: str = "") -> Loaded:
@@ -139,33 +153,86 @@ def _with_namespace(value: dict[str, Any], kind: Kind) -> dict[str, Any]:
     return {**value, "metadata": {**metadata, "namespace": "default"}}
 
 
-async def read_cluster(api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS) -> Loaded:
+async def read_cluster(
+    api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS, namespace: str = ""
+) -> Loaded:
     """List what scheduling depends on; kinds that may not be read are named, not fatal.
+
+    What may not be listed for all namespaces is listed for the one that is given.
 
     Raises:
         ExplainError: pods cannot be read.
         ApiError: the server cannot be reached.
     """
     objects: list[ApiObject] = []
-    unknown = []
+    unknown, partial = [], []
     for kind in kinds:
+        found, where = await _first_allowed(api, kind, namespace, _list_all)
+        if found is None:
+            unknown.append(kind.kind)
+        else:
+            objects += found
+            if where is not None:
+                partial.append(kind.kind)
+    return Loaded(objects, tuple(unknown), partial=tuple(partial))
+
+
+async def find_readable(
+    api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS, namespace: str = ""
+) -> Reading:
+    """What of a cluster may be read, without reading it all.
+
+    Raises:
+        ExplainError: pods cannot be read.
+        ApiError: the server cannot be reached.
+    """
+    readable, unknown, partial = [], [], []
+    for kind in kinds:
+        found, where = await _first_allowed(api, kind, namespace, _list_one)
+        if found is None:
+            unknown.append(kind.kind)
+            continue
+        if found:
+            readable.append(kind)
+        if where is not None:
+            partial.append(kind.kind)
+    return Reading(tuple(readable), tuple(unknown), tuple(partial), namespace)
+
+
+_List = Callable[[ApiAccess, Kind, str | None], Awaitable[list[Any]]]
+
+
+async def _first_allowed(
+    api: ApiAccess, kind: Kind, namespace: str, listed: _List
+) -> tuple[list[Any] | None, str | None]:
+    """What a list brings, of all namespaces or of one, and of which; None: neither is allowed."""
+    places = (None, namespace) if kind.namespaced and namespace else (None,)
+    refusal: ApiError | None = None
+    for place in places:
         try:
-            objects += await _list_all(api, kind)
+            return await listed(api, kind, place), place
         except ApiError as error:
-            if error.code in _REFUSED:
-                if kind.kind == "Pod":
-                    raise ExplainError(f"{kind.plural} cannot be read: {error}") from error
-                unknown.append(kind.kind)
-            elif error.code != _UNSERVED:
+            if error.code == _UNSERVED:
+                return [], None
+            if error.code not in _REFUSED:
                 raise
-    return Loaded(objects, tuple(unknown))
+            refusal = error
+    if kind.kind == "Pod":
+        raise ExplainError(f"{kind.plural} cannot be read: {refusal}") from refusal
+    return None, None
 
 
-async def _list_all(api: ApiAccess, kind: Kind) -> list[Any]:
+async def _list_one(api: ApiAccess, kind: Kind, namespace: str | None) -> list[Any]:
+    """Something, if the kind is served, whether or not there is any object of it."""
+    await api.list(kind.type, namespace, limit=1)
+    return [kind]
+
+
+async def _list_all(api: ApiAccess, kind: Kind, namespace: str | None) -> list[Any]:
     found: list[Any] = []
     token = ""
     while True:
-        page = await api.list(kind.type, limit=_PAGE, continue_token=token)
+        page = await api.list(kind.type, namespace, limit=_PAGE, continue_token=token)
         found += page.items
         token = page.continue_token
         if not token:

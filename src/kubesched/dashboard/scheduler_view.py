@@ -1,0 +1,118 @@
+"""What a scheduler in this process knows of nodes and pods, read when somebody looks.
+
+Nothing is counted twice: amounts are those of the scheduler's cache, pods those of its informers,
+and which rows changed is in the log that the scheduler keeps for itself. While nobody looks,
+nothing of this runs. A pod counts as placed from when the scheduler has chosen its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kubesched.api import Node, Pod
+from kubesched.dashboard.cluster_view import ChangedNodes
+from kubesched.dashboard.rows import NodeFacts, ShapeBook, in_order_of_importance
+from kubesched.scheduler.scheduler import Scheduler
+
+__all__ = ["SchedulerView"]
+
+
+class SchedulerView:
+    """A view of what a scheduler has. `scheduler` may give another one, as time goes by."""
+
+    def __init__(self, scheduler: Callable[[], Scheduler]) -> None:
+        self._find = scheduler
+        self._known = scheduler()
+        self.shapes = ShapeBook()
+        self._seen: dict[str, Node] = {}  # nodes as they were when changes were last taken
+        self._membership = -1
+        self._position = -1  # in the log of changed rows; -1: anywhere
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The present scheduler; one that has just begun counts once it knows the cluster."""
+        found = self._find()
+        if found is not self._known and found.synced.is_set():
+            self._known, self._membership, self._position = found, -1, -1
+        return self._known
+
+    @property
+    def version(self) -> object:
+        scheduler = self.scheduler
+        informers = scheduler.informers
+        return (
+            id(scheduler),
+            informers.informer(Pod).resource_version,
+            informers.informer(Node).resource_version,
+        )
+
+    def names(self) -> Iterable[str]:
+        cache = self.scheduler.cache
+        return [name for name, info in cache.nodes.items() if info.node is not None]
+
+    def facts(self, name: str) -> NodeFacts | None:
+        info = self._known.cache.nodes.get(name)
+        if info is None or info.node is None:
+            return None
+        return NodeFacts(info.node, info.allocatable, info.requested, len(info.pods))
+
+    def pod(self, key: str) -> Pod | None:
+        namespace, _, name = key.partition("/")
+        return self.scheduler.informers.lister(Pod).get(name, namespace)
+
+    def pods(self) -> Iterable[Pod]:
+        return self.scheduler.informers.lister(Pod).list()
+
+    def pods_on(self, name: str) -> list[Pod]:
+        info = self.scheduler.cache.nodes.get(name)
+        return [] if info is None else [each.pod for each in info.pods]
+
+    def waiting(self) -> list[Pod]:
+        is_assumed = self.scheduler.cache.is_assumed
+        without = (pod for pod in self.pods() if not pod.spec.node_name)
+        return in_order_of_importance(pod for pod in without if not is_assumed(pod))
+
+    def counts(self) -> dict[str, int]:
+        scheduler = self.scheduler
+        placed = scheduler.cache.pod_count
+        pods = max(placed, len(scheduler.informers.lister(Pod)))
+        return {
+            "nodes": len(scheduler.cache.snapshot.table),
+            "pods": pods,
+            "placed": placed,
+            "waiting": pods - placed,
+        }
+
+    def follow(self) -> None:
+        self.take_changes()
+
+    def take_changes(self) -> ChangedNodes:
+        cache = self.scheduler.cache
+        cache.update_snapshot()
+        table = cache.snapshot.table
+        changed = ChangedNodes(set(), set())
+        # A scheduler that took the place of another has a log of its own.
+        rows = None if self._position < 0 else table.changes.since(self._position)
+        self._position = table.changes.position
+        if self._membership != table.membership_version:
+            self._membership = table.membership_version
+            for name in self._seen.keys() - table.row_of.keys():
+                del self._seen[name]
+                self.shapes.forget(name)
+                changed.nodes.add(name)
+        touched = table.row_of if rows is None else map(table.names.__getitem__, rows.tolist())
+        for name in touched:
+            info = cache.nodes.get(name)
+            if info is None or info.node is None:
+                continue
+            if self._seen.get(name) is info.node:
+                changed.usage.add(name)
+            else:
+                self._seen[name] = info.node
+                changed.nodes.add(name)
+        return changed
+
+    def unfollow(self) -> None:
+        self.shapes.clear()
+        self._seen.clear()
+        self._membership = self._position = -1
