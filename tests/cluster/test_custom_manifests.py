@@ -11,6 +11,7 @@ import pytest
 
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.manifest_kinds import stored_definitions
 from kubesched.cluster.manifests import apply_manifests, load_manifests
 from kubesched.util.clock import ManualClock
 from kubesched.util.errors import ManifestError
@@ -110,3 +111,20 @@ def test_what_a_schema_refuses_is_found_before_anything_runs(tmp_path: Path) -> 
 def test_a_kind_that_nobody_defines_is_named(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match='no kind "Gadget" is known'):
         load(OPERATOR.replace("kind: Rack\nmetadata", "kind: Gadget\nmetadata"), tmp_path)
+
+
+def test_what_a_cluster_has_defined_before_counts(tmp_path: Path) -> None:
+    definition, widget = tmp_path / "definition.yaml", tmp_path / "widget.yaml"
+    parts = OPERATOR.split("---\n")
+    definition.write_text(next(each for each in parts if "widgets.example.com" in each))
+    widget.write_text(parts[0])
+    api = LocalApi(Store(random.Random(0)), ManualClock(0))
+    asyncio.run(apply_manifests(api, load_manifests([definition])))
+    with pytest.raises(ManifestError, match="CustomResourceDefinition missing"):
+        load_manifests([widget])
+    known = load_manifests([widget], stored_definitions(api.store))
+    asyncio.run(apply_manifests(api, known))
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(parts[0].replace("size: 2", "size: many"))
+    with pytest.raises(ManifestError, match=r"spec\.size"):
+        load_manifests([wrong], stored_definitions(api.store))

@@ -28,6 +28,7 @@ from kubesched.cli.workload_progress import WorkloadProgress
 from kubesched.client.informer import Informer
 from kubesched.client.kubeconfig import kubectl_files
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.cluster.manifest_kinds import stored_definitions
 from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests
 from kubesched.cluster.nodes.behavior_rules import load_behavior_rules
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
@@ -37,6 +38,7 @@ from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import RealClock
 from kubesched.util.collector import settle_collector
 from kubesched.util.components import running
+from kubesched.util.errors import KubeschedError
 from kubesched.util.loop_watchdog import LoopWatchdog
 from kubesched.util.randomness import derive
 
@@ -87,7 +89,9 @@ class ClusterRun:
         self._options = options
         self._clock = clock = RealClock()
         seed = options.seed
-        given = load_manifests(options.files) if options.files else None
+        # A new file is not made for manifests that are wrong; what an old one defines counts.
+        goes_on = options.data is not None and options.data.exists()
+        given = load_manifests(options.files) if options.files and not goes_on else None
         behavior: Callable[[Pod], Behavior] = behavior_of
         if options.behavior_file is not None:
             behavior = load_behavior_rules(options.behavior_file, seed)
@@ -99,6 +103,8 @@ class ClusterRun:
             behavior=behavior,
             rbac=options.rbac,
         )
+        if options.files and goes_on:
+            given = self._further_manifests(options.files)
         # A cluster that goes on has a workload of its own.
         self._manifests = given if given is not None else _sample() if self._cluster.is_new else []
         self._scheduler = ReplaceableScheduler(options.configuration, self._build)
@@ -112,6 +118,14 @@ class ClusterRun:
                 host=options.listen.host,
             )
         settle_collector()
+
+    def _further_manifests(self, files: Sequence[str | Path]) -> list[Manifest]:
+        """Objects for a cluster that goes on, of kinds that it may have itself."""
+        try:
+            return load_manifests(files, stored_definitions(self._cluster.store))
+        except KubeschedError:
+            self._cluster.close()
+            raise
 
     def _build(self, configuration: KubeSchedulerConfiguration) -> Scheduler:
         return Scheduler(

@@ -35,6 +35,7 @@ from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEvent, PodEventSink
+from kubesched.cluster.own_address import publish_own_address
 from kubesched.util.clock import MILLISECOND, Clock
 from kubesched.util.components import Component
 from kubesched.util.errors import KubeschedError
@@ -81,6 +82,7 @@ class EmbeddedCluster:
         Raises:
             KubeschedError: the file cannot be used.
         """
+        self._clock = clock
         self._data = None if data is None else DataFile(data)
         self.is_new = self._data is None or self._data.revision == 0
         """Whether the cluster has no earlier life."""
@@ -176,6 +178,11 @@ class EmbeddedCluster:
         """The text of a kubeconfig for the administrator, once the cluster is entered."""
         return kubeconfig(self.url, token=self._token, authority=self._certificate)
 
+    def close(self) -> None:
+        """Let go of the file of a cluster that was never entered. Idempotent."""
+        if self._data is not None:
+            self._data.close()
+
     async def __aenter__(self) -> EmbeddedCluster:
         if self._server is not None:
             try:
@@ -185,6 +192,7 @@ class EmbeddedCluster:
                 where = f"{self._listen.host} port {self._listen.port}"
                 why = os.strerror(exc.errno) if exc.errno else str(exc)
                 raise KubeschedError(f"cannot listen on {where}: {why}") from exc
+            publish_own_address(self.store, self.url, self._clock.now_ns())
         return self
 
     async def __aexit__(
@@ -195,8 +203,7 @@ class EmbeddedCluster:
     ) -> None:
         if self._server is not None:
             await self._server.stop()
-        if self._data is not None:
-            self._data.close()
+        self.close()
 
 
 def _recorded(broadcaster: CoreEventBroadcaster) -> EventSink:

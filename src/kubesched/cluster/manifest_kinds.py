@@ -16,7 +16,13 @@ from kubesched.apiserver.store.custom_resource_definitions import (
 )
 from kubesched.apiserver.store.object_store import Store
 
-__all__ = ["ManifestKind", "ManifestKinds", "is_definition", "serve_everything"]
+__all__ = [
+    "ManifestKind",
+    "ManifestKinds",
+    "is_definition",
+    "serve_everything",
+    "stored_definitions",
+]
 
 _DEFINITION: Final = CUSTOM_RESOURCE_DEFINITION
 
@@ -90,6 +96,14 @@ def serve_everything(store: Store) -> None:
     """Let a store have the kinds that are not in every store: definitions and policies."""
     serve_stored(store)
     enforce_policies(store)
+
+
+def stored_definitions(store: Store) -> list[dict[str, Any]]:
+    """The definitions of custom resources that a store has and serves."""
+    serve_everything(store)
+    served = {each.group_resource for each in store.catalog.all()}
+    records = store.collection(_DEFINITION).objects
+    return [record.data for key, record in records.items() if key in served]
 
 
 def _version(kind: ManifestKind) -> str:

@@ -68,8 +68,12 @@ class Manifest(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-def load_manifests(paths: Sequence[str | Path]) -> list[Manifest]:
+def load_manifests(
+    paths: Sequence[str | Path], definitions: Iterable[dict[str, Any]] = ()
+) -> list[Manifest]:
     """Read the objects of files, what others refer to first; `-` is standard input.
+
+    `definitions` are custom resources that a cluster has already.
 
     Raises:
         ManifestError: one line `FILE:LINE: what is wrong` for each thing that is.
@@ -86,6 +90,8 @@ def load_manifests(paths: Sequence[str | Path]) -> list[Manifest]:
                     parts += ((file, each) for each in _items(file, part, problems))
     store = Store()
     serve_everything(store)
+    for each in definitions:
+        serve(store, each)
     kinds = ManifestKinds(store, (part.value for _, part in parts))
     read = (_object(file, part, kinds, problems) for file, part in parts)
     found = [each for each in read if each is not None]
