@@ -470,8 +470,18 @@ UNBUILT = {
     ),
     "a plugin that is not here": (
         [],
-        FILE + "profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n",
-        "profiles[0].plugins: kubesched has no plugin GangScheduling",
+        FILE + "profiles: [{plugins: {multiPoint: {enabled: [{name: PodGroupPodsCount}]}}}]\n",
+        "profiles[0].plugins: kubesched has no plugin PodGroupPodsCount",
+    ),
+    "a feature of pod groups that is not here": (
+        ["--feature-gates=GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"],
+        FILE,
+        "feature gate WorkloadAwarePreemption turns on what kubesched does not have",
+    ),
+    "pod groups and extenders": (
+        ["--feature-gates=GenericWorkload=true"],
+        FILE + "extenders: [{urlPrefix: 'http://extender.example', filterVerb: filter}]\n",
+        "feature gate GenericWorkload cannot be turned on together with extenders in kubesched",
     ),
 }
 

@@ -383,3 +383,22 @@ def test_a_misspelt_field_is_refused_as_the_server_refuses_it(tmp_path: Path) ->
     done = kubesched("up", "-f", path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f'{path}:5: unknown field "spec.nodeSelecter"\n'
+
+
+def test_a_gang_is_placed_whole_with_its_gates_and_refused_without(tmp_path: Path) -> None:
+    gang = Path(__file__).parents[2] / "examples" / "gang.yaml"
+    gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+    done = kubesched("up", "-f", str(gang), gates, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["bound"] == 3
+    bigger = tmp_path / "gang.yaml"
+    bigger.write_text(gang.read_text().replace('cpu: "2"', 'cpu: "3"'))
+    done = kubesched("up", "-f", str(bigger), gates, "-o", "json")
+    summary = json.loads(done.stdout)
+    assert (summary["bound"], len(summary["pending"])) == (0, 3)
+    done = kubesched("up", "-f", str(gang))
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith(
+        "gang.yaml:13: the server could not find the requested resource "
+        "(PodGroup needs the feature gate GenericWorkload)"
+    )

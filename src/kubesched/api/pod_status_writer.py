@@ -7,10 +7,11 @@ from typing import Any
 
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.pod import Pod, PodCondition
+from kubesched.api.scheduling import PodGroup
 from kubesched.api.time import format_time
 from kubesched.util.clock import MILLISECOND, Clock
 
-__all__ = ["POD_SCHEDULED", "PodStatusWriter", "status_patch"]
+__all__ = ["POD_SCHEDULED", "PodStatusWriter", "send_status_patch", "status_patch"]
 
 POD_SCHEDULED = "PodScheduled"
 _RETRIED_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict"})
@@ -83,17 +84,28 @@ class PodStatusWriter:
         patch = status_patch(pod, condition, nominated_node, self._clock.now_ns())
         if patch is None:
             return
-        delay_ns = _FIRST_DELAY_NS
-        for attempt in range(1, _TRIES + 1):
-            try:
-                await self._api.patch(
-                    Pod, pod.metadata.name, pod.metadata.namespace, patch, subresource="status"
-                )
-                return
-            except ApiError as exc:
-                # Code 0 is a connection that was refused or broke.
-                if attempt == _TRIES or (exc.reason not in _RETRIED_REASONS and exc.code != 0):
-                    raise
-            jitter = 1 + _JITTER * self._random.random()
-            await self._clock.sleep(int(delay_ns * jitter))
-            delay_ns *= _DELAY_FACTOR
+        await send_status_patch(self._api, self._clock, self._random, pod, patch)
+
+
+async def send_status_patch(
+    api: ApiAccess, clock: Clock, rng: random.Random, target: Pod | PodGroup, patch: dict[str, Any]
+) -> None:
+    """Patch the status of an object, trying again when the server is only busy.
+
+    Raises:
+        ApiError: all tries failed.
+    """
+    metadata, delay_ns = target.metadata, _FIRST_DELAY_NS
+    for attempt in range(1, _TRIES + 1):
+        try:
+            await api.patch(
+                type(target), metadata.name, metadata.namespace, patch, subresource="status"
+            )
+            return
+        except ApiError as exc:
+            # Code 0 is a connection that was refused or broke.
+            if attempt == _TRIES or (exc.reason not in _RETRIED_REASONS and exc.code != 0):
+                raise
+        jitter = 1 + _JITTER * rng.random()
+        await clock.sleep(int(delay_ns * jitter))
+        delay_ns *= _DELAY_FACTOR

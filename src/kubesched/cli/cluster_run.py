@@ -18,6 +18,7 @@ from kubesched.api import Deployment, Node, Pod, ReplicaSet, ReplicationControll
 from kubesched.api.pod_facts import pod_key
 from kubesched.api.time import format_time
 from kubesched.apiserver.http.kubeconfig import write_private
+from kubesched.apiserver.rules.features import ALL_FEATURES
 from kubesched.cli.cluster_page import ClusterPage
 from kubesched.cli.cluster_summary import ClusterSummary, summarize
 from kubesched.cli.kubeconfig_file import kubeconfig_file
@@ -32,6 +33,7 @@ from kubesched.cluster.manifest_kinds import stored_definitions
 from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests
 from kubesched.cluster.nodes.behavior_rules import load_behavior_rules
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
+from kubesched.config.feature_gates import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.scheduler import Scheduler
@@ -62,6 +64,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     folder: ClusterFolder | None  # of a cluster with a name
     seed: int
     verify_engine: bool
+    gates: FeatureGates
     timeout_ns: int
     pace_ns: int  # between two pods of the workload
     stays: bool  # after the workload is decided, until it is told to end
@@ -102,6 +105,7 @@ class ClusterRun:
             data=options.data,
             behavior=behavior,
             rbac=options.rbac,
+            features=frozenset(name for name in ALL_FEATURES if options.gates.enabled(name)),
         )
         if options.files and goes_on:
             given = self._further_manifests(options.files)
@@ -134,6 +138,7 @@ class ClusterRun:
             configuration=configuration,
             out_of_tree_registry=self._options.plugins,
             verify_engine=self._options.verify_engine,
+            feature_gates=self._options.gates,
             seed=self._options.seed,
         )
 

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from kubesched.api.time import format_time
+from kubesched.cli.built_features import check_gates
 from kubesched.cli.cluster_run import ClusterRun, RunOptions, Started
 from kubesched.cli.cluster_summary import ClusterSummary, render
 from kubesched.cli.detached import DetachedError, arguments_again, report_to, start_detached
@@ -22,6 +23,7 @@ from kubesched.cli.listen_address import ListenAddress
 from kubesched.cli.named_clusters import ClusterFolder, ClusterName, state_folder
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.config.defaults import default_configuration
+from kubesched.config.feature_gates import FeatureGates, parse_feature_gates
 from kubesched.config.load import load_configuration
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.problems import find_problems
@@ -114,6 +116,13 @@ _UNNAMED: Final = "default"
     is_flag=True,
     help="Let clients do what Roles and bindings allow, and nothing else. The kubeconfig is the "
     "administrator's.",
+)
+@click.option(
+    "--feature-gates",
+    multiple=True,
+    metavar="NAME=BOOL,...",
+    help="Turn features of the scheduler and the API server on or off, as in `kubesched run`. For "
+    "example GenericWorkload=true,GangScheduling=true for pod groups (docs/pod-groups.md).",
 )
 @click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
 @click.option(
@@ -215,7 +224,9 @@ def _here(
     if descriptor is not None:
         log_to(LogSettings(), sys.stderr, sys.stderr, os.getpid())
     registry = out_of_tree_plugins(plugins)
-    configuration = _configuration(config_file, registry, plugins)
+    gates = parse_feature_gates(options["feature_gates"])
+    configuration = _configuration(config_file, registry, plugins, gates)
+    check_gates(gates, has_extenders=bool(configuration.extenders))
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
     is_watched = sys.stdout.isatty()
     with contextlib.ExitStack() as held:
@@ -238,6 +249,7 @@ def _here(
                 folder=folder,
                 seed=options["seed"],
                 verify_engine=options["verify_engine"],
+                gates=gates,
                 timeout_ns=timeout * SECOND,
                 # The sample comes in slowly enough for a person to see it being placed.
                 pace_ns=_SAMPLE_PACE_NS if is_watched and not files else 0,
@@ -291,7 +303,10 @@ def _tell(started: Started, output: str, is_quiet: bool, closing: str) -> None:
 
 
 def _configuration(
-    config_file: Path | None, registry: PluginRegistry, plugins: Sequence[str]
+    config_file: Path | None,
+    registry: PluginRegistry,
+    plugins: Sequence[str],
+    gates: FeatureGates,
 ) -> KubeSchedulerConfiguration:
     """The file's configuration; without a file the default one with the plugins that were named."""
     known_args = registry.known_args()
@@ -299,6 +314,7 @@ def _configuration(
         text = config_file.read_bytes()
         problems = find_problems(
             text,
+            gates=gates,
             known_args=known_args,
             implemented={**IN_TREE_EXTENSION_POINTS, **registry.implemented()},
         )
@@ -307,9 +323,11 @@ def _configuration(
             for note in (note for problem in problems for note in problem.notes):
                 error.add_note(note)
             raise error
-        return load_configuration(text, known_args=known_args)
+        return load_configuration(text, gates=gates, known_args=known_args)
     if not plugins:
-        return default_configuration()
+        return default_configuration(gates)
     enabled = [{"name": load_plugin(plugin).name} for plugin in plugins]
     profile = {"plugins": {"multiPoint": {"enabled": enabled}}}
-    return scheduler_configuration(profiles=[profile], out_of_tree_registry=registry)
+    return scheduler_configuration(
+        profiles=[profile], out_of_tree_registry=registry, feature_gates=gates
+    )

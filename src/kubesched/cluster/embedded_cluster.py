@@ -22,6 +22,7 @@ from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer, Handler
 from kubesched.apiserver.http.users import ADMIN, Users
 from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.rules.features import POD_GROUPS
 from kubesched.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.persistence import DataFile, open_store
@@ -71,6 +72,7 @@ class EmbeddedCluster:
         behavior: Callable[[Pod], Behavior] = behavior_of,
         events_last_ns: int = LASTS_NS,
         start_delay_ns: int = 100 * MILLISECOND,
+        features: frozenset[str] = frozenset(),
     ) -> None:
         """With `data` the cluster is kept in that file, and goes on where it was.
 
@@ -78,6 +80,7 @@ class EmbeddedCluster:
         Without `heartbeats` nothing is written while all is well, and controllers write no events:
         for simulations of long times. With `rbac`, clients may do what roles allow. `behavior` says
         what pods do; those of which it does not say when they start do so after `start_delay_ns`.
+        `features` are the server's that are off otherwise, by the names of their gates.
 
         Raises:
             KubeschedError: the file cannot be used.
@@ -87,9 +90,9 @@ class EmbeddedCluster:
         self.is_new = self._data is None or self._data.revision == 0
         """Whether the cluster has no earlier life."""
         if self._data is None:
-            self.store = Store(rng, now_ns=clock.now_ns())
+            self.store = Store(rng, now_ns=clock.now_ns(), features=features)
         else:
-            self.store = open_store(self._data, rng, clock.now_ns())
+            self.store = open_store(self._data, rng, clock.now_ns(), features)
         self.api = LocalApi(self.store, clock)
         if self.is_new and furnished:
             self._begin(clock.now_ns())
@@ -109,6 +112,7 @@ class EmbeddedCluster:
                 clock,
                 events=_recorded(events) if heartbeats else None,
                 authority=lambda: self._certificate.decode(),
+                has_pod_groups=POD_GROUPS in features,
             ),
             GarbageCollector(self.store, clock),
             EventExpiry(self.store, clock, lasts_ns=events_last_ns),

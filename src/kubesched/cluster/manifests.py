@@ -21,8 +21,10 @@ from kubesched.api.core import Namespace
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.plain_kinds import PlainObject
 from kubesched.api.quantity import quantity_from_json
+from kubesched.api.scheduling import PodGroup, Workload
 from kubesched.apiserver.local_api import LocalApi
 from kubesched.apiserver.rules.api_errors import not_found
+from kubesched.apiserver.rules.features import POD_GROUPS
 from kubesched.apiserver.rules.request_documents import cleaned
 from kubesched.apiserver.rules.schema import unknown_fields
 from kubesched.apiserver.store.custom_resource_definitions import serve
@@ -128,7 +130,10 @@ async def apply_manifests(
         except ApiError as error:
             if keep_existing and error.reason == "AlreadyExists":
                 continue
-            raise ManifestError(f"{manifest.location}: {error}") from error
+            text = f"{manifest.location}: {error}"
+            if kind in (PodGroup, Workload) and error.reason == "NotFound":
+                text += f" ({kind.kind} needs the feature gate {POD_GROUPS})"
+            raise ManifestError(text) from error
 
 
 async def _apply_status(api: LocalApi, manifest: Manifest, created: Any) -> None:

@@ -160,8 +160,6 @@ NOT_BUILT: Final = frozenset(
         "ClientsAllowCBOR",
         "ClientsPreferCBOR",
         "DRAWorkloadResourceClaims",
-        "GangScheduling",
-        "GenericWorkload",
         "NativeHistograms",
         "SchedulerAsyncAPICalls",
         "ShardedListAndWatch",

@@ -19,6 +19,7 @@ from kubesched.api.access import ApiAccess
 from kubesched.framework.claim_cache import ClaimCache
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
+from kubesched.framework.pod_groups import PodGroups
 from kubesched.framework.pod_info import PodInfo
 from kubesched.framework.post_filter import Nominating
 from kubesched.framework.preemption import DryRun
@@ -288,6 +289,11 @@ class Handle(Protocol):
     @property
     def nominator(self) -> Nominator:
         """Which pods are expected on which nodes."""
+        ...
+
+    @property
+    def pod_groups(self) -> PodGroups | None:
+        """Which pods belong together; None: pod groups are not scheduled here."""
         ...
 
     @property

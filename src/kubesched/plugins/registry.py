@@ -9,6 +9,7 @@ from kubesched.framework import Plugin
 from kubesched.plugins.default_binder import DefaultBinder
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.dynamic_resources import DynamicResources
+from kubesched.plugins.gang_scheduling import GangScheduling
 from kubesched.plugins.image_locality import ImageLocality
 from kubesched.plugins.inter_pod_affinity import InterPodAffinity
 from kubesched.plugins.node_affinity import NodeAffinity
@@ -33,6 +34,7 @@ IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
     DefaultBinder.name: DefaultBinder,
     DefaultPreemption.name: DefaultPreemption,
     DynamicResources.name: DynamicResources,
+    GangScheduling.name: GangScheduling,
     ImageLocality.name: ImageLocality,
     InterPodAffinity.name: InterPodAffinity,
     NodeAffinity.name: NodeAffinity,

@@ -86,12 +86,23 @@ class BindingPoints:
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """SUCCESS, a refusal, or WAIT with the pod noted as waiting."""
+        return self._run_permit(state, pod, node_name, is_for_real=True)
+
+    def try_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """The same, but the pod is not noted: nobody is going to wait."""
+        return self._run_permit(state, pod, node_name, is_for_real=False)
+
+    def _run_permit(
+        self, state: CycleState, pod: Pod, node_name: str, *, is_for_real: bool
+    ) -> Status:
         started_ns = self._metrics.now_ns()
-        status = self._ask_permit(state, pod, node_name)
+        status = self._ask_permit(state, pod, node_name, is_for_real=is_for_real)
         self._metrics.observe("Permit", status.code, started_ns)
         return status
 
-    def _ask_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+    def _ask_permit(
+        self, state: CycleState, pod: Pod, node_name: str, *, is_for_real: bool
+    ) -> Status:
         timeouts_ns: dict[str, int] = {}
         reasons: tuple[str, ...] = ()
         for plugin in self._permit:
@@ -108,7 +119,8 @@ class BindingPoints:
                 return _refusal(f'running Permit plugin "{plugin.name}"', plugin, answer)
         if not timeouts_ns:
             return SUCCESS
-        self._services.waiting_pods.add(WaitingPodEntry(pod, timeouts_ns))
+        if is_for_real:
+            self._services.waiting_pods.add(WaitingPodEntry(pod, timeouts_ns))
         return Status(Code.WAIT, (*reasons, _WAITING))
 
     async def wait_on_permit(self, pod: Pod) -> Status:

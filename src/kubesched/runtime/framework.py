@@ -43,6 +43,7 @@ from kubesched.framework import (
     Snapshot,
     Status,
 )
+from kubesched.framework.pod_groups import PodGroups
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.answer_cache import AnswerCache
 from kubesched.runtime.binding_points import BindingPoints
@@ -188,6 +189,10 @@ class Framework:
 
     def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
         return self._services.pods_in_pre_bind.get(uid)
+
+    @property
+    def pod_groups(self) -> PodGroups | None:
+        return self._services.pod_groups
 
     def version(self) -> ClusterVersion:
         """Of the cluster as the snapshot shows it."""

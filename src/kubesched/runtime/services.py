@@ -22,6 +22,7 @@ from kubesched.framework import (
     SharedState,
     Snapshot,
 )
+from kubesched.framework.pod_groups import PodGroups
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.object_versions import ObjectVersions
 from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPods
@@ -59,6 +60,7 @@ class Services:
         kubeconfig: Any = None,
         component_config_version: str = "",
         shared: SharedState | None = None,
+        pod_groups: PodGroups | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.api = api
@@ -81,6 +83,7 @@ class Services:
         self.waiting_pods = WaitingPods()
         self.pods_in_pre_bind = PodsInPreBind()
         self.shared = shared or SharedState()
+        self.pod_groups = pod_groups
 
     def informer(self, kind: type[Any]) -> Informer[Any]:
         if self._informer is None:

@@ -15,12 +15,14 @@ from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.access import ApiAccess
 from kubesched.api.pod_status_writer import PodStatusWriter
 from kubesched.backend.cache import Cache, CacheCorruptedError
+from kubesched.backend.grouping_cache import GroupingCache
 from kubesched.backend.queue import (
     QueueProfile,
     RegisteredHint,
     SchedulingQueue,
     register_hints,
 )
+from kubesched.backend.queue.grouping_queue import GroupingQueue
 from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.informer import Informer
@@ -28,6 +30,7 @@ from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.config.profiles import as_written
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
+from kubesched.framework.pod_groups import group_name_of
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_registry import Registry, plugin_type_of
 from kubesched.runtime.services import Services
@@ -44,17 +47,22 @@ from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
+    GROUPS_WITH_EXTENDERS,
     SchedulerOptions,
     all_plugins,
     check_options,
     scheduler_configuration,
 )
+from kubesched.scheduler.pod_groups.building import build_group_cycle
+from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
+from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.verification import VerifyingSearch
 from kubesched.scheduler.watched_kinds import watched_kind
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.util.components import BackgroundTasks, StopSwitch, running
+from kubesched.util.errors import ConfigError
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
 
@@ -90,11 +98,17 @@ class Scheduler:
         self._tasks = BackgroundTasks()
         self._corruption: CacheCorruptedError | None = None
         plugins = all_plugins(**options)
-        self.cache = Cache(pod_updates_change_rows=_caches_by_pod_details(plugins))
+        gates = options["feature_gates"]
+        self._schedules_groups = gates.enabled("GenericWorkload")
+        self._schedules_gangs = gates.enabled("GangScheduling")
+        cache_kind = GroupingCache if self._schedules_groups else Cache
+        self.cache = cache_kind(pod_updates_change_rows=_caches_by_pod_details(plugins))
         self.synced = asyncio.Event()
         self._begins = options["begins"]
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
+        if extenders and self._schedules_groups:
+            raise ConfigError(GROUPS_WITH_EXTENDERS)
         self._documents = document_keeper(api, extenders) if extenders else None
         self._runs_informers = options["informer_factory"] is None
         self.informers = options["informer_factory"] or self._build_informers(api, options)
@@ -155,6 +169,7 @@ class Scheduler:
             extenders=extenders,
             kubeconfig=options["kubeconfig"],
             component_config_version=options["component_config_version"],
+            pod_groups=self.cache.groups if isinstance(self.cache, GroupingCache) else None,
         )
 
     def _build_cycles(self, writer: PodStatusWriter, options: SchedulerOptions) -> None:
@@ -177,6 +192,19 @@ class Scheduler:
         self._binding = BindingCycle(
             cache, queue, self.services, writer, failures, clock, self._extenders
         )
+        self._group_cycle: PodGroupCycle | None = None
+        if isinstance(cache, GroupingCache) and isinstance(queue, GroupingQueue):
+            self._group_cycle = build_group_cycle(
+                cache,
+                queue,
+                self.profiles,
+                self.services,
+                self._scheduling,
+                failures,
+                self._bind,
+                clock,
+                derive(options["seed"], "groups"),
+            )
         self._extender_tasks: ExtenderTasks | None = None
         if self._extenders is not None and self._documents is not None:
             context = ExtenderContext(
@@ -199,7 +227,8 @@ class Scheduler:
             )
             for name, framework in self.profiles.items()
         }
-        return SchedulingQueue(
+        kind = GroupingQueue if self._schedules_groups else SchedulingQueue
+        return kind(
             profiles,
             lister=self.informers.lister(Pod),
             random=derive(options["seed"], "queue"),
@@ -213,18 +242,14 @@ class Scheduler:
 
     def _hints_of(self, framework: Framework) -> tuple[RegisteredHint, ...]:
         plugins = tuple(framework.plugins.by_name.values())
-        return register_hints(plugins, with_extenders=self._extenders is not None)
+        return register_hints(
+            plugins,
+            with_extenders=self._extenders is not None,
+            with_pod_groups=self._schedules_groups,
+        )
 
     def _add_handlers(self) -> None:
-        handlers = EventHandlers(
-            self.cache,
-            self.queue,
-            self.services.waiting_pods,
-            self._steady,
-            lambda pod: pod.spec.scheduler_name in self.profiles,
-            self._on_corruption,
-            self.services.metrics,
-        )
+        handlers = self._build_handlers()
         self.informers.informer(Pod).add_handler(
             handlers.add_pod, handlers.update_pod, handlers.delete_pod
         )
@@ -241,7 +266,7 @@ class Scheduler:
             for kind in plugin.reads.objects or ()
         }
         for resource, actions in self._registered_actions().items():
-            kind = watched_kind(resource)
+            kind = watched_kind(resource, with_pod_groups=self._schedules_groups)
             if kind is ResourceClaim and self.services.uses_claims:
                 # The scheduler's own writes count as changes too, before the watch brings them.
                 listener = handlers.listener_of(resource, actions)
@@ -254,6 +279,21 @@ class Scheduler:
         for informer in self.informers.components():
             if informer.kind in read:
                 self._count_changes(informer)
+
+    def _build_handlers(self) -> EventHandlers:
+        parts = (
+            self.queue,
+            self.services.waiting_pods,
+            self._steady,
+            lambda pod: pod.spec.scheduler_name in self.profiles,
+            self._on_corruption,
+            self.services.metrics,
+        )
+        if isinstance(self.cache, GroupingCache):
+            return GroupEventHandlers(
+                self.cache, *parts, announces_waiting_pods=self._schedules_gangs
+            )
+        return EventHandlers(self.cache, *parts)
 
     def _count_changes(self, informer: Informer[Any]) -> None:
         """Have cached answers invalidated that depend on objects of the informer's kind."""
@@ -332,6 +372,8 @@ class Scheduler:
     def schedule_one(self, queued: QueuedPodInfo) -> bool:
         """Place a popped pod and start binding it, or put it back; whether it was placed."""
         pod = queued.pod
+        if self._group_cycle is not None and group_name_of(pod):
+            return self._group_cycle.run(queued)
         framework = self.profiles.get(pod.spec.scheduler_name)
         if framework is None:
             log.error("No profile for the pod's scheduler name", pod=pod)

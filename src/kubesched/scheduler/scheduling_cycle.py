@@ -30,7 +30,7 @@ from kubesched.util.clock import Clock
 from kubesched.util.errors import CacheError, KubeschedError
 from kubesched.util.logging import get_logger
 
-__all__ = ["SchedulingCycle", "skip_reason", "status_of"]
+__all__ = ["SchedulingCycle", "about_node", "pod_on_node", "skip_reason", "status_of"]
 
 log = get_logger(__name__)
 
@@ -63,22 +63,26 @@ class SchedulingCycle:
         state = CycleState()
         state.plugin_timer = framework.point_metrics.sample()
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
+        return self.conclude(attempt, *self.find_node(attempt))
+
+    def find_node(
+        self, attempt: Attempt
+    ) -> tuple[Status, str, Nominating | None, ScheduleResult | None]:
+        """Look for a node for the pod and, if there is none, try to make room for it."""
+        queued = attempt.queued
         nominating: Nominating | None = CLEAR_NOMINATION
-        result: ScheduleResult | None = None
         try:
             self._cache.update_snapshot()
-            result = self._schedule_pod(framework, state, queued.pod_info)
+            result = self._schedule_pod(attempt.framework, attempt.state, queued.pod_info)
             if log.enabled(_SCORES):
                 _log_scores(queued.pod, result)
+            return SUCCESS, result.node_name, nominating, result
         except FitError as exc:
             nominating = self.try_to_make_room(attempt, exc)
             status = status_of(exc, queued.pod)
         except Exception as exc:
             status = status_of(exc, queued.pod)
-        else:
-            status = SUCCESS
-        node_name = "" if result is None else result.node_name
-        return self.conclude(attempt, status, node_name, nominating, result)
+        return status, "", nominating, None
 
     def conclude(
         self,
@@ -89,13 +93,16 @@ class SchedulingCycle:
         result: ScheduleResult | None = None,
     ) -> Placement | None:
         """Place the pod on the node that was chosen, or hand it to the failure handler."""
-        self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
+        self.observe_algorithm(attempt)
         if self.watcher is not None:
             self.watcher.decided(attempt, status, node_name, result)
         if status.is_success:
-            return self._place(attempt, node_name)
+            return self.place(attempt, node_name)
         self._failures.handle(attempt, status, nominating)
         return None
+
+    def observe_algorithm(self, attempt: Attempt) -> None:
+        self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
 
     def try_to_make_room(self, attempt: Attempt, error: FitError) -> Nominating | None:
         framework = attempt.framework
@@ -109,12 +116,10 @@ class SchedulingCycle:
         error.diagnosis.post_filter_message = result.status.message
         return result.nominating
 
-    def _place(self, attempt: Attempt, node_name: str) -> Placement | None:
+    def place(self, attempt: Attempt, node_name: str) -> Placement | None:
         """Assume the pod on the node, then Reserve and Permit."""
         framework, state, queued, _ = attempt
-        assumed = queued.pod_info.placed_on(node_name)
-        if state.adjust_assumed is not None:
-            assumed = PodInfo(state.adjust_assumed(assumed.pod, node_name))
+        assumed = pod_on_node(attempt, node_name)
         try:
             self._cache.assume_pod(assumed)
         except CacheError as exc:
@@ -126,25 +131,38 @@ class SchedulingCycle:
         if status.is_success:
             status = binding.run_permit(state, assumed.pod, node_name)
         if not status.is_success and status.code is not Code.WAIT:
-            self._undo(framework, state, assumed, node_name)
-            if status.is_rejected:
-                error = FitError.for_one_node(node_name, status)
-                status = Status(status.code, (), error, status.plugin)
-            self._failures.handle(attempt, status, CLEAR_NOMINATION)
+            self.undo(framework, state, assumed, node_name)
+            self._failures.handle(attempt, about_node(node_name, status), CLEAR_NOMINATION)
             return None
         if state.pods_to_activate:
             self._queue.activate(state.pods_to_activate, self._clock.now_ns())
             state.pods_to_activate.clear()
         return Placement(attempt, assumed, node_name)
 
-    def _undo(
+    def undo(
         self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str
     ) -> None:
+        """Have plugins give back what they reserved, and take the assumption back."""
         framework.binding.run_unreserve(state, assumed.pod, node_name)
         try:
             self._cache.forget_pod(assumed.pod)
         except CacheError as exc:
             log.error("Scheduler cache could not forget a pod", exc=exc, pod=assumed.pod)
+
+
+def pod_on_node(attempt: Attempt, node_name: str) -> PodInfo:
+    """The pod of an attempt as it will be on the node."""
+    assumed = attempt.queued.pod_info.placed_on(node_name)
+    adjust = attempt.state.adjust_assumed
+    return assumed if adjust is None else PodInfo(adjust(assumed.pod, node_name))
+
+
+def about_node(node_name: str, status: Status) -> Status:
+    """A rejection after a node was chosen, in the words of one that is about that node."""
+    if not status.is_rejected:
+        return status
+    error = FitError.for_one_node(node_name, status)
+    return Status(status.code, (), error, status.plugin)
 
 
 def status_of(error: Exception, pod: Pod) -> Status:

@@ -15,6 +15,7 @@ from kubesched.api import (
     DeviceClass,
     PersistentVolume,
     PersistentVolumeClaim,
+    PodGroup,
     ResourceClaim,
     ResourceSlice,
     StorageClass,
@@ -53,11 +54,14 @@ _OTHERS = frozenset(
 )
 
 
-def watched_kind(resource: str) -> type[Any] | None:
+def watched_kind(resource: str, *, with_pod_groups: bool = False) -> type[Any] | None:
     """The type whose objects an event of this name is about; None if none must be watched.
 
-    Names that are not known are custom resources, as `plural.version.group`.
+    Names that are not known are custom resources, as `plural.version.group`. Servers have pod
+    groups only where that feature is on.
     """
+    if resource == EventResource.POD_GROUP and with_pod_groups:
+        return PodGroup
     if resource in _OTHERS:
         return None
     known = _KINDS.get(resource)

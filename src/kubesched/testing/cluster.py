@@ -22,8 +22,10 @@ from msgspec.structs import replace
 
 from kubesched.api import ApiError, Container, Node, Pod
 from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.rules.features import ALL_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.config.feature_gates import FeatureGates
 from kubesched.config.load import configuration_from_builtins, load_configuration
 from kubesched.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from kubesched.framework import Plugin
@@ -50,7 +52,8 @@ class Cluster:
     `nodes` are made by `make_node` if they are a number. With `serve=False` there is no server,
     only `api`. `plugins` are classes, or factories by name; they run, unless a configuration is
     given that enables others. `configuration` may also be a file, its text, or a dict in its form.
-    `files` are manifests that the cluster begins with. Pods run as soon as they are bound, unless
+    `files` are manifests that the cluster begins with. `feature_gates` are those of the scheduler
+    and the API server that do not have their defaults. Pods run as soon as they are bound, unless
     they say otherwise (docs/cluster.md).
     """
 
@@ -62,17 +65,20 @@ class Cluster:
         configuration: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None = None,
         plugins: Iterable[type[Plugin]] | Registry = (),
         files: Iterable[Path | str] = (),
+        feature_gates: Mapping[str, bool] | None = None,
         seed: int = 0,
     ) -> None:
         if isinstance(nodes, int):
             nodes = [make_node(f"node-{number}") for number in range(nodes)]
         self._nodes = tuple(nodes)
         self._clock = RealClock()
+        gates = FeatureGates(feature_gates)
         self._embedded = EmbeddedCluster(
             self._clock,
             derive(seed, "store"),
             listen=Listen() if serve else None,
             start_delay_ns=0,
+            features=frozenset(name for name in ALL_FEATURES if gates.enabled(name)),
         )
         self._manifests = load_manifests(paths) if (paths := [*files]) else []
         self._api = _BuildersApi(self._embedded.store, self._clock)
@@ -80,7 +86,8 @@ class Cluster:
             plugins if isinstance(plugins, Mapping) else {each.name: each for each in plugins}
         )
         self._scheduler_options: SchedulerOptions = {
-            "configuration": _configuration(configuration, registry),
+            "configuration": _configuration(configuration, registry, gates),
+            "feature_gates": gates,
             "out_of_tree_registry": registry,
             "seed": seed,
         }
@@ -265,17 +272,19 @@ class Cluster:
 
 
 def _configuration(
-    given: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None, plugins: Registry
+    given: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None,
+    plugins: Registry,
+    gates: FeatureGates,
 ) -> KubeSchedulerConfiguration | None:
     known_args = PluginRegistry(plugins).known_args()
     match given:
         case Mapping():
             whole = {"apiVersion": API_VERSION, "kind": KIND, **given}
-            return configuration_from_builtins(whole, known_args=known_args)
+            return configuration_from_builtins(whole, gates=gates, known_args=known_args)
         case Path():
-            return load_configuration(given.read_bytes(), known_args=known_args)
+            return load_configuration(given.read_bytes(), gates=gates, known_args=known_args)
         case str():
-            return load_configuration(given.encode(), known_args=known_args)
+            return load_configuration(given.encode(), gates=gates, known_args=known_args)
     return given
 
 

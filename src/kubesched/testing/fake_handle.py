@@ -35,6 +35,7 @@ from kubesched.framework import (
     Status,
     WaitingPod,
 )
+from kubesched.framework.pod_groups import PodGroups
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.services import Services
 from kubesched.testing.fake_objects import FakeApi, FakeInformer, FakeObjects
@@ -172,7 +173,9 @@ class FakeHandle:
         profile_name: str = "default-scheduler",
         extenders: Sequence[Extender] = (),
         kubeconfig: Any = None,
+        pod_groups: PodGroups | None = None,
     ) -> None:
+        self.pod_groups = pod_groups
         self.extenders = tuple(extenders)
         self.kubeconfig = kubeconfig
         self.component_config_version = API_VERSION
@@ -223,6 +226,7 @@ class FakeHandle:
             fits_now=lambda *_: self.room,
             metrics=self.metrics,
             shared=self.shared,
+            pod_groups=self.pod_groups,
         )
 
     def lister(self, kind: type[T]) -> Lister[T]:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from kubesched.apiserver.http import Answer, ApiService, Request, Stream, Users
+from kubesched.apiserver.rules.features import ALL_FEATURES
 from kubesched.apiserver.store.object_store import Store
 from kubesched.util.clock import ManualClock
 
@@ -20,9 +21,16 @@ APPLICATION_JSON = "application/json"
 class Client:
     """Requests to a service over a store at a time that tests set."""
 
-    def __init__(self, users: Users | None = None, now_ns: int = NOW_NS) -> None:
+    def __init__(
+        self,
+        users: Users | None = None,
+        now_ns: int = NOW_NS,
+        features: frozenset[str] | None = None,
+    ) -> None:
+        """A server with these features; None: with all of them."""
         self.clock = ManualClock(now_ns)
-        self.store = Store(random.Random(7), now_ns=now_ns)
+        features = ALL_FEATURES if features is None else features
+        self.store = Store(random.Random(7), now_ns=now_ns, features=features)
         self.service = ApiService(self.store, self.clock, users=users)
 
     def ask(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubesched.api import ApiError
+from kubesched.api import ApiError, PodGroup
 from kubesched.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
     serve,
@@ -185,4 +185,19 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     data.close()
     data, _ = opened(tmp_path / "c.db")
     assert data.secret("token", lambda: b"two") == b"one"
+    data.close()
+
+
+def test_objects_of_a_feature_that_is_off_are_there_when_it_is_on_again(tmp_path: Path) -> None:
+    data, store = opened(tmp_path / "data")
+    groups = store.catalog.by_type(PodGroup)
+    body = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}}
+    store.create(groups, "default", body, NOW_NS)
+    data.close()
+    data = DataFile(tmp_path / "data")
+    without = open_store(data, random.Random(2), NOW_NS, frozenset())
+    with pytest.raises(ApiError):
+        without.catalog.by_type(PodGroup)
+    data, store = reopened(data, tmp_path / "data")
+    assert store.get(store.catalog.by_type(PodGroup), "default", "g").data["spec"]
     data.close()

@@ -9,7 +9,9 @@ import msgspec
 from kubesched.api.core import Event as CoreEvent
 from kubesched.api.kinds import KINDS, Kind
 from kubesched.api.plain_kinds import PLAIN_KINDS
+from kubesched.api.scheduling import PodGroup, Workload
 from kubesched.apiserver.rules.custom import CustomSchema, CustomStrategy
+from kubesched.apiserver.rules.features import ALL_FEATURES, POD_GROUPS
 from kubesched.apiserver.rules.strategies.autoscalers import from_version_1, to_version_1
 from kubesched.apiserver.rules.strategies.base import Json, Strategy
 from kubesched.apiserver.rules.strategies.cluster import (
@@ -35,6 +37,7 @@ from kubesched.apiserver.rules.strategies.devices import (
 from kubesched.apiserver.rules.strategies.events import EventStrategy, from_core, to_core
 from kubesched.apiserver.rules.strategies.nodes import NodeStrategy
 from kubesched.apiserver.rules.strategies.plain import PLAIN_STRATEGIES
+from kubesched.apiserver.rules.strategies.pod_groups import PodGroupStrategy, WorkloadStrategy
 from kubesched.apiserver.rules.strategies.pods import PodStrategy
 from kubesched.apiserver.rules.strategies.volumes import (
     CSIDriverStrategy,
@@ -100,7 +103,6 @@ _STRATEGIES: dict[str, Strategy] = {
     "ResourceClaim": ResourceClaimStrategy(),
     "Service": ServiceStrategy(),
     "PodDisruptionBudget": BudgetStrategy(),
-    "PodGroup": StatusStrategy(),
     "ReplicationController": ReplicationControllerStrategy(),
     "ReplicaSet": ReplicaSetStrategy(),
     "StatefulSet": StatefulSetStrategy(),
@@ -110,11 +112,11 @@ _STRATEGIES: dict[str, Strategy] = {
     "CronJob": CronJobStrategy(),
     "ResourceQuota": ResourceQuotaStrategy(),
     "LimitRange": LimitRangeStrategy(),
-    "Pod": PodStrategy(),
     "Lease": LeaseStrategy(),
     "Event": EventStrategy(),
 }
 _PLAIN = Strategy()
+_GROUP_KINDS = {PodGroup.kind, Workload.kind}
 _ALL = frozenset(
     {
         "cronjobs",
@@ -143,7 +145,16 @@ def _named(name: str, group: str) -> str:
     return f"{name}.{group}" if group else name
 
 
-def _built_in(kind: Kind) -> Resource:
+def _strategies_of(features: frozenset[str]) -> dict[str, Strategy]:
+    """The rules of kinds whose fields depend on features."""
+    return {
+        "Pod": PodStrategy(has_groups=POD_GROUPS in features),
+        "PodGroup": PodGroupStrategy(features),
+        "Workload": WorkloadStrategy(features),
+    }
+
+
+def _built_in(kind: Kind, gated: dict[str, Strategy]) -> Resource:
     # Both faces of an event are one resource to the reference's messages: the core one.
     group = "" if kind.kind == "Event" else kind.group
     to_stored, from_stored = _FACES.get((kind.api_version, kind.kind), (None, None))
@@ -153,7 +164,7 @@ def _built_in(kind: Kind) -> Resource:
         kind=kind.kind,
         plural=kind.plural,
         namespaced=kind.namespaced,
-        strategy=_STRATEGIES.get(kind.kind, _PLAIN),
+        strategy=gated.get(kind.kind) or _STRATEGIES.get(kind.kind, _PLAIN),
         type=kind.type,
         group_resource=_named(kind.plural, group),
         group_kind=_named(kind.kind, group),
@@ -164,9 +175,15 @@ def _built_in(kind: Kind) -> Resource:
     )
 
 
-def built_in_resources() -> Iterable[Resource]:
-    """Everything that `api` lists but bindings, which are no objects of their own."""
-    return (_built_in(kind) for kind in (*KINDS, *PLAIN_KINDS) if kind.kind != "Binding")
+def built_in_resources(features: frozenset[str] = ALL_FEATURES) -> Iterable[Resource]:
+    """Everything that `api` lists but bindings, which are no objects of their own.
+
+    Without a feature, the kinds and fields that belong to it are not there.
+    """
+    gated = _strategies_of(features)
+    left_out = {"Binding"} | (set() if POD_GROUPS in features else _GROUP_KINDS)
+    every = (*KINDS, *PLAIN_KINDS)
+    return (_built_in(kind, gated) for kind in every if kind.kind not in left_out)
 
 
 def custom_resource(

@@ -17,6 +17,7 @@ from kubesched.api.access import PatchType
 from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.admission.review import Review
 from kubesched.apiserver.rules.deletion import ends_deletion, in_foreground, plan_deletion
+from kubesched.apiserver.rules.features import ALL_FEATURES
 from kubesched.apiserver.rules.generated_metadata import (
     generated_name,
     generated_uid,
@@ -100,9 +101,11 @@ class Store:
         history: int = DEFAULT_HISTORY,
         on_change: Callable[[Change], None] | None = None,
         empty: bool = False,
+        features: frozenset[str] = ALL_FEATURES,
     ) -> None:
         """`on_change` hears of every change first and may raise to undo it. An `empty` store
-        lacks what clusters begin with, and is to be restored.
+        lacks what clusters begin with, and is to be restored. Without a feature, kinds and fields
+        that belong to it are not there.
         """
         self.revision = 0
         self._rng = rng or random.Random(0)
@@ -110,7 +113,7 @@ class Store:
         self._on_change = on_change
         self.admission: Admission | None = None
         """Asked about writes, unless nobody has set it."""
-        self.catalog = Catalog(built_in_resources())
+        self.catalog = Catalog(built_in_resources(features))
         # A stored form comes before its other faces, which then share its collection.
         ordered = sorted(self.catalog.all(), key=lambda resource: resource.to_stored is not None)
         self._collections: dict[str, Collection] = {}

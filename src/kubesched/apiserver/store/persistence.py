@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 
 from kubesched.apiserver.rules import api_errors
+from kubesched.apiserver.rules.features import ALL_FEATURES
+from kubesched.apiserver.rules.served_resources import built_in_resources
 from kubesched.apiserver.store.admission_policies import enforce_policies
 from kubesched.apiserver.store.collection import Restored
 from kubesched.apiserver.store.custom_resource_definitions import (
@@ -144,14 +146,22 @@ class DataFile:
         self._connection.close()
 
 
-def open_store(data: DataFile, rng: random.Random, now_ns: int) -> Store:
-    """The store of a file, with everything that was acknowledged, or a new one."""
+def open_store(
+    data: DataFile,
+    rng: random.Random,
+    now_ns: int,
+    features: frozenset[str] = ALL_FEATURES,
+) -> Store:
+    """The store of a file, with everything that was acknowledged, or a new one.
+
+    Objects of features that are off stay in the file, for when those are on again.
+    """
     revision = data.revision
     if not revision:
-        return Store(rng, now_ns=now_ns, on_change=data.write)
+        return Store(rng, now_ns=now_ns, on_change=data.write, features=features)
     # Other draws than before: uids are given once.
     rng = random.Random(f"{rng.getrandbits(64)}/{revision}/{os.urandom(8).hex()}")
-    store = Store(rng, now_ns=now_ns, on_change=data.write, empty=True)
+    store = Store(rng, now_ns=now_ns, on_change=data.write, empty=True, features=features)
     definitions = CUSTOM_RESOURCE_DEFINITION.group_resource
     objects = list(data.objects())
     store.register(CUSTOM_RESOURCE_DEFINITION)
@@ -160,8 +170,9 @@ def open_store(data: DataFile, rng: random.Random, now_ns: int) -> Store:
     enforce_policies(store)
     known = {each.group_resource for each in store.catalog.all()}
     # Objects whose definition went just before the end were to go with it.
+    built_in = {each.group_resource for each in built_in_resources()}
     for each in objects:
-        if each.resource not in known:
+        if each.resource not in known | built_in:
             data.drop(each)
     others = [each for each in objects if each.resource in known - {definitions}]
     store.restore(others, revision)

@@ -69,6 +69,7 @@ _ALL_EVENTS = tuple(
         EventResource.DEVICE_CLASS,
     )
 )
+_POD_GROUP = ClusterEvent(EventResource.POD_GROUP, ActionType.ALL)
 _NODE_TAINT_UPDATE = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
 
 
@@ -101,7 +102,7 @@ HintObserver = Callable[[RegisteredHint, HintAnswer, int], None]
 
 
 def register_hints(
-    plugins: Iterable[Plugin], *, with_extenders: bool = False
+    plugins: Iterable[Plugin], *, with_extenders: bool = False, with_pod_groups: bool = False
 ) -> tuple[RegisteredHint, ...]:
     """Ask the enabled plugins of a profile for the events that could change their mind.
 
@@ -114,7 +115,7 @@ def register_hints(
     for plugin in plugins:
         if not extension_points(plugin).isdisjoint(_POINTS_THAT_REJECT):
             try:
-                registered += _registrations_of(plugin)
+                registered += _registrations_of(plugin, with_pod_groups=with_pod_groups)
             except Exception as exc:
                 # Someone else's code: the start ends with one line, whatever it did.
                 what = f"{type(exc).__name__}: {exc}"
@@ -124,10 +125,11 @@ def register_hints(
     return tuple(registered)
 
 
-def _registrations_of(plugin: Plugin) -> list[RegisteredHint]:
+def _registrations_of(plugin: Plugin, *, with_pod_groups: bool) -> list[RegisteredHint]:
     events = plugin.events_to_register()
     if events is None:
-        return [RegisteredHint(event, plugin.name) for event in _ALL_EVENTS]
+        every = (*_ALL_EVENTS, _POD_GROUP) if with_pod_groups else _ALL_EVENTS
+        return [RegisteredHint(event, plugin.name) for event in every]
     registered = [RegisteredHint(event.event, plugin.name, event.hint) for event in events]
     node_actions = ActionType.NONE
     for interest in registered:

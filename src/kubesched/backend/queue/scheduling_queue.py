@@ -165,21 +165,24 @@ class SchedulingQueue:
         attempts need something that is `busy` are passed over.
         """
         while (queued := self._pop_first(busy)) is not None:
-            queued.attempts += 1
-            key = queued.key
-            if queued.pod.metadata.uid in self._in_flight:
-                log.error(
-                    "the same pod is tracked in multiple places in the scheduler", pod=queued.pod
-                )
-                self._journal.leave(key, "gone", "popped while in flight", now_ns)
-                continue
-            self._in_flight.start(queued, now_ns)
-            self.nominator.touch(queued.pod.metadata.uid)
-            self._journal.leave(key, Place.IN_FLIGHT, "pop", now_ns)
-            self.scheduling_cycle += 1
-            self._count_rejectors(queued, -1)
-            return queued
+            if self._take_off(queued, now_ns):
+                return queued
         return None
+
+    def _take_off(self, queued: QueuedPodInfo, now_ns: int) -> bool:
+        """Note that a pod which left its container is in flight; False: it already was."""
+        queued.attempts += 1
+        key = queued.key
+        if queued.pod.metadata.uid in self._in_flight:
+            log.error("the same pod is tracked in multiple places in the scheduler", pod=queued.pod)
+            self._journal.leave(key, "gone", "popped while in flight", now_ns)
+            return False
+        self._in_flight.start(queued, now_ns)
+        self.nominator.touch(queued.pod.metadata.uid)
+        self._journal.leave(key, Place.IN_FLIGHT, "pop", now_ns)
+        self.scheduling_cycle += 1
+        self._count_rejectors(queued, -1)
+        return True
 
     def done(self, uid: str) -> None:
         """Let go of a popped pod: it was placed, or there is no need to. Idempotent."""
@@ -209,7 +212,7 @@ class SchedulingQueue:
             queued.flush_timestamp_ns = 0
             queued.was_flushed_from_unschedulable = False
             self._count_rejectors(queued, 1)
-            strategy = self._decisions.replay(queued, self._in_flight.events_since_pop(uid))
+            strategy = self._strategy_after_failure(queued)
             went_to = self._requeue(queued, strategy, ATTEMPT_FAILED, now_ns)
         finally:
             self._in_flight.done(uid)
@@ -217,6 +220,10 @@ class SchedulingQueue:
         if went_to is not QueueName.UNSCHEDULABLE:
             self._wake()
         return went_to
+
+    def _strategy_after_failure(self, queued: QueuedPodInfo) -> Strategy:
+        events = self._in_flight.events_since_pop(queued.pod.metadata.uid)
+        return self._decisions.replay(queued, events)
 
     def activate(self, pods: Mapping[str, Pod], now_ns: int) -> None:
         """Make these pods ready at once, whatever they wait for, unless they are gated.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from kubesched.api import ApiAccess, ApiError, Pod, ResourceClaim
+from kubesched.api import ApiAccess, ApiError, Pod, PodGroup, ResourceClaim
 from kubesched.api.access import ObjectList
 from kubesched.api.base import ApiObject
 from kubesched.cluster.controllers.cluster_view import View
@@ -89,8 +89,12 @@ class Controllers:
         *,
         events: EventSink | None = None,
         authority: Callable[[], str] = str,
+        has_pod_groups: bool = False,
     ) -> None:
-        """`authority` gives the certificates, as text, by which the API server is trusted."""
+        """`authority` gives the certificates, as text, by which the API server is trusted.
+
+        `has_pod_groups` says whether that server has PodGroups.
+        """
         self._api, self._clock, self._events = api, clock, events
         self._view = View()
         self._view.documents = self._document
@@ -106,7 +110,8 @@ class Controllers:
         self._failures: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
-        self._unsynced = set(FOLLOWED)
+        self._followed = (*FOLLOWED, PodGroup) if has_pod_groups else FOLLOWED
+        self._unsynced = set(self._followed)
 
     def _document(
         self, kind: type[ApiObject], name: str, namespace: str
@@ -124,7 +129,7 @@ class Controllers:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for kind in FOLLOWED:
+            for kind in self._followed:
                 name = f"Controllers.{kind.kind}"
                 tasks.create_task(self._follow(kind), name=name)
             while True:

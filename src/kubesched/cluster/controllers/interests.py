@@ -30,6 +30,7 @@ from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 from kubesched.cluster.controllers.adoption import selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_of
 from kubesched.cluster.controllers.planners import PLANNED
+from kubesched.cluster.controllers.pod_groups import group_of
 from kubesched.cluster.controllers.volumes import claims_of
 from kubesched.cluster.nodes.node_agent import LEASE_NAMESPACE
 
@@ -120,6 +121,8 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
                 yield used.metadata.uid
     if controller_of(pod) is None and pod.metadata.labels:
         yield from _adopters(view, pod, _ADOPT_PODS)
+    if pod.spec.scheduling_group is not None and (group := group_of(view, pod)) is not None:
+        yield group.metadata.uid
     node = pod.spec.node_name
     if node and (before is None or _moved(before, pod)):
         home: Node | None = view.find(Node, "", node)

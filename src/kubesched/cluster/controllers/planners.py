@@ -15,6 +15,7 @@ from kubesched.api import (
     Node,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     ReplicaSet,
     ReplicationController,
     ResourceClaim,
@@ -43,6 +44,7 @@ from kubesched.cluster.controllers.namespaces import plan_namespace
 from kubesched.cluster.controllers.node_lifecycle import plan_node
 from kubesched.cluster.controllers.plans import Plan
 from kubesched.cluster.controllers.pod_collection import out_of_service_pods
+from kubesched.cluster.controllers.pod_groups import plan_protection
 from kubesched.cluster.controllers.replica_sets import plan_replica_set
 from kubesched.cluster.controllers.resource_claims import plan_claim, plan_claims_of_pod
 from kubesched.cluster.controllers.stateful_sets import plan_stateful_set
@@ -100,6 +102,7 @@ def planners(
         PersistentVolumeClaim: (Planner("persistentvolume-controller", plan_claim_binding),),
         PersistentVolume: (Planner("persistentvolume-controller", plan_volume),),
         ResourceClaim: (Planner("resource-claim-controller", plan_claim),),
+        PodGroup: (Planner("podgroup-protection-controller", plan_protection),),
         Node: (
             Planner("node-controller", plan_node),
             Planner("taint-eviction-controller", evictions.plan),
@@ -111,7 +114,8 @@ def planners(
 
 PLANNED = frozenset(planners(TaintEvictions(), str))
 FOLLOWED: tuple[type[ApiObject], ...] = (
-    *planners(TaintEvictions(), str),
+    # Pod groups only where the server has them.
+    *(kind for kind in planners(TaintEvictions(), str) if kind is not PodGroup),
     ControllerRevision,
     ServiceAccount,
     ConfigMap,

@@ -16,6 +16,7 @@ from kubesched.api.access import ApiError
 from kubesched.api.pod_facts import is_terminating, pod_key, pod_priority
 from kubesched.api.pod_status_writer import PodStatusWriter
 from kubesched.framework import Handle, Lister, PodInfo
+from kubesched.framework.pod_groups import group_name_of
 from kubesched.plugins.default_preemption.candidates import Candidate
 from kubesched.util.clock import SECOND
 from kubesched.util.logging import get_logger
@@ -140,8 +141,10 @@ class Evictions:
             self._pods,
             preemptor,
             candidate.node_name,
-            # Room that it keeps being offered in vain is no reason to wait any longer.
-            looks_for_room=self._in_vain.get(uid, _InVain()).spared < _PATIENCE,
+            # Room that it keeps being offered in vain is no reason to wait any longer. A member of
+            # a group has to fit beside the others, which are nowhere to be seen by then.
+            looks_for_room=self._in_vain.get(uid, _InVain()).spared < _PATIENCE
+            and not (self._handle.pod_groups is not None and group_name_of(preemptor)),
         )
         work = self._carry_out(preemption, victims)
         self._handle.spawn(work, f"preemption for {pod_key(preemptor)}")

@@ -75,13 +75,14 @@ class ClaimWriter:
         written: ResourceClaim | None = None
         is_settled = False
         try:
-            written = await self._write(claim, allocation, pod)
+            written = await self._write(claim, allocation, pod, is_in_group=data.in_group)
             is_settled = True
         except ClaimError as exc:
             is_settled = not exc.is_outcome_unknown
             raise
         finally:
             if is_settled:
+                data.held.discard(place)
                 await self._settle(written, uid, allocation, is_special=is_special)
             elif allocation is not None:
                 # The server may have taken the write or not: until that is known, the devices
@@ -93,7 +94,12 @@ class ClaimWriter:
             await self._tell_pod(data, pod, written)
 
     async def _write(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        pod: Pod,
+        *,
+        is_in_group: bool,
     ) -> ResourceClaim:
         name = _name(claim)
         for attempt in range(_ATTEMPTS):
@@ -107,7 +113,8 @@ class ClaimWriter:
                 except ApiError as exc:
                     raise ClaimError(f"get updated claim {name} after conflict: {exc}") from exc
             try:
-                return await self._write_once(claim, allocation, pod)
+                is_written = is_in_group and _has(claim, allocation)
+                return await self._write_once(claim, None if is_written else allocation, pod)
             except _ConflictError as exc:
                 conflict = exc
         raise ClaimError(str(conflict)) from conflict
@@ -328,6 +335,14 @@ class ClaimWriter:
             self._devices.claims.assume(written)
         except CacheError as exc:
             log.detail(4, "A newer state of the claim is known", err=exc)
+
+
+def _has(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
+    """Whether the allocation was written to the claim, by another member of a group."""
+    there = claim.status.allocation
+    if there is None or allocation is None:
+        return False
+    return replace(there, allocation_timestamp=allocation.allocation_timestamp) == allocation
 
 
 class _ConflictError(ClaimError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -41,6 +42,8 @@ class DeviceState:
         self.pending_writes: dict[str, asyncio.Event] = {}
         # Claims in flight of which only the server knows whether they were written, by uid.
         self.unsettled: set[str] = set()
+        # By uid of the claim; gone when nobody has or awaits it.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._awaited: dict[tuple[str, str], asyncio.Event] = {}  # namespace, name
         # Claims that were made for extended resources, by uid of the pod that owns them.
         self._special: dict[str, dict[str, ResourceClaim]] = {}
@@ -72,16 +75,25 @@ class DeviceState:
             if self._awaited.get(key) is appeared and not appeared.is_set():
                 del self._awaited[key]
 
-    def land(self, uid: str, *, for_all: bool = False) -> bool:
+    def turn_at(self, claim: ResourceClaim) -> asyncio.Lock:
+        """Whoever writes to a claim that several pods of a group share has it meanwhile."""
+        turn = self._turns.get(claim.metadata.uid)
+        if turn is None:
+            turn = self._turns[claim.metadata.uid] = asyncio.Lock()
+        return turn
+
+    def land(self, uid: str, *, for_all: bool = False, is_news: bool = True) -> bool:
         """A claim is in flight for one pod less, or for none at all; True if it is no more.
 
         Should its devices be free by that, pods that wait for some hear of it: no change of a
-        claim tells them.
+        claim tells them. It is no news if nobody could have known that they were taken.
         """
         flying = self.in_flight.get(uid)
         if flying is None or not self.in_flight.remove(uid, for_all=for_all):
             return False
         known = self.claims.get(flying.metadata.name, flying.metadata.namespace)
+        if not is_news:
+            return True
         if flying.status.allocation is not None and (
             known is None or known.status.allocation is None
         ):

@@ -10,7 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubesched.api import ApiError, Pod, ResourceClaim
+from kubesched.api.node_selector import NodeMatcher
 from kubesched.framework import SUCCESS, Handle, NodeInfo, Status
+from kubesched.framework.pod_groups import GroupCycle
 from kubesched.plugins.dynamic_resources.answers import Verdict
 from kubesched.plugins.dynamic_resources.claim_writing import (
     FINALIZER,
@@ -64,12 +66,38 @@ class Placing:
             log.error("What claims take of a node is not known", exc=exc, pod=pod)
         return with_claim_statuses(pod, data.node_allocatable) if data.node_allocatable else pod
 
-    def reserve(self, data: PodDevices, pod: Pod, node: NodeInfo | None) -> Status:
-        """Keep the devices for the pod that the search found on the node."""
-        if not data.pending:
+    def reserve(
+        self, data: PodDevices, pod: Pod, node: NodeInfo | None, cycle: GroupCycle | None = None
+    ) -> Status:
+        """Keep the devices for the pod that the search found on the node.
+
+        Within the cycle of its group, other members may use its claims from then on.
+        """
+        if not data.pending and not data.shared:
             return SUCCESS
         if node is None:
             return Status.failure(_NOT_FOUND)
+        for place in data.shared:
+            if not self._share(data, place, node):
+                return Status.failure(_NOT_FOUND)
+        return self._give(data, pod, node, cycle) if data.pending else SUCCESS
+
+    def _share(self, data: PodDevices, place: int, node: NodeInfo) -> bool:
+        """Have a claim that is in flight for another member; False: it is not, or not there."""
+        flying = self._devices.in_flight.get(data.claims[place].metadata.uid)
+        if flying is None or flying.status.allocation is None or node.node is None:
+            return False
+        allocation = flying.status.allocation
+        if allocation.node_selector is not None:
+            matcher = NodeMatcher.parse_strictly(allocation.node_selector)
+            if not matcher.matches(node.node.metadata.labels, node.name):
+                return False
+        data.allocations[place] = allocation
+        data.held.add(place)
+        self._devices.in_flight.add(flying)
+        return True
+
+    def _give(self, data: PodDevices, pod: Pod, node: NodeInfo, cycle: GroupCycle | None) -> Status:
         found = self._filtering.found_on(data, pod, node)
         if found is None:
             # A device plugin serves the extended resources here.
@@ -91,6 +119,9 @@ class Placing:
             finalizers = claim.metadata.finalizers
             if FINALIZER not in finalizers:
                 finalizers = (*finalizers, FINALIZER)
+            data.held.add(place)
+            if cycle is not None and place != data.special:
+                cycle.claims.add(claim.metadata.uid)
             self._devices.in_flight.add(
                 replace(
                     claim,
@@ -103,13 +134,22 @@ class Placing:
     def _share_id(self) -> str:
         return str(uuid.UUID(int=self._handle.random.getrandbits(128), version=4))
 
-    def unreserve(self, data: PodDevices, pod: Pod) -> None:
-        """Give back what was kept for the pod, here and, if it got that far, on the server."""
+    def unreserve(self, data: PodDevices, pod: Pod, cycle: GroupCycle | None = None) -> None:
+        """Give back what was kept for the pod, here and, if it got that far, on the server.
+
+        Within the cycle of its group nothing was written, and nobody is told.
+        """
         for place, claim in enumerate(data.claims):
             is_special = place == data.special
             uid = data.in_flight_uids.get(place, claim.metadata.uid)
-            if uid not in self._devices.unsettled and self._devices.land(uid):
-                self._devices.claims.restore(claim.metadata.name, claim.metadata.namespace)
+            if place in data.held and uid not in self._devices.unsettled:
+                data.held.discard(place)
+                if self._devices.land(uid, is_news=cycle is None):
+                    self._devices.claims.restore(claim.metadata.name, claim.metadata.namespace)
+                    if cycle is not None:
+                        cycle.claims.discard(uid)
+            if cycle is not None:
+                continue
             if is_special:
                 if not is_in_memory(claim):
                     self._spawn(claim, self._delete(claim, pod))
@@ -162,7 +202,10 @@ class Placing:
             if is_reserved_for(data.claims[place], pod):
                 continue
             try:
-                await self._writer.bind(data, place, pod, node_name)
+                if data.in_group:
+                    await self._bind_in_turn(data, place, pod, node_name)
+                else:
+                    await self._writer.bind(data, place, pod, node_name)
             except ClaimError as exc:
                 return Status.failure(exc)
         if data.node_allocatable:
@@ -174,6 +217,15 @@ class Placing:
         if not self._devices.features.binding_conditions:
             return SUCCESS
         return await self._conditions.until_ready(data, pod, node_name)
+
+    async def _bind_in_turn(self, data: PodDevices, place: int, pod: Pod, node_name: str) -> None:
+        """Write a claim that other members may be about to write too; raises ClaimError."""
+        claim = data.claims[place]
+        async with self._devices.turn_at(claim):
+            current = self._devices.claims.get(claim.metadata.name, claim.metadata.namespace)
+            if current is not None and current.metadata.uid == claim.metadata.uid:
+                data.claims[place] = current
+            await self._writer.bind(data, place, pod, node_name)
 
     async def _catch_up(self, data: PodDevices, place: int) -> None:
         """Wait for what an earlier attempt still writes to the claim."""

@@ -34,6 +34,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.pod_groups import group_cycle_of
 from kubesched.plugins.dynamic_resources import scoring
 from kubesched.plugins.dynamic_resources.answers import AnswerCache
 from kubesched.plugins.dynamic_resources.claim_writing import ClaimWriter
@@ -126,7 +127,7 @@ class DynamicResources(Plugin):
         state.write(STATE_KEY, _NOTHING)
         if not pod_info.pod.spec.resource_claims and not pod_info.requested.scalar:
             return SKIP
-        data = self._reader.read(pod_info)
+        data = self._reader.read(pod_info, group_cycle_of(state))
         if data is None:
             return SKIP
         if isinstance(data, Status):
@@ -185,7 +186,8 @@ class DynamicResources(Plugin):
             return data
         if not data.claims:
             return SUCCESS
-        return self._placing.reserve(data, pod, self.handle.snapshot.get(node_name))
+        node = self.handle.snapshot.get(node_name)
+        return self._placing.reserve(data, pod, node, group_cycle_of(state))
 
     def _charged(self, data: PodDevices, pod: Pod, node_name: str) -> Pod:
         """The pod as it is charged to the node, with what its claims take there."""
@@ -195,7 +197,7 @@ class DynamicResources(Plugin):
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         data = _data(state)
         if not isinstance(data, Status) and data.claims:
-            self._placing.unreserve(data, pod)
+            self._placing.unreserve(data, pod, group_cycle_of(state))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         data = _data(state)

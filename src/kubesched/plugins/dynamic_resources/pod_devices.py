@@ -38,6 +38,12 @@ class PodDevices(msgspec.Struct, eq=False):
     unusable: frozenset[int] = frozenset()
     # Claims that need devices.
     pending: Sequence[int] = ()
+    # Claims that another member of the pod's group was given devices for in the same cycle.
+    shared: Sequence[int] = ()
+    # Whether the pod was tried with its group, other members of which may write to its claims.
+    in_group: bool = False
+    # Claims that this attempt has in flight, alone or with others.
+    held: set[int] = msgspec.field(default_factory=set)
     # Extended resources the pod asks for that a class serves, each with the class's name.
     served: Sequence[tuple[str, str]] = ()
     # Other extended resources it asks for.

@@ -42,6 +42,8 @@ class Deallocation:
                     continue
                 break
             claim = data.claims[place]
+            if place in data.shared:
+                continue  # its devices are only thought of, within a cycle of its group
             if _is_only_used_by(claim, pod):
                 self._spawn(claim, self._writer.deallocate(claim))
                 return DEALLOCATED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from kubesched.api import (
     DeviceRequest,
@@ -14,6 +14,7 @@ from kubesched.api import (
 )
 from kubesched.api.node_selector import NodeMatcher
 from kubesched.framework import Handle, PodInfo, Status
+from kubesched.framework.pod_groups import GroupCycle
 from kubesched.plugins.dynamic_resources import binding_conditions
 from kubesched.plugins.dynamic_resources.claims import UnresolvedClaimError, claims_of
 from kubesched.plugins.dynamic_resources.device_state import EXTENDED_CLAIM, DeviceState
@@ -39,8 +40,13 @@ class ClaimReader:
         self._classes = classes
         self._binding_timeout_ns = binding_timeout_ns
 
-    def read(self, pod_info: PodInfo) -> PodDevices | Status | None:
-        """The facts; why the pod cannot be placed; or None if it needs no devices."""
+    def read(
+        self, pod_info: PodInfo, cycle: GroupCycle | None = None
+    ) -> PodDevices | Status | None:
+        """The facts; why the pod cannot be placed; or None if it needs no devices.
+
+        Within the cycle of its group, it may use claims that others were given devices for.
+        """
         pod = pod_info.pod
         claims: list[ResourceClaim] = []
         if pod.spec.resource_claims:
@@ -54,7 +60,8 @@ class ClaimReader:
             if not claims:
                 return None
             data = PodDevices(claims=claims)
-        problem = self._look_at(data)
+        data.in_group = cycle is not None
+        problem = self._look_at(data, frozenset() if cycle is None else cycle.claims)
         return data if problem is None else problem
 
     def _with_extended(
@@ -99,12 +106,17 @@ class ClaimReader:
             )
         )
 
-    def _look_at(self, data: PodDevices) -> Status | None:
+    def _look_at(self, data: PodDevices, sharable: Set[str]) -> Status | None:
         """Note where allocated claims can be used and which need devices; or what is wrong."""
-        selectors, pending, unusable = {}, [], set()
+        selectors, pending, shared, unusable = {}, [], [], set()
         now_ns = self._handle.clock.now_ns()
         for place, claim in enumerate(data.claims):
             allocation = claim.status.allocation
+            if allocation is None and claim.metadata.uid in sharable:
+                flying = self._devices.in_flight.get(claim.metadata.uid)
+                if flying is not None:
+                    allocation = flying.status.allocation
+                    shared.append(place)
             if allocation is None:
                 problem = self._problem_of(claim, is_special=place == data.special)
                 if problem is not None:
@@ -121,6 +133,7 @@ class ClaimReader:
             ):
                 unusable.add(place)
         data.selectors, data.pending, data.unusable = selectors, pending, frozenset(unusable)
+        data.shared = shared
         return None
 
     def _problem_of(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:

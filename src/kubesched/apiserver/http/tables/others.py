@@ -52,6 +52,16 @@ def _created(data: Json, _now_ns: int) -> Any:
     return _at(data, "metadata.creationTimestamp")
 
 
+def _group_status(data: Json, _now_ns: int) -> str:
+    conditions = {each.get("type"): each for each in _at(data, "status.conditions", ())}
+    if (disrupted := conditions.get("DisruptionTarget")) is not None:
+        return str(disrupted.get("reason", ""))
+    scheduled = conditions.get("PodGroupScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
 def _joined(texts: Iterable[Any], limit: int = 3) -> str:
     """The first of several texts, and how many more there are."""
     shown = list(dict.fromkeys(map(str, texts)))
@@ -412,6 +422,12 @@ OTHERS: dict[str, Layout] = {
     "RoleBinding": _BINDING,
     "VolumeAttributesClass": _layout(("DriverName", AGE), _path("driverName"), age),
     "Workload": _layout((AGE,), age),
-    "PodGroup": _layout((AGE,), age),
+    "PodGroup": _layout(
+        ("Policy", "Workload", "Status", AGE),
+        lambda data, _: "Gang" if _at(data, "spec.schedulingPolicy.gang", None) else "Basic",
+        _path("spec.podGroupTemplateRef.workload.workloadName", NONE),
+        _group_status,
+        age,
+    ),
     "DeviceTaintRule": _layout((AGE,), age),
 }

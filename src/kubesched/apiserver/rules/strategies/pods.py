@@ -12,6 +12,7 @@ from kubesched.apiserver.rules.resource_limits.runtime_classes import with_runti
 from kubesched.apiserver.rules.shared_specs import SharedSpec, once, shared
 from kubesched.apiserver.rules.strategies.base import Cluster, Json, Strategy, with_part
 from kubesched.apiserver.rules.strategies.pod_defaults import default_pod_spec, qos_class
+from kubesched.apiserver.rules.validation.pod_groups import check_scheduling_group
 from kubesched.apiserver.rules.validation.pods import (
     check_pod,
     check_pod_spec,
@@ -21,7 +22,7 @@ from kubesched.apiserver.rules.validation.pods import (
 from kubesched.apiserver.rules.validation.problems import Problem
 from kubesched.apiserver.rules.validation.problems import forbidden as forbidden_field
 
-__all__ = ["PodStrategy", "bind", "topology_labels"]
+__all__ = ["PodStrategy", "bind", "global_default_class", "topology_labels"]
 
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -33,6 +34,7 @@ _GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 _EPHEMERAL = "ephemeralContainers"
+_GROUP = "schedulingGroup"
 
 
 def _resized(containers: list[Json], wanted: Iterable[Json]) -> list[Json]:
@@ -50,6 +52,10 @@ class PodStrategy(Strategy):
     graceful = True
     spec_parts = ("ephemeralcontainers", "resize")
 
+    def __init__(self, *, has_groups: bool = True) -> None:
+        """Without groups, what a pod says of its group is dropped."""
+        self._has_groups = has_groups
+
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
@@ -58,6 +64,8 @@ class PodStrategy(Strategy):
 
     def admit(self, new: Json, cluster: Cluster, /) -> Json:
         namespace = new["metadata"].get("namespace", "")
+        if not self._has_groups and _GROUP in new["spec"]:
+            new = {**new, "spec": with_part(new["spec"], _GROUP, None)}
         if ranges := cluster.within("limitranges", namespace):
             metadata, spec = with_limits(new, new["spec"], ranges)
             new = {**new, "metadata": metadata, "spec": spec}
@@ -118,7 +126,10 @@ class PodStrategy(Strategy):
         return check_pod(new, once(_examined, shared(new["spec"])).problems)
 
     def check(self, new: Json, *, namespaced: bool) -> list[Problem]:  # noqa: ARG002
-        return check_pod(new, once(_examined, shared(new["spec"])).problems)
+        problems = check_pod(new, once(_examined, shared(new["spec"])).problems)
+        if _GROUP in new["spec"]:
+            problems += check_scheduling_group(new["spec"][_GROUP], f"spec.{_GROUP}")
+        return problems
 
     def check_update(self, new: Json, old: Json, /) -> list[Problem]:
         return check_pod_update(new, old)
@@ -170,7 +181,7 @@ def _with_priority(pod: Json, cluster: Cluster) -> Json:
             text = f"no PriorityClass with name {name} was found"
             raise forbidden("pods", pod["metadata"].get("name", ""), text)
     else:
-        chosen = _global_default(cluster)
+        chosen = global_default_class(cluster)
         if chosen is None:
             return _without_stray_priority(pod, spec)
     value = chosen.get("value", 0)
@@ -202,7 +213,7 @@ def _stray(pod: Json, given: int, computed: int) -> ApiError:
     return forbidden("pods", pod["metadata"].get("name", ""), text)
 
 
-def _global_default(cluster: Cluster) -> Json | None:
+def global_default_class(cluster: Cluster) -> Json | None:
     """Of several defaults, the one with the lowest value."""
     chosen: Json | None = None
     for candidate in cluster.all("priorityclasses"):

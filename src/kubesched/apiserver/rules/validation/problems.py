@@ -21,6 +21,7 @@ __all__ = [
     "not_supported",
     "required",
     "too_long",
+    "too_many",
 ]
 
 _TITLES = {
@@ -30,6 +31,7 @@ _TITLES = {
     "FieldValueNotSupported": "Unsupported value",
     "FieldValueForbidden": "Forbidden",
     "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
 }
 
 
@@ -53,7 +55,11 @@ def _show(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _json(value, is_sorted=True)
+
+
+def _json(value: Any, *, is_sorted: bool) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=is_sorted)
 
 
 def _problem(field: str, reason: str, value: str, detail: str) -> Problem:
@@ -77,8 +83,10 @@ def immutable(field: str, value: Any) -> Problem:
     return invalid(field, value, "field is immutable")
 
 
-def duplicate(field: str, value: Any, detail: str = "") -> Problem:
-    return _problem(field, "FieldValueDuplicate", _show(value), detail)
+def duplicate(field: str, value: Any, detail: str = "", *, is_sorted: bool = True) -> Problem:
+    """`is_sorted` says whether an object is shown with its keys in order."""
+    shown = _show(value) if is_sorted else _json(value, is_sorted=False)
+    return _problem(field, "FieldValueDuplicate", shown, detail)
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Problem:
@@ -88,6 +96,12 @@ def not_supported(field: str, value: Any, supported: Iterable[str]) -> Problem:
 
 def forbidden(field: str, detail: str) -> Problem:
     return _problem(field, "FieldValueForbidden", "", detail)
+
+
+def too_many(field: str, count: int, limit: int) -> Problem:
+    items = "item" if limit == 1 else "items"
+    detail = f"must have at most {limit} {items}"
+    return _problem(field, "FieldValueTooMany", str(count), detail)
 
 
 def too_long(field: str, limit: int) -> Problem:

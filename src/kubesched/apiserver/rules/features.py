@@ -1,0 +1,22 @@
+"""Features of the server that are off in a cluster unless they are asked for.
+
+Their names are those of the reference's feature gates.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ALL_FEATURES",
+    "DISRUPTION",
+    "GROUP_CLAIMS",
+    "POD_GROUPS",
+    "TOPOLOGY",
+]
+
+POD_GROUPS: Final = "GenericWorkload"
+TOPOLOGY: Final = "TopologyAwareWorkloadScheduling"
+DISRUPTION: Final = "WorkloadAwarePreemption"
+GROUP_CLAIMS: Final = "DRAWorkloadResourceClaims"
+ALL_FEATURES: Final = frozenset({POD_GROUPS, TOPOLOGY, DISRUPTION, GROUP_CLAIMS})

@@ -1,0 +1,1 @@
+"""Pods that are scheduled together: the group cycle (docs/reference/09)."""

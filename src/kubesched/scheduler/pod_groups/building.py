@@ -1,0 +1,49 @@
+"""Puts the group cycle of a scheduler together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from kubesched.api import PodGroup
+from kubesched.backend.grouping_cache import GroupingCache
+from kubesched.backend.queue.grouping_queue import GroupingQueue
+from kubesched.runtime.framework import Framework
+from kubesched.runtime.services import Services
+from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm
+from kubesched.scheduler.pod_groups.group_condition import PodGroupConditionWriter
+from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
+from kubesched.scheduler.pod_groups.group_submission import GroupSubmission
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle
+from kubesched.util.clock import Clock
+
+__all__ = ["build_group_cycle"]
+
+
+def build_group_cycle(
+    cache: GroupingCache,
+    queue: GroupingQueue,
+    profiles: Mapping[str, Framework],
+    services: Services,
+    scheduling: SchedulingCycle,
+    failures: FailureHandler,
+    bind: Callable[[Placement], None],
+    clock: Clock,
+    rng: random.Random,
+) -> PodGroupCycle:
+    """What tries the members of a group together. PodGroups are watched from here on."""
+    return PodGroupCycle(
+        cache,
+        queue,
+        profiles,
+        GroupAlgorithm(cache, queue, scheduling, clock),
+        GroupSubmission(scheduling, failures, bind, clock),
+        failures,
+        services.lister(PodGroup),
+        PodGroupConditionWriter(services.api, clock, rng),
+        services.spawn,
+        services.metrics,
+        clock,
+    )

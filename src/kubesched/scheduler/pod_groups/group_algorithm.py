@@ -1,0 +1,141 @@
+"""Whether a group fits: its pods are placed one after another, and all is taken back.
+
+docs/reference/09 §7. Nothing is awaited, so the cluster cannot change meanwhile. Members are
+assumed in the cache itself, and forgotten at the end: what later members and plugins see is what
+they will see if the group is placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kubesched.backend.cache import Cache
+from kubesched.backend.queue.grouping_queue import GroupingQueue
+from kubesched.framework import (
+    Code,
+    CycleState,
+    Nominating,
+    NominatingMode,
+    PodInfo,
+    QueuedPodInfo,
+    Status,
+)
+from kubesched.framework.pod_groups import GroupCycle, enter_group_cycle
+from kubesched.framework.post_filter import nominated_node
+from kubesched.runtime.framework import Framework
+from kubesched.scheduler.attempt import Attempt
+from kubesched.scheduler.failure import CLEAR_NOMINATION
+from kubesched.scheduler.pod_groups.group_results import (
+    WAITING_FOR_PREEMPTION,
+    GroupResult,
+    MemberResult,
+    unschedulable,
+)
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle, about_node, pod_on_node
+from kubesched.util.clock import Clock
+from kubesched.util.errors import CacheError
+
+__all__ = ["GroupAlgorithm"]
+
+Undo = Callable[[], None]
+
+
+class GroupAlgorithm:
+    """Tries the members of one group at a time."""
+
+    def __init__(
+        self, cache: Cache, queue: GroupingQueue, scheduling: SchedulingCycle, clock: Clock
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._scheduling = scheduling
+        self._clock = clock
+
+    def run(self, framework: Framework, members: Sequence[QueuedPodInfo]) -> GroupResult:
+        """The verdict on the members, tried in this order. The cache is left as it was."""
+        outcome = GroupResult(unschedulable(), [])
+        cycle = GroupCycle()
+        undos: list[Undo] = []
+        needs_preemption = False
+        try:
+            for queued in members:
+                member, undo = self._try(framework, queued, cycle)
+                outcome.members.append(member)
+                if undo is None:
+                    if member.status.is_rejected:
+                        continue
+                    error = member.status.message
+                    outcome.status = Status.failure(
+                        f"failed to schedule other pod from a pod group: {error}"
+                    )
+                    outcome.is_waiting_on_preemption = False
+                    break
+                undos.append(undo)
+                needs_preemption = needs_preemption or member.needs_preemption
+                if member.permit is not None and member.permit.is_success:
+                    # One placed member that may go is enough: a gang's Permit counts the others.
+                    outcome.is_waiting_on_preemption = needs_preemption
+                    outcome.status = (
+                        unschedulable(WAITING_FOR_PREEMPTION) if needs_preemption else member.permit
+                    )
+        finally:
+            for undo in reversed(undos):
+                undo()
+        return outcome
+
+    def _try(
+        self, framework: Framework, queued: QueuedPodInfo, cycle: GroupCycle
+    ) -> tuple[MemberResult, Undo | None]:
+        """Put a member on a node, if there is one; returns how to take it off again."""
+        state = CycleState()
+        state.plugin_timer = framework.point_metrics.sample()
+        enter_group_cycle(state, cycle)
+        attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
+        status, node_name, nominating, result = self._scheduling.find_node(attempt)
+        self._scheduling.observe_algorithm(attempt)
+        member = MemberResult(attempt, status, 0, nominating, result=result)
+        if not status.is_success:
+            # Where room is being made for it, it counts as placed for the others.
+            node_name = nominated_node(nominating) or ""
+            member.needs_preemption = bool(node_name)
+        undo = self._put(member, node_name) if node_name else None
+        member.duration_ns = self._clock.monotonic_ns() - attempt.started_ns
+        return member, undo
+
+    def _put(self, member: MemberResult, node_name: str) -> Undo | None:
+        """Assume a member on a node, with Reserve and Permit; None: that failed, and is undone."""
+        framework, state, queued, _ = member.attempt
+        assumed = pod_on_node(member.attempt, node_name)
+        try:
+            self._cache.assume_pod(assumed)
+        except CacheError as exc:
+            self._fail(member, Status.failure(exc))
+            return None
+        self._queue.nominator.delete_nominated_pod(queued.pod)
+
+        def undo() -> None:
+            self._take_off(member, assumed, node_name)
+
+        status = framework.binding.run_reserve(state, assumed.pod, node_name)
+        if status.is_success:
+            status = framework.binding.try_permit(state, assumed.pod, node_name)
+        if not status.is_success and status.code is not Code.WAIT:
+            undo()
+            self._fail(member, about_node(node_name, status))
+            return None
+        member.node_name, member.permit = node_name, status
+        return undo
+
+    def _fail(self, member: MemberResult, status: Status) -> None:
+        member.status = status
+        member.nominating, member.needs_preemption = CLEAR_NOMINATION, False
+        member.result = None
+
+    def _take_off(self, member: MemberResult, assumed: PodInfo, node_name: str) -> None:
+        framework, state, queued, _ = member.attempt
+        self._scheduling.undo(framework, state, assumed, node_name)
+        # A nomination that was only kept in memory is lost, as in the reference.
+        if nominated := queued.pod.status.nominated_node_name:
+            self._queue.nominator.add_nominated_pod(
+                queued.pod_info, Nominating(NominatingMode.OVERRIDE, nominated)
+            )

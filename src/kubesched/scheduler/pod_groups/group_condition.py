@@ -1,0 +1,95 @@
+"""The condition that tells users of a PodGroup whether it is scheduled (docs/reference/09 §13)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from kubesched.api import Condition, PodGroup
+from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.pod_status_writer import send_status_patch
+from kubesched.api.time import format_time
+from kubesched.framework import Status
+from kubesched.util.clock import Clock
+from kubesched.util.logging import get_logger
+
+__all__ = ["POD_GROUP_SCHEDULED", "PodGroupConditionWriter", "condition_of", "condition_patch"]
+
+log = get_logger(__name__)
+
+POD_GROUP_SCHEDULED = "PodGroupScheduled"
+
+
+def condition_of(status: Status, generation: int = 0) -> Condition:
+    """What to tell of a cycle that came to this verdict; its time is not set."""
+    message = ""
+    if status.is_success:
+        value, reason = "True", "Scheduled"
+    elif status.is_rejected:
+        value, reason, message = "False", "Unschedulable", status.message
+    else:
+        value, reason, message = "False", "SchedulerError", status.message
+    return Condition(
+        type=POD_GROUP_SCHEDULED,
+        status=value,
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+    )
+
+
+def condition_patch(group: PodGroup, wanted: Condition, now_ns: int) -> dict[str, Any] | None:
+    """A strategic merge patch with what differs from the group as it is known; None: nothing.
+
+    A group that was scheduled once stays so: members that come later may still wait.
+    """
+    conditions = group.status.conditions
+    current = next((each for each in conditions if each.type == wanted.type), None)
+    if current is not None and current.status == "True" and wanted.status == "False":
+        return None
+    patch: dict[str, Any] = {}
+    for field, name in _FIELDS.items():
+        value = getattr(wanted, field)
+        is_new = current is None or getattr(current, field) != value
+        # A condition that is new has all of its fields, but a generation only if there is one.
+        if is_new and (value or field != "observed_generation"):
+            patch[name] = value
+    if not patch:
+        return None
+    if current is None or current.status != wanted.status:
+        patch["lastTransitionTime"] = format_time(now_ns)
+    changed: dict[str, Any] = {"conditions": [{"type": wanted.type, **patch}]}
+    if conditions:
+        types = [each.type for each in conditions]
+        if current is None:
+            types.append(wanted.type)
+        changed["$setElementOrder/conditions"] = [{"type": each} for each in types]
+    return {"status": changed}
+
+
+_FIELDS = {
+    "status": "status",
+    "reason": "reason",
+    "message": "message",
+    "observed_generation": "observedGeneration",
+}
+
+
+class PodGroupConditionWriter:
+    """Writes the condition of PodGroups; a failure is logged."""
+
+    def __init__(self, api: ApiAccess, clock: Clock, rng: random.Random) -> None:
+        self._api = api
+        self._clock = clock
+        self._random = rng
+
+    async def write(self, group: PodGroup, patch: dict[str, Any]) -> None:
+        try:
+            await send_status_patch(self._api, self._clock, self._random, group, patch)
+        except ApiError as exc:
+            log.error("Failed to update PodGroup status", exc=exc, group=group)
+
+    def patch(self, group: PodGroup, status: Status) -> dict[str, Any] | None:
+        """What to write of a cycle that came to this verdict, if anything."""
+        wanted = condition_of(status, group.metadata.generation)
+        return condition_patch(group, wanted, self._clock.now_ns())

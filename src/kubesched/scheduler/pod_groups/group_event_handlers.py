@@ -1,0 +1,42 @@
+"""From watch events to the state of pod groups (docs/reference/09 §3, §5.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.api import Pod
+from kubesched.backend.grouping_cache import GroupingCache
+from kubesched.framework import ActionType, ClusterEvent, EventResource
+from kubesched.scheduler.event_handlers import EventHandlers
+
+__all__ = ["GroupEventHandlers"]
+
+_WAITING_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD)
+
+
+class GroupEventHandlers(EventHandlers):
+    """Also tells the groups of pods that wait. Pods on nodes reach them through the cache."""
+
+    def __init__(self, cache: GroupingCache, *others: Any, announces_waiting_pods: bool) -> None:
+        """With `announces_waiting_pods` a new pod may be what others waited for."""
+        super().__init__(cache, *others)
+        self._groups = cache.groups
+        self._announces_waiting_pods = announces_waiting_pods
+
+    def add_pod(self, pod: Pod) -> None:
+        is_waiting = not pod.spec.node_name and self._is_responsible(pod)
+        if is_waiting:
+            # Before it enters the queue: it counts for the plugins that are asked there.
+            self._groups.add(pod)
+        super().add_pod(pod)
+        if is_waiting and self._announces_waiting_pods:
+            self._announce(_WAITING_POD_ADD, None, pod)
+
+    def _update_waiting(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version != new.metadata.resource_version:
+            self._groups.update(new)
+        super()._update_waiting(old, new)
+
+    def _delete_waiting(self, pod: Pod) -> None:
+        self._groups.delete(pod)
+        super()._delete_waiting(pod)

@@ -1,0 +1,107 @@
+"""What becomes of a group and its members once the verdict is known (docs/reference/09 §11).
+
+Members of a group that fits are placed for real, each on its own from then on. The others go back
+to the queue, each with what kept it, or the group, from being placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kubesched.framework import CycleState, Nominating, NominatingMode, QueuedPodInfo, Status
+from kubesched.framework.pod_groups import leave_group_cycle
+from kubesched.runtime.framework import Framework
+from kubesched.scheduler.attempt import Attempt
+from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.pod_groups.group_results import GroupResult, MemberResult, unschedulable
+from kubesched.scheduler.scheduling_cycle import SchedulingCycle
+from kubesched.util.clock import Clock
+
+__all__ = ["GroupSubmission", "failure_of"]
+
+
+def failure_of(outcome: GroupResult, member: MemberResult) -> tuple[Status, Nominating | None]:
+    """Why a member is not placed now, and what that means for its nomination.
+
+    Not for members that fit, of a group that does.
+    """
+    group, own = outcome.status, member.status
+    has_node = bool(member.node_name)
+    if not group.is_success and not group.is_rejected:
+        is_own = not own.is_success and not own.is_rejected
+        return own if is_own else group, CLEAR_NOMINATION
+    if group.is_success:
+        if member.needs_preemption:
+            return _held_back(member), CLEAR_NOMINATION
+        return own, member.nominating
+    if outcome.is_waiting_on_preemption:
+        if own.is_success:
+            return group, Nominating(NominatingMode.OVERRIDE, member.node_name)
+        return own, member.nominating
+    if has_node:
+        return _held_back(member), CLEAR_NOMINATION
+    return own, member.nominating
+
+
+def _held_back(member: MemberResult) -> Status:
+    """A member that has a node, and has to wait for others that have none."""
+    reasons = () if member.permit is None else member.permit.all_reasons
+    return unschedulable(", ".join(reasons)) if reasons else unschedulable()
+
+
+class GroupSubmission:
+    """Places members, or hands them to the failure handler."""
+
+    def __init__(
+        self,
+        scheduling: SchedulingCycle,
+        failures: FailureHandler,
+        bind: Callable[[Placement], None],
+        clock: Clock,
+    ) -> None:
+        self._scheduling = scheduling
+        self._failures = failures
+        self._bind = bind
+        self._clock = clock
+
+    def run(
+        self, framework: Framework, members: Sequence[QueuedPodInfo], outcome: GroupResult
+    ) -> int:
+        """Deal with every pod of the group; returns how many were placed."""
+        results = {id(each.attempt.queued): each for each in outcome.members}
+        placed = 0
+        for queued in members:
+            member = results.get(id(queued))
+            if member is None:
+                # It was not tried: an error with another one ended the cycle before.
+                attempt = Attempt(framework, CycleState(), queued, self._clock.monotonic_ns())
+                self._fail(attempt, outcome.status, CLEAR_NOMINATION)
+            elif outcome.status.is_success and member.status.is_success:
+                placed += self._place(self._begun(member), member)
+            else:
+                self._fail(self._begun(member), *failure_of(outcome, member))
+        return placed
+
+    def _begun(self, member: MemberResult) -> Attempt:
+        """The attempt as if it had begun now: waiting for the others is not part of it."""
+        started_ns = self._clock.monotonic_ns() - member.duration_ns
+        return member.attempt._replace(started_ns=started_ns)
+
+    def _place(self, attempt: Attempt, member: MemberResult) -> bool:
+        leave_group_cycle(attempt.state)
+        self._tell(attempt, member.status, member)
+        placement = self._scheduling.place(attempt, member.node_name)
+        if placement is not None:
+            self._bind(placement)
+        return placement is not None
+
+    def _fail(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
+        self._tell(attempt, status, None)
+        self._failures.handle(attempt, status, nominating)
+
+    def _tell(self, attempt: Attempt, status: Status, member: MemberResult | None) -> None:
+        watcher = self._scheduling.watcher
+        if watcher is not None:
+            # What the node was chosen from is not valid any more.
+            watcher.decided(attempt, status, "" if member is None else member.node_name, None)

@@ -1,0 +1,68 @@
+"""Of a gang, as many as it needs are placed, or none: whatever else happens.
+
+Random gangs, nodes and other pods, in random order, on virtual time. Caching must not matter:
+every decision is compared with a full search.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kubesched.api import Pod
+from kubesched.testing import make_node, make_pod
+from kubesched.util import virtual_loop
+from tests.scheduler.pod_groups.group_world import GroupWorld, gang, group_world, member
+
+SEEDS = range(12)
+
+
+async def _shake(world: GroupWorld, rng: random.Random) -> dict[str, int]:
+    """Objects in random order, now and then with a pause; returns what each gang needs."""
+    needs: dict[str, int] = {}
+    coming: list[object] = []
+    for number in range(rng.randint(2, 5)):
+        name = f"g{number}"
+        size = rng.randint(1, 5)
+        needs[name] = rng.randint(1, size)
+        cpu = str(rng.randint(1, 3))
+        coming.append(gang(needs[name], name))
+        coming += [member(f"{name}-{each}", cpu, name) for each in range(size)]
+    coming += [make_node(f"n{number}", cpu="4") for number in range(rng.randint(1, 4))]
+    for number in range(rng.randint(0, 4)):
+        coming.append(
+            make_pod(f"plain-{number}", images=["i"], requests={"cpu": str(rng.randint(1, 3))})
+        )
+    rng.shuffle(coming)
+    for each in coming:
+        await world.add(each)
+        if rng.random() < 0.3:
+            await world.settle(rng.choice([0.01, 1, 12]))
+    return needs
+
+
+def _placed(pods: list[Pod], group: str) -> int:
+    return sum(
+        pod.metadata.name.startswith(f"{group}-") and bool(pod.spec.node_name) for pod in pods
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_gang_is_placed_or_not(seed: int) -> None:
+    async def scenario() -> None:
+        rng = random.Random(seed)
+        async with group_world(verify_engine=True, seed=seed) as world:
+            needs = await _shake(world, rng)
+            await world.settle(60)
+            pods = list((await world.api.list(Pod)).items)
+            for group, need in needs.items():
+                assert _placed(pods, group) == 0 or _placed(pods, group) >= need, group
+            assert not list(world.scheduler.services.waiting_pods)
+            assert world.scheduler.cache.assumed_count == 0
+            # What is free and what would fit into it are not left side by side.
+            await world.add(make_node("big", cpu="64"))
+            await world.settle(30)
+            assert all(pod.spec.node_name for pod in (await world.api.list(Pod)).items)
+
+    virtual_loop.run(scenario)
