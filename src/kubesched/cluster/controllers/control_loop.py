@@ -110,7 +110,8 @@ class Controllers:
         self._failures: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
-        self._followed = (*FOLLOWED, PodGroup) if has_pod_groups else FOLLOWED
+        groups: tuple[type[ApiObject], ...] = (PodGroup,) if has_pod_groups else ()
+        self._followed = (*FOLLOWED, *groups)
         self._unsynced = set(self._followed)
 
     def _document(
