@@ -308,15 +308,17 @@ class _Stream:
         self.headers: Mapping[str, str] = {}
         self._body = b""
         self._served: request_and_answer.Stream | None = None
-        if isinstance(served, request_and_answer.Answer):
-            self.status, self._body = served.status, served.body
-            return
-        self.status, self._served = 200, served
-        self._owes_bookmark = served.initial_events
         self._waiting = b""
         self._changed = asyncio.Event()
         self._error: TransportError | None = None
         self._is_over = self.is_stalled = False
+        if isinstance(served, request_and_answer.Answer):
+            # Also a watch that ends with its first event: all of it is there at once.
+            self.status, self._body, self._waiting = served.status, served.body, served.body
+            self._is_over = True
+            return
+        self.status, self._served = 200, served
+        self._owes_bookmark = served.initial_events
         loop, seconds = asyncio.get_running_loop(), served.timeout_seconds or 1800
         self._timer = loop.call_later(seconds, self.end, None)
 
