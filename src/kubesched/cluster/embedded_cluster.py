@@ -22,7 +22,7 @@ from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer, Handler
 from kubesched.apiserver.http.users import ADMIN, Users
 from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.rules.features import POD_GROUPS
+from kubesched.apiserver.rules.features import GROUP_CLAIMS, POD_GROUPS
 from kubesched.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.persistence import DataFile, open_store
@@ -113,6 +113,7 @@ class EmbeddedCluster:
                 events=_recorded(events) if heartbeats else None,
                 authority=lambda: self._certificate.decode(),
                 has_pod_groups=POD_GROUPS in features,
+                has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= features,
             ),
             GarbageCollector(self.store, clock),
             EventExpiry(self.store, clock, lasts_ns=events_last_ns),

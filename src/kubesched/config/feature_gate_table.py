@@ -159,7 +159,6 @@ NOT_BUILT: Final = frozenset(
     {
         "ClientsAllowCBOR",
         "ClientsPreferCBOR",
-        "DRAWorkloadResourceClaims",
         "NativeHistograms",
         "SchedulerAsyncAPICalls",
         "ShardedListAndWatch",

@@ -41,6 +41,8 @@ class View:
         self._on_node: dict[str, dict[str, Pod]] = {}
         self._reserved: dict[str, dict[str, None]] = {}
         """Uids of claims for devices, by the uids of the pods that have reserved them."""
+        self.has_group_claims = False
+        """Whether the server has pod groups, and claims that belong to them."""
         self._gone: set[str] = set()
         """Uids of objects that we have deleted and that a watch may still show."""
         self.documents: Callable[[type[ApiObject], str, str], Mapping[str, Any] | None] = (

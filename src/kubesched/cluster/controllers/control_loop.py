@@ -70,6 +70,10 @@ class EventSink(Protocol):
     ) -> None: ...
 
 
+_USERS: dict[str, type[ApiObject]] = {"pods": Pod, "podgroups": PodGroup}
+"""Who may have claims for devices reserved."""
+
+
 class _Due(NamedTuple):
     key: str
     due_ns: int
@@ -90,14 +94,17 @@ class Controllers:
         events: EventSink | None = None,
         authority: Callable[[], str] = str,
         has_pod_groups: bool = False,
+        has_group_claims: bool = False,
     ) -> None:
         """`authority` gives the certificates, as text, by which the API server is trusted.
 
-        `has_pod_groups` says whether that server has PodGroups.
+        `has_pod_groups` says whether that server has PodGroups, and `has_group_claims` whether
+        those have claims.
         """
         self._api, self._clock, self._events = api, clock, events
         self._view = View()
         self._view.documents = self._document
+        self._view.has_group_claims = has_group_claims
         self._evictions = TaintEvictions()
         self._lost_nodes = LostNodes()
         self._planners = planners(self._evictions, authority)
@@ -277,16 +284,17 @@ class Controllers:
             self._at(metadata.uid, max(plan.again_ns, now_ns + _PAUSE_NS))
 
     def _look_up_users(self, claim: ResourceClaim) -> None:
-        """See to it that a pod that a watch has not yet brought does not count as gone."""
+        """See to it that a user that a watch has not yet brought does not count as gone."""
         for user in claim.status.reserved_for:
-            if user.resource != "pods" or self._view.get(user.uid) is not None:
+            kind = _USERS.get(user.resource)
+            if kind is None or self._view.get(user.uid) is not None:
                 continue
             try:
-                document = self._api.document(Pod, user.name, claim.metadata.namespace)
+                document = self._api.document(kind, user.name, claim.metadata.namespace)
             except ApiError:
                 continue
             if document["metadata"]["uid"] == user.uid:
-                self._view.observe(msgspec.convert(document, Pod))
+                self._view.observe(msgspec.convert(document, kind))
 
     async def _carry_out_all(self, controller: str, subject: Any, plan: Plan, now_ns: int) -> None:
         """Carry out a plan; what may not be made does not keep the rest from being done."""

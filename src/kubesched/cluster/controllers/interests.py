@@ -14,6 +14,7 @@ from kubesched.api import (
     Node,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     ReplicaSet,
     ReplicationController,
     ResourceClaim,
@@ -57,6 +58,8 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
         yield from _concerned_by_node(view, subject, before, gone=gone)
     elif kind in PLANNED and not gone:
         yield subject.metadata.uid
+    if kind is PodGroup and view.has_group_claims:
+        yield from _concerned_by_group(view, subject, gone=gone)
     owner = controller_of(subject)
     if owner is not None and kind is not ControllerRevision:
         # A version that somebody changes changes nothing until its owner has something to do.
@@ -130,6 +133,21 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             yield LOST_NODE + node
         elif any(taint.effect == NO_EXECUTE for taint in home.spec.taints):
             yield home.metadata.uid
+
+
+def _concerned_by_group(view: View, group: PodGroup, *, gone: bool) -> Iterator[str]:
+    """Pods that wait for claims of their group, and claims that it had."""
+    if gone:
+        yield from view.reserved_by(group.metadata.uid)
+        return
+    for pod in view.within(Pod, group.metadata.namespace):
+        reference = pod.spec.scheduling_group
+        if (
+            pod.spec.resource_claims
+            and reference is not None
+            and reference.pod_group_name == group.metadata.name
+        ):
+            yield pod.metadata.uid
 
 
 def _device_claims(pod: Pod) -> Iterator[str]:

@@ -46,7 +46,11 @@ from kubesched.cluster.controllers.plans import Plan
 from kubesched.cluster.controllers.pod_collection import out_of_service_pods
 from kubesched.cluster.controllers.pod_groups import plan_protection
 from kubesched.cluster.controllers.replica_sets import plan_replica_set
-from kubesched.cluster.controllers.resource_claims import plan_claim, plan_claims_of_pod
+from kubesched.cluster.controllers.resource_claims import (
+    plan_claim,
+    plan_claims_of_group,
+    plan_claims_of_pod,
+)
 from kubesched.cluster.controllers.stateful_sets import plan_stateful_set
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
 from kubesched.cluster.controllers.volumes import plan_claim_binding, plan_volume
@@ -102,7 +106,14 @@ def planners(
         PersistentVolumeClaim: (Planner("persistentvolume-controller", plan_claim_binding),),
         PersistentVolume: (Planner("persistentvolume-controller", plan_volume),),
         ResourceClaim: (Planner("resource-claim-controller", plan_claim),),
-        PodGroup: (Planner("podgroup-protection-controller", plan_protection),),
+        PodGroup: (
+            Planner("podgroup-protection-controller", plan_protection),
+            Planner(
+                "resource-claim-controller",
+                plan_claims_of_group,
+                lambda group: bool(group.spec.resource_claims),
+            ),
+        ),
         Node: (
             Planner("node-controller", plan_node),
             Planner("taint-eviction-controller", evictions.plan),

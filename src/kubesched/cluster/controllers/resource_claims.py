@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api import Pod, ResourceClaim, ResourceClaimTemplate
+from kubesched.api import (
+    Pod,
+    PodGroup,
+    PodResourceClaim,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 from kubesched.cluster.controllers.cluster_view import (
     View,
     controller_of,
@@ -15,9 +21,10 @@ from kubesched.cluster.controllers.cluster_view import (
     is_active,
 )
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
+from kubesched.cluster.controllers.pod_groups import group_of
 from kubesched.util.clock import SECOND
 
-__all__ = ["plan_claim", "plan_claims_of_pod"]
+__all__ = ["plan_claim", "plan_claims_of_group", "plan_claims_of_pod"]
 
 Json = dict[str, Any]
 
@@ -29,9 +36,49 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def plan_claims_of_pod(view: View, owner: Pod, document: Mapping[str, Any], now_ns: int) -> Plan:
-    """Make the claims that a pod's templates stand for, and tell the pod their names."""
+    """Make the claims that a pod's templates stand for, and tell the pod their names.
+
+    Claims that its group has for all of its pods are made for the group.
+    """
     if not is_active(owner):
         return Plan()
+    groups_claims: Mapping[PodResourceClaim, str] = {}
+    if view.has_group_claims and owner.spec.scheduling_group is not None:
+        group = group_of(view, owner)
+        if group is None:
+            return Plan()  # whose claims they are is not known before it is there
+        groups_claims = _claims_of_group(group)
+    return _plan_claims(view, owner, document, now_ns, groups_claims)
+
+
+def plan_claims_of_group(
+    view: View, owner: PodGroup, document: Mapping[str, Any], now_ns: int
+) -> Plan:
+    """Make the claims that a group's templates stand for, and tell the group their names."""
+    if owner.metadata.deletion_timestamp is not None or not view.has_group_claims:
+        return Plan()
+    return _plan_claims(view, owner, document, now_ns, {})
+
+
+def _claims_of_group(group: PodGroup) -> Mapping[PodResourceClaim, str]:
+    """The names of claims that were made for a group, empty before they were."""
+    told = {
+        each.name: each.resource_claim_name or "" for each in group.status.resource_claim_statuses
+    }
+    return {
+        wanted: told.get(wanted.name, "")
+        for wanted in group.spec.resource_claims
+        if wanted.resource_claim_template_name
+    }
+
+
+def _plan_claims(
+    view: View,
+    owner: Pod | PodGroup,
+    document: Mapping[str, Any],
+    now_ns: int,
+    of_others: Mapping[PodResourceClaim, str],
+) -> Plan:
     stored = list(document.get("status", {}).get("resourceClaimStatuses", ()))
     told = {each["name"] for each in stored}
     made = {
@@ -42,6 +89,10 @@ def plan_claims_of_pod(view: View, owner: Pod, document: Mapping[str, Any], now_
     missing = False
     for wanted in owner.spec.resource_claims:
         if not wanted.resource_claim_template_name or wanted.name in told:
+            continue
+        if (name := of_others.get(wanted)) is not None:
+            if name:
+                stored.append({"name": wanted.name, "resourceClaimName": name})
             continue
         if (claim := made.get(wanted.name)) is not None:
             stored.append({"name": wanted.name, "resourceClaimName": claim.metadata.name})
@@ -56,21 +107,21 @@ def plan_claims_of_pod(view: View, owner: Pod, document: Mapping[str, Any], now_
     return Plan(actions, now_ns + _RETRY_NS if missing else None)
 
 
-def _template(view: View, pod: Pod, name: str) -> ResourceClaimTemplate | None:
+def _template(view: View, owner: Pod | PodGroup, name: str) -> ResourceClaimTemplate | None:
     for each in view.all(ResourceClaimTemplate):
-        if (each.metadata.namespace, each.metadata.name) == (pod.metadata.namespace, name):
+        if (each.metadata.namespace, each.metadata.name) == (owner.metadata.namespace, name):
             return each  # type: ignore[no-any-return]
     return None
 
 
-def _claim(pod: Pod, name: str, template: ResourceClaimTemplate) -> Json:
+def _claim(owner: Pod | PodGroup, name: str, template: ResourceClaimTemplate) -> Json:
     inner: Json = msgspec.json.decode(msgspec.json.encode(template.spec))
     given = inner.get("metadata", {})
     metadata: Json = {
-        "generateName": f"{pod.metadata.name}-{name}-",
-        "namespace": pod.metadata.namespace,
+        "generateName": f"{owner.metadata.name}-{name}-",
+        "namespace": owner.metadata.namespace,
         "annotations": {**given.get("annotations", {}), _CLAIM_NAME: name},
-        "ownerReferences": [controller_reference(pod)],
+        "ownerReferences": [controller_reference(owner)],
     }
     if given.get("labels"):
         metadata["labels"] = given["labels"]
@@ -109,6 +160,8 @@ def _is_of_ended_pod(view: View, claim: ResourceClaim) -> bool:
 
 
 def _has_ended(view: View, user: Any) -> bool:
+    if user.resource == "podgroups" and view.has_group_claims:
+        return view.get(user.uid) is None
     if user.resource != "pods" or user.api_group:
         return False
     pod = view.get(user.uid)

@@ -15,6 +15,7 @@ from kubesched.api import (
     NodeAllocatableResourceClaimStatus,
     Pod,
     PodExtendedResourceClaimStatus,
+    PodGroup,
     ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
@@ -48,8 +49,23 @@ class ClaimError(KubeschedError):
     is_outcome_unknown = False
 
 
-def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
-    return any(each.uid == pod.metadata.uid for each in claim.status.reserved_for)
+def is_reserved_for(claim: ResourceClaim, pod: Pod, group: PodGroup | None = None) -> bool:
+    """Whether the pod may use the claim, or its group if the claim is the group's."""
+    uids = {pod.metadata.uid} if group is None else {pod.metadata.uid, group.metadata.uid}
+    return any(each.uid in uids for each in claim.status.reserved_for)
+
+
+def _consumer(pod: Pod, group: PodGroup | None) -> ResourceClaimConsumerReference:
+    if group is None:
+        return ResourceClaimConsumerReference(
+            resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
+        )
+    return ResourceClaimConsumerReference(
+        api_group="scheduling.k8s.io",
+        resource="podgroups",
+        name=group.metadata.name,
+        uid=group.metadata.uid,
+    )
 
 
 class ClaimWriter:
@@ -75,7 +91,8 @@ class ClaimWriter:
         written: ResourceClaim | None = None
         is_settled = False
         try:
-            written = await self._write(claim, allocation, pod, is_in_group=data.in_group)
+            consumer = _consumer(pod, data.groups.get(place))
+            written = await self._write(claim, allocation, consumer, is_in_group=data.in_group)
             is_settled = True
         except ClaimError as exc:
             is_settled = not exc.is_outcome_unknown
@@ -97,7 +114,7 @@ class ClaimWriter:
         self,
         claim: ResourceClaim,
         allocation: AllocationResult | None,
-        pod: Pod,
+        consumer: ResourceClaimConsumerReference,
         *,
         is_in_group: bool,
     ) -> ResourceClaim:
@@ -114,13 +131,16 @@ class ClaimWriter:
                     raise ClaimError(f"get updated claim {name} after conflict: {exc}") from exc
             try:
                 is_written = is_in_group and _has(claim, allocation)
-                return await self._write_once(claim, None if is_written else allocation, pod)
+                return await self._write_once(claim, None if is_written else allocation, consumer)
             except _ConflictError as exc:
                 conflict = exc
         raise ClaimError(str(conflict)) from conflict
 
     async def _write_once(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        consumer: ResourceClaimConsumerReference,
     ) -> ResourceClaim:
         name, api = _name(claim), self._handle.api
         if claim.metadata.deletion_timestamp is not None:
@@ -138,10 +158,10 @@ class ClaimWriter:
                     raise _failed(f"add finalizer to claim {name}", exc) from exc
                 status = claim.status
             status = replace(status, allocation=allocation)
-        consumer = ResourceClaimConsumerReference(
-            resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
-        )
-        status = replace(status, reserved_for=(*status.reserved_for, consumer))
+        # Another member may have reserved it for the group.
+        is_reserved = consumer.api_group and consumer in status.reserved_for
+        if not is_reserved:
+            status = replace(status, reserved_for=(*status.reserved_for, consumer))
         if self._devices.features.binding_conditions:
             status = self._with_timestamp(status, name)
         what = "allocation and reservation" if allocation is not None else "reservation"
@@ -309,19 +329,19 @@ class ClaimWriter:
             await self._handle.clock.sleep(pause_ns)
             pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
 
-    async def release(self, claim: ResourceClaim, pod: Pod) -> None:
-        """Take the reservation for the pod back; the devices stay with the claim."""
+    async def release(self, claim: ResourceClaim, user: Pod | PodGroup) -> None:
+        """Take the reservation for the user back; the devices stay with the claim."""
         metadata = claim.metadata
         patch = {
             "metadata": {"uid": metadata.uid},
-            "status": {"reservedFor": [{"$patch": "delete", "uid": pod.metadata.uid}]},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": user.metadata.uid}]},
         }
         try:
             written = await self._handle.api.patch(
                 ResourceClaim, metadata.name, metadata.namespace, patch, subresource="status"
             )
         except ApiError as exc:
-            log.error("Unreserving a claim failed", exc=exc, claim=_name(claim), pod=pod)
+            log.error("Unreserving a claim failed", exc=exc, claim=_name(claim), user=user)
             return
         self._assume_quietly(written)
 

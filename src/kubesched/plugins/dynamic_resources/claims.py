@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from kubesched.api import Pod, PodResourceClaim, ResourceClaim
+from typing import NamedTuple
+
+from kubesched.api import Pod, PodGroup, PodResourceClaim, ResourceClaim
 from kubesched.framework import Lister
+from kubesched.plugins.dynamic_resources.group_claims import NO_GROUP_CLAIMS, GroupClaims
 from kubesched.util.errors import KubeschedError
 
-__all__ = ["UnresolvedClaimError", "claims_of", "names_of_claims"]
+__all__ = ["UnresolvedClaimError", "UsedClaim", "claims_of", "names_of_claims"]
 
 
 class UnresolvedClaimError(KubeschedError):
     """A claim that the pod names is not there, or not its to use. Expected, not a failure."""
 
 
-def claims_of(pod: Pod, claims: Lister[ResourceClaim]) -> list[ResourceClaim]:
+class UsedClaim(NamedTuple):
+    """A claim of a pod, and the group that has it for all of its pods, if one has."""
+
+    claim: ResourceClaim
+    group: PodGroup | None
+
+
+def claims_of(
+    pod: Pod, claims: Lister[ResourceClaim], groups: GroupClaims = NO_GROUP_CLAIMS
+) -> list[UsedClaim]:
     """The claims of the pod in the order of its spec, without those it turned out not to need.
 
     Raises:
@@ -23,7 +35,8 @@ def claims_of(pod: Pod, claims: Lister[ResourceClaim]) -> list[ResourceClaim]:
     for wanted in pod.spec.resource_claims:
         name, is_generated = _name_of(pod, wanted)
         if name is not None:
-            found.append(_usable(pod, name, is_generated, claims))
+            group = groups.group_of(pod, wanted)
+            found.append(UsedClaim(_usable(pod, name, is_generated, claims, group), group))
     return found
 
 
@@ -53,7 +66,11 @@ def _name_of(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, bool]:
 
 
 def _usable(
-    pod: Pod, name: str, is_generated: bool, claims: Lister[ResourceClaim]
+    pod: Pod,
+    name: str,
+    is_generated: bool,
+    claims: Lister[ResourceClaim],
+    group: PodGroup | None,
 ) -> ResourceClaim:
     namespace = pod.metadata.namespace
     claim = claims.get(name, namespace)
@@ -61,7 +78,7 @@ def _usable(
         raise UnresolvedClaimError(f'could not find ResourceClaim "{namespace}/{name}"')
     if claim.metadata.deletion_timestamp is not None:
         raise UnresolvedClaimError(f'resourceclaim "{name}" is being deleted')
-    if is_generated and not _is_controlled_by(claim, pod):
+    if is_generated and not _is_controlled_by(claim, pod if group is None else group):
         raise UnresolvedClaimError(
             f"ResourceClaim {namespace}/{name} was not created for Pod "
             f"{namespace}/{pod.metadata.name} (Pod is not owner)"
@@ -69,8 +86,8 @@ def _usable(
     return claim
 
 
-def _is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
+def _is_controlled_by(claim: ResourceClaim, maker: Pod | PodGroup) -> bool:
     return any(
-        owner.controller and owner.uid == pod.metadata.uid
+        owner.controller and owner.uid == maker.metadata.uid
         for owner in claim.metadata.owner_references
     )

@@ -14,6 +14,7 @@ from kubesched.plugins.dynamic_resources.answers import encode_spec
 from kubesched.plugins.dynamic_resources.device_counts import DeviceCounts
 from kubesched.plugins.dynamic_resources.device_rows import DeviceRows
 from kubesched.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.plugins.dynamic_resources.group_claims import NO_GROUP_CLAIMS, GroupClaims
 from kubesched.plugins.dynamic_resources.inventory import DeviceInventory
 from kubesched.plugins.dynamic_resources.requests import ClaimRequests
 from kubesched.plugins.dynamic_resources.slice_source import follow_slices
@@ -35,6 +36,7 @@ class DeviceState:
     def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
         self.features = features
         self.claims: ClaimCache = handle.claims
+        self.groups = GroupClaims.of(handle) if features.group_claims else NO_GROUP_CLAIMS
         self.classes: Lister[DeviceClass] = handle.lister(DeviceClass)
         self.inventory = DeviceInventory(features)
         self.in_flight = InFlightClaims(self.inventory.allocated)

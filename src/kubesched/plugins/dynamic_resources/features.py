@@ -24,6 +24,7 @@ class DeviceFeatures(msgspec.Struct, frozen=True):
     filter_timeout: bool = True
     list_attributes: bool = False
     node_allocatable: bool = False
+    group_claims: bool = False
 
     @classmethod
     def of(cls, handle: Handle | None) -> DeviceFeatures:
@@ -44,6 +45,7 @@ class DeviceFeatures(msgspec.Struct, frozen=True):
             filter_timeout=is_on("DRASchedulerFilterTimeout"),
             list_attributes=is_on("DRAListTypeAttributes"),
             node_allocatable=is_on("DRANodeAllocatableResources"),
+            group_claims=is_on("DRAWorkloadResourceClaims"),
         )
 
     @property

@@ -199,7 +199,8 @@ class Placing:
         """Write the claims, then wait until their devices are ready."""
         for place in range(len(data.claims)):
             await self._catch_up(data, place)
-            if is_reserved_for(data.claims[place], pod):
+            if is_reserved_for(data.claims[place], pod, data.groups.get(place)):
+                self._let_go(data, place)
                 continue
             try:
                 if data.in_group:
@@ -225,7 +226,16 @@ class Placing:
             current = self._devices.claims.get(claim.metadata.name, claim.metadata.namespace)
             if current is not None and current.metadata.uid == claim.metadata.uid:
                 data.claims[place] = current
+            if is_reserved_for(data.claims[place], pod, data.groups.get(place)):
+                self._let_go(data, place)  # another member has done all there is to do
+                return
             await self._writer.bind(data, place, pod, node_name)
+
+    def _let_go(self, data: PodDevices, place: int) -> None:
+        """Have a claim in flight no longer that is written already."""
+        if place in data.held:
+            data.held.discard(place)
+            self._devices.land(data.claims[place].metadata.uid)
 
     async def _catch_up(self, data: PodDevices, place: int) -> None:
         """Wait for what an earlier attempt still writes to the claim."""

@@ -81,7 +81,7 @@ class DynamicResources(Plugin):
         self.filtering = DeviceFilter(self.devices, answers)
         writer = ClaimWriter(handle, self.devices)
         self._placing = Placing(handle, self.devices, self.filtering, writer, timeout_ns)
-        self._deallocation = Deallocation(handle, writer)
+        self._deallocation = Deallocation(handle, self.devices.groups, writer)
         classes = DeviceClassResolver(handle)
         self._reader = ClaimReader(handle, self.devices, classes, timeout_ns)
         if features.node_allocatable:
@@ -98,17 +98,21 @@ class DynamicResources(Plugin):
     def pre_enqueue(self, pod: Pod) -> Status:
         if pod.spec.resource_claims:
             try:
-                claims_of(pod, self.devices.claims)
+                claims_of(pod, self.devices.claims, self.devices.groups)
             except UnresolvedClaimError as exc:
                 return Status.unresolvable(str(exc))
         return SUCCESS
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        hints = ClaimHints(self.devices.claims)
+        hints = ClaimHints(self.devices.claims, self.devices.groups)
         appears = ActionType.ADD | ActionType.UPDATE
         node_changes = (
             ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE
         )
+        groups: tuple[ClusterEventWithHint, ...] = ()
+        if self.devices.features.group_claims:
+            added = ClusterEvent(EventResource.POD_GROUP, ActionType.ADD)
+            groups = (ClusterEventWithHint(added, hints.after_group_added),)
         return (
             ClusterEventWithHint(ClusterEvent(EventResource.NODE, node_changes)),
             ClusterEventWithHint(
@@ -120,6 +124,7 @@ class DynamicResources(Plugin):
             ),
             ClusterEventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, appears)),
             ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, appears)),
+            *groups,
         )
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:

@@ -11,6 +11,7 @@ from kubesched.api import (
     AllocationResult,
     ContainerExtendedResourceRequest,
     NodeAllocatableResourceClaimStatus,
+    PodGroup,
     ResourceClaim,
 )
 from kubesched.api.node_selector import NodeMatcher
@@ -38,6 +39,8 @@ class PodDevices(msgspec.Struct, eq=False):
     unusable: frozenset[int] = frozenset()
     # Claims that need devices.
     pending: Sequence[int] = ()
+    # Of claims that the pod's group has for all of its pods, the group.
+    groups: Mapping[int, PodGroup] = {}
     # Claims that another member of the pod's group was given devices for in the same cycle.
     shared: Sequence[int] = ()
     # Whether the pod was tried with its group, other members of which may write to its claims.

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from kubesched.api import ApiError, Pod, ResourceClaim
+from kubesched.api import ApiError, Pod, PodGroup, ResourceClaim
 from kubesched.framework import Handle, Status
 from kubesched.plugins.dynamic_resources.claim_writing import ClaimWriter
+from kubesched.plugins.dynamic_resources.group_claims import GroupClaims
 from kubesched.plugins.dynamic_resources.pod_devices import PodDevices, is_in_memory
 from kubesched.util.logging import get_logger
 
@@ -22,14 +23,16 @@ log = get_logger(__name__)
 NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
 DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
 DELETED = Status.unschedulable("deletion of ResourceClaim completed")
+UNRESERVED = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 STILL_NOT = Status.unschedulable("still not schedulable")
 
 
 class Deallocation:
     """PostFilter for pods with claims."""
 
-    def __init__(self, handle: Handle, writer: ClaimWriter) -> None:
+    def __init__(self, handle: Handle, groups: GroupClaims, writer: ClaimWriter) -> None:
         self._handle = handle
+        self._groups = groups
         self._writer = writer
         self._under_way: set[str] = set()  # uids
 
@@ -44,6 +47,10 @@ class Deallocation:
             claim = data.claims[place]
             if place in data.shared:
                 continue  # its devices are only thought of, within a cycle of its group
+            group = data.groups.get(place)
+            if group is not None and self._is_kept_in_vain(claim, group):
+                self._spawn(claim, self._writer.release(claim, group))
+                return UNRESERVED
             if _is_only_used_by(claim, pod):
                 self._spawn(claim, self._writer.deallocate(claim))
                 return DEALLOCATED
@@ -52,6 +59,12 @@ class Deallocation:
             self._spawn(claim, self._writer.delete_special(claim))
             return DELETED
         return STILL_NOT
+
+    def _is_kept_in_vain(self, claim: ResourceClaim, group: PodGroup) -> bool:
+        """Whether a group has reserved a claim that no pod of it uses yet."""
+        uid = group.metadata.uid
+        is_reserved = any(user.uid == uid for user in claim.status.reserved_for)
+        return is_reserved and not self._groups.has_placed_pods(group)
 
     def _spawn(self, claim: ResourceClaim, write: Coroutine[Any, Any, None]) -> None:
         """Write beside the loop, unless the same is under way for another pod."""

@@ -10,6 +10,7 @@ from kubesched.api import (
     ObjectMeta,
     OwnerReference,
     Pod,
+    PodGroup,
     ResourceClaim,
 )
 from kubesched.api.node_selector import NodeMatcher
@@ -49,9 +50,13 @@ class ClaimReader:
         """
         pod = pod_info.pod
         claims: list[ResourceClaim] = []
+        groups: dict[int, PodGroup] = {}
         if pod.spec.resource_claims:
             try:
-                claims = claims_of(pod, self._devices.claims)
+                for used in claims_of(pod, self._devices.claims, self._devices.groups):
+                    if used.group is not None:
+                        groups[len(claims)] = used.group
+                    claims.append(used.claim)
             except UnresolvedClaimError as exc:
                 return Status.unresolvable(str(exc))
         scalar = pod_info.requested.scalar
@@ -60,7 +65,7 @@ class ClaimReader:
             if not claims:
                 return None
             data = PodDevices(claims=claims)
-        data.in_group = cycle is not None
+        data.in_group, data.groups = cycle is not None, groups
         problem = self._look_at(data, frozenset() if cycle is None else cycle.claims)
         return data if problem is None else problem
 
