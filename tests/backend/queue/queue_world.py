@@ -74,6 +74,8 @@ class PodListerStub:
 class QueueWorld:
     """The queue, the pods that the lister knows, the time, and how often the popper was woken."""
 
+    kind: type[SchedulingQueue] = SchedulingQueue
+
     def __init__(
         self,
         hints: Sequence[RegisteredHint] = (),
@@ -86,7 +88,7 @@ class QueueWorld:
         self.metrics = SchedulerMetrics(CollectorRegistry())
         self.lister = PodListerStub()
         profile = QueueProfile(PROFILE, by_priority, gates, hints)
-        self.queue = SchedulingQueue(
+        self.queue = self.kind(
             profiles or {PROFILE: profile},
             lister=self.lister,
             metrics=self.metrics,
