@@ -10,6 +10,7 @@ import yaml
 
 from kubesched.api.kinds import kind_of
 from kubesched.apiserver import LocalApi, Store
+from kubesched.config.feature_gates import FeatureGates
 from kubesched.config.load import load_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.server.options.command_line import parse_command_line
@@ -59,7 +60,8 @@ def test_the_configuration_is_one() -> None:
 
 def test_whatever_is_watched_may_be_listed_and_watched() -> None:
     clock = ManualClock()
-    scheduler = Scheduler(LocalApi(Store(), clock), clock)
+    gates = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
+    scheduler = Scheduler(LocalApi(Store(), clock), clock, feature_gates=gates)
     rights = allowed()
     for informer in scheduler.informers.components():
         kind = kind_of(informer.kind)
@@ -71,6 +73,7 @@ WRITES = [
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
     ("", "pods", "delete"),
+    ("scheduling.k8s.io", "podgroups/status", "patch"),
     ("", "persistentvolumes", "update"),
     ("", "persistentvolumeclaims", "update"),
     ("", "events", "create"),
