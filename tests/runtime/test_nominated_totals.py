@@ -87,6 +87,15 @@ class History:
             for place, row in enumerate(totals.rows.tolist())
         }
         assert got == want
+        by_node = {
+            name: [each.pod for each in pods]
+            for name, pods in self.nominated.by_node(table).items()
+            if name in self.nominator.nominated_nodes()
+        }
+        assert by_node == {
+            name: [each.pod for each in self.nominator.nominated_pods(name)]
+            for name in self.nominator.nominated_nodes()
+        }
         assert totals.rows.tolist() == sorted(totals.rows.tolist())
 
 

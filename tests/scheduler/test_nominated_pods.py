@@ -103,6 +103,21 @@ def test_random_scenarios_have_nodes_that_only_nominated_pods_fill() -> None:
     assert found > 5
 
 
+def test_random_scenarios_have_nominees_that_filters_look_at_and_others() -> None:
+    """The two ways of looking at a node, where some filter reads more than totals."""
+    found = {True: 0, False: 0}
+    for seed in range(300):
+        scenario = Scenario(seed)
+        state, dry_run = CycleState(), scenario.framework.dry_run
+        scenario.framework.run_pre_filter(state, PodInfo(scenario.pod))
+        if dry_run.reads_totals_only(state):
+            continue
+        names = [*scenario.handle.nominator.nominated_nodes()]
+        for is_enough in dry_run.sees_totals_only(state, scenario.pod, names).tolist():
+            found[is_enough] += 1
+    assert min(found.values()) > 5, found
+
+
 @pytest.mark.parametrize("priority", [None, 0])
 def test_a_pod_does_not_stand_in_its_own_way(priority: int | None) -> None:
     pod: Pod = make_pod("p", requests={"cpu": "3"}, priority=priority)

@@ -7,6 +7,7 @@ nominated ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -133,6 +134,19 @@ class ProfileDryRun:
     def nominated_totals(self, pod: Pod) -> NominatedTotals:
         return self._nominated.totals(pod, self._services.snapshot.nodes.table)
 
+    def sees_totals_only(
+        self, state: CycleState, pod: Pod, node_names: Sequence[str]
+    ) -> NDArray[np.bool_]:
+        """On which nodes filters see nothing but the totals of the pods nominated there."""
+        if self.reads_totals_only(state):
+            return np.ones(len(node_names), dtype=bool)
+        is_ignored = self.ignored_pods(state, pod)
+        if is_ignored is None:
+            return np.zeros(len(node_names), dtype=bool)
+        nominated = self._nominated.by_node(self._services.snapshot.nodes.table)
+        seen = [all(map(is_ignored, nominated.get(name, ()))) for name in node_names]
+        return np.array(seen, dtype=bool)
+
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
         for plugin in self._hooks:
             if plugin.name not in state.skip_filter:
@@ -162,6 +176,8 @@ class ProfileDryRun:
             plugin.name in self._scalar or not overrides(plugin, "ignores") for plugin in involved
         ):
             return None
+        if len(involved) == 1:  # as it mostly is: volumes, or ports, or spread
+            return partial(involved[0].ignores, state, pod)
         return lambda other: all(plugin.ignores(state, pod, other) for plugin in involved)
 
     def cache_key(self, state: CycleState) -> Hashable | None:

@@ -7,7 +7,7 @@ what changed since the last attempt is looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import numpy as np
@@ -48,6 +48,11 @@ class NominatedPods:
             return totals
         return self._without(totals, own)
 
+    def by_node(self, table: NodeTable) -> Mapping[str, Collection[PodInfo]]:
+        """The nominated pods of each node, whatever their priority."""
+        self._catch_up(table)
+        return self._pods
+
     def _add_up(self, priority: int) -> NominatedTotals:
         entries = np.flatnonzero((self._priority >= priority) & (self._row >= 0))
         entries = entries[np.argsort(self._row[entries], kind="stable")]
@@ -75,6 +80,7 @@ class NominatedPods:
 
     def _forget(self, resources: int) -> None:
         self._entries: dict[str, list[tuple[str, int]]] = {}  # by node: uid and entry
+        self._pods: dict[str, Collection[PodInfo]] = {}  # by node
         self._entry_of: dict[str, int] = {}  # by uid
         self._free = list(range(_FIRST_ROOM))
         self._node: list[str] = [""] * _FIRST_ROOM
@@ -110,6 +116,9 @@ class NominatedPods:
             # A pod whose nomination moved may be filed under its new node already.
             if self._entry_of.get(uid) == entry:
                 del self._entry_of[uid]
+        self._pods.pop(node_name, None)
+        if pods:
+            self._pods[node_name] = pods
         for pod_info in pods:
             entry = self._take_entry()
             self._entries.setdefault(node_name, []).append((pod_info.uid, entry))

@@ -426,20 +426,31 @@ class FullSearch:
         present[nodes.rows] = True
         which = present[nominated.rows]
         rows = nominated.rows[which]
-        if framework.dry_run.reads_totals_only(state):
-            requested = table.requested[:, rows] + nominated.requested[:, which]
-            pod_count = table.pod_count[rows] + nominated.pod_count[which]
-            view = TotalsView(nodes, rows, requested, pod_count)
-            found = framework.dry_run.filter_nodes(state, pod_info.pod, view)
-        else:
-            found = Rejections.from_statuses(
-                framework.dry_run.filter_beside_nominated(state, pod_info, node)
-                for node in nodes.at_rows(rows)
+        dry_run, pod = framework.dry_run, pod_info.pod
+        together = dry_run.sees_totals_only(state, pod, [table.names[row] for row in rows])
+        requested = table.requested[:, rows] + nominated.requested[:, which]
+        pod_count = table.pod_count[rows] + nominated.pod_count[which]
+        view = TotalsView(nodes, rows, requested, pod_count)
+        verdicts: list[tuple[NDArray[np.intp], Rejections]] = []
+        try:
+            if together.any():
+                found = dry_run.filter_nodes(state, pod, view.subset(together), in_full=True)
+                verdicts.append((rows[together], found))
+        except PluginError:
+            # Only one node at a time can tell which node it is that a plugin fails on.
+            together[:] = False
+        if not together.all():
+            one_by_one = rows[~together]
+            statuses = (
+                dry_run.filter_beside_nominated(state, pod_info, node)
+                for node in nodes.at_rows(one_by_one)
             )
-        if found.codes is not None and found.codes.any():
-            hit = found.codes != 0
-            diagnosis.add_verdicts(rows[hit], found.codes[hit], found.statuses)
-            crowded[rows[hit]] = True
+            verdicts.append((one_by_one, Rejections.from_statuses(statuses)))
+        for judged, found in verdicts:
+            if found.codes is not None and found.codes.any():
+                hit = found.codes != 0
+                diagnosis.add_verdicts(judged[hit], found.codes[hit], found.statuses)
+                crowded[judged[hit]] = True
         return crowded
 
     def prioritize(
