@@ -80,6 +80,8 @@ class DryRun:
         self._totals = TotalsDryRun(handle, state, preemptor, columns, budgets, self._now_ns)
         self._reads_totals_only = handle.dry_run.reads_totals_only(state)
         self._is_ignored = handle.dry_run.ignored_pods(state, preemptor.pod)
+        # No node has had to be looked at by itself so far.
+        self._looks_together = self._is_ignored is not None
         self._diagnosis = Diagnosis(handle.snapshot.nodes.table.names)
         self._errors: list[BaseException] = []
         if budgets:
@@ -100,7 +102,7 @@ class DryRun:
         start, least = 0, 1
         while start < len(rows) and not found.is_enough:
             size = max(found.missing, 1)
-            if self._reads_totals_only:
+            if self._looks_together:
                 # To look at some more nodes costs little, to look once more does not.
                 size = min(max(size + size // 4, least), _MOST_AT_A_TIME)
                 least = max(_FEWEST_AT_A_TIME, 2 * least)
@@ -171,6 +173,7 @@ class DryRun:
     def _dry_run(self, rows: NDArray[np.intp]) -> Candidates:
         """The candidates among the rows, in their order."""
         calm = self._calm(rows)
+        self._looks_together = self._looks_together and bool(calm.all())
         together, one_by_one = np.flatnonzero(calm), np.flatnonzero(~calm)
         candidates, places = self._dry_run_together(rows[together])
         if not len(one_by_one):
@@ -216,7 +219,7 @@ class DryRun:
             )
         except PluginError:
             # Only one node at a time can tell which node it is that a plugin fails on.
-            self._is_ignored = None
+            self._is_ignored, self._looks_together = None, False
             return self._dry_run_one_by_one(rows)
         self._note(rows, verdicts)
         return candidates, places
