@@ -3,6 +3,7 @@ they are about what is free on its nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -234,8 +235,16 @@ async def _limits(spec: Spec) -> None:
 
 
 async def _overhead(spec: Spec) -> None:
+    """The node's kubelet makes what is written as capacity available, and takes it back."""
     beard = "example.com/beardsecond"
-    give(spec, "node-0", beard, "1000")
+
+    def write(change: Callable[[Json], object]) -> None:
+        found = spec.get("nodes", "node-0")
+        found["metadata"]["resourceVersion"] = "0"  # whatever has happened in between
+        change(found["status"]["capacity"])
+        spec.update("nodes", found, "status")
+
+    write(lambda capacity: capacity.update({beard: "1000"}))
     overhead = {"podFixed": {beard: "250"}}
     made = {"metadata": {"name": "test-handler"}, "handler": "test-handler", "overhead": overhead}
     spec.create("runtimeclasses", made)
@@ -246,6 +255,8 @@ async def _overhead(spec: Spec) -> None:
     spec.create("pods", made)
     await spec.until(lambda: "FailedScheduling" in spec.events("additional"))
     assert not placed(spec, "additional")
+    write(lambda capacity: capacity.pop(beard))
+    await spec.until(lambda: beard not in spec.get("nodes", "node-0")["status"]["allocatable"])
 
 
 async def _gates(spec: Spec) -> None:

@@ -283,7 +283,7 @@ class Store:
         strategy = resource.strategy
         given: Json = document.get("metadata", {})
         namespace = self._namespace_for(resource, given, namespace)
-        if given.get("resourceVersion"):
+        if given.get("resourceVersion", "") not in ("", "0", None):
             text = "resourceVersion should not be set on objects to be created"
             raise api_errors.unknown_failure(text)
         created = stamp(now_ns)

@@ -37,7 +37,7 @@ def check_write(resource: Resource, old: Record, given: dict[str, Any]) -> None:
         raise api_errors.wrong_uid(
             resource.group_resource, old.key, stored["name"], uid, stored["uid"]
         )
-    if version:
+    if version and version != "0":  # which stands for none
         if version != stored["resourceVersion"]:
             raise api_errors.stale(resource.group_resource, stored["name"])
     elif not resource.strategy.unconditional_update:

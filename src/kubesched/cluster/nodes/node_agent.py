@@ -122,6 +122,24 @@ def confirmed_status(node: Node, now_ns: int) -> dict[str, Any]:
     return {"conditions": conditions}
 
 
+def followed_capacity(node: Node, before: Node) -> dict[str, Any] | None:
+    """What becomes allocatable, or no longer, by a change of extended resources; None if nothing.
+
+    Somebody who writes such a resource into the capacity of a node leaves the rest to its kubelet.
+    """
+    held, capacity, earlier = node.status.allocatable, node.status.capacity, before.status.capacity
+    if capacity is earlier or capacity == earlier:
+        return None
+    changed: dict[str, Any] = {
+        key: amount
+        for key, amount in capacity.items()
+        if "/" in key and key not in earlier and key not in held
+    }
+    gone = (key for key in earlier if "/" in key and key not in capacity and key in held)
+    changed |= dict.fromkeys(gone)
+    return {"allocatable": changed} if changed else None
+
+
 def _number(address: str) -> int:
     """The number from which an address was made; 0 for one from elsewhere."""
     parts = [int(part) for part in address.split(".") if part.isdecimal()]
@@ -180,6 +198,7 @@ class NodeAgent:
 
     async def _observe(self, node: Node) -> None:
         name = node.metadata.name
+        before = self._nodes.get(name, node)
         self._nodes[name] = node
         if is_stopped(node):
             if name not in self._stopped:
@@ -198,6 +217,8 @@ class NodeAgent:
                 await self._renew(node)
         elif (system := lost_system(node)) is not None and self._heartbeats:
             await self._patch(node, system)
+        if (followed := followed_capacity(node, before)) is not None:
+            await self._patch(node, followed)
 
     def _number_of(self, node: Node) -> int:
         """A number that no other node has, from which its address follows."""
