@@ -11,9 +11,19 @@ from kubesched.api.kinds import by_api_version_kind
 from kubesched.explain import Snapshot
 from kubesched.explain.text import render
 from kubesched.util.clock import ManualClock
-from tests.explain.causes import CAUSES, Cause
+from tests.explain.causes import CAUSES as USUAL
+from tests.explain.causes import Cause
+from tests.explain.unusual_causes import UNUSUAL
 
-PENDING_OR_NOT = {"its node cannot pull the image", "nobody has tried it"}
+CAUSES = {**USUAL, **UNUSUAL}
+PENDING_OR_NOT = {
+    "its node cannot pull the image",
+    "nobody has tried it",
+    "a pod on a node that was deleted",
+    "it is already running",
+    "the default scheduler is down",
+    "the room came free after the last attempt",
+}
 
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)

@@ -1,4 +1,4 @@
-"""`kubesched explain` as somebody who may only read some kinds: it works, and writes nothing."""
+"""`kubesched explain` and `dashboard` as somebody who may read some of a cluster, no more."""
 
 from __future__ import annotations
 
@@ -7,57 +7,54 @@ import json
 import random
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
+import pytest
 import yaml
 from msgspec.structs import replace
 
+from kubesched.api import Namespace, ObjectMeta, Pod, PodCondition
+from kubesched.apiserver.http.users import Users
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.testing import make_node, make_pod
 from kubesched.util.clock import RealClock
 
-READABLE = {
-    "": ["nodes", "pods", "namespaces", "persistentvolumeclaims", "services"],
-    "apps": ["deployments", "replicasets", "statefulsets", "daemonsets"],
-}
+RBAC = "rbac.authorization.k8s.io"
+NODES = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
+PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+FULL = "0/1000 nodes are available: 1000 Insufficient cpu."
 
 
-def role(name: str, left_out: str = "") -> dict[str, Any]:
-    return {
-        "metadata": {"name": name},
-        "rules": [
-            {
-                "apiGroups": [group],
-                "resources": [each for each in kinds if each != left_out],
-                "verbs": ["get", "list"],
-            }
-            for group, kinds in READABLE.items()
-        ],
+def bound(kind: str, user: str, role_kind: str, role: str) -> tuple[str, dict[str, Any]]:
+    body = {
+        "metadata": {"name": f"{user}-{role}"},
+        "roleRef": {"apiGroup": RBAC, "kind": role_kind, "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
     }
+    return kind, body
 
 
-def binding(user: str) -> dict[str, Any]:
-    api = "rbac.authorization.k8s.io"
-    return {
-        "metadata": {"name": user},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": user},
-        "subjects": [{"apiGroup": api, "kind": "User", "name": user}],
-    }
+# The viewer has what docs/explain.md says. Of the others, one may read pods of a namespace and
+# nodes, one such pods and nothing else.
+GRANTS: list[tuple[str, dict[str, Any]]] = [
+    ("clusterroles", {"metadata": {"name": "nodes"}, "rules": [NODES]}),
+    ("namespaces/default/roles", {"metadata": {"name": "pods"}, "rules": [PODS]}),
+    bound("clusterrolebindings", "viewer", "ClusterRole", "view"),
+    bound("clusterrolebindings", "viewer", "ClusterRole", "nodes"),
+    bound("namespaces/default/rolebindings", "tenant", "Role", "pods"),
+    bound("clusterrolebindings", "tenant", "ClusterRole", "nodes"),
+    bound("namespaces/default/rolebindings", "stranger", "Role", "pods"),
+]
 
 
 async def grant(cluster: EmbeddedCluster) -> None:
     headers = {"Authorization": f"Bearer {cluster.token}"}
     connector = aiohttp.TCPConnector(ssl=False)
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
-        base = f"{cluster.url}/apis/rbac.authorization.k8s.io/v1"
-        for path, body in (
-            ("clusterroles", role("viewer")),
-            ("clusterroles", role("stranger", "nodes")),
-            ("clusterrolebindings", binding("viewer")),
-            ("clusterrolebindings", binding("stranger")),
-        ):
-            async with session.post(f"{base}/{path}", json=body) as answer:
+        for path, body in GRANTS:
+            url = f"{cluster.url}/apis/{RBAC}/v1/{path}"
+            async with session.post(url, json=body) as answer:
                 assert answer.status == 201, await answer.text()
 
 
@@ -71,7 +68,7 @@ def kubeconfig_of(cluster: EmbeddedCluster, user: str, path: Path) -> Path:
 
 async def explained(kubeconfig: Path) -> Any:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kubesched.cli.main", "explain", "pod", "default/giant",
+        sys.executable, "-m", "kubesched.cli.main", "explain", "pod", "default/small",
         "--kubeconfig", str(kubeconfig), "-o", "json",
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -80,23 +77,121 @@ async def explained(kubeconfig: Path) -> Any:
     return json.loads(out)
 
 
-def test_a_viewer_is_answered_and_nothing_is_written(tmp_path: Path) -> None:
+class Page(NamedTuple):
+    """The first frame, and the explanation of a pod."""
+
+    frame: Any
+    explanation: Any
+
+
+async def page_of(kubeconfig: Path) -> Page:
+    """What `kubesched dashboard` answers to somebody who opens its link."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kubesched.cli.main", "dashboard",
+        "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0",
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        link = (await process.stdout.readline()).decode().removeprefix("Dashboard: ").strip()
+        assert link, "it ended without a link"
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with aiohttp.ClientSession(cookie_jar=jar) as session:
+            async with session.get(link) as answer:
+                assert answer.status == 200
+            base = link.partition("?")[0]
+            async with session.get(f"{base}api/stream") as stream:
+                frame = (await stream.content.readline()).removeprefix(b"data: ")
+            explanation = await asked(session, f"{base}api/explanations/default/small")
+            return Page(json.loads(frame), explanation)
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+async def asked(session: aiohttp.ClientSession, url: str) -> Any:
+    """An answer; at first the page may not have read the cluster yet."""
+    for _ in range(200):
+        async with session.get(url) as answer:
+            if answer.status == 200:
+                return await answer.json()
+            told = await answer.text()
+        await asyncio.sleep(0.1)
+    raise AssertionError(told)
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Who asked the server to do what: every request passes by here."""
+    made: list[tuple[str, str]] = []
+    authorize = Users.authorize
+
+    def noted(self: Users, user: Any, attributes: Any) -> Any:
+        made.append((user.name, attributes.verb))
+        return authorize(self, user, attributes)
+
+    monkeypatch.setattr(Users, "authorize", noted)
+    return made
+
+
+def told(pod: Pod) -> Pod:
+    condition = PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", message=FULL
+    )
+    return replace(pod, status=replace(pod.status, conditions=(condition,)))
+
+
+async def fill(cluster: EmbeddedCluster) -> None:
+    """A thousand nodes, full with pods of another namespace, and a pod that waits."""
+    await cluster.api.create(Namespace(metadata=ObjectMeta(name="other")))
+    nodes = [make_node(f"n{number}", cpu="4") for number in range(1000)]
+    busy = [
+        make_pod(f"b{n}", namespace="other", node_name=f"n{n}", images=["b"], requests={"cpu": "4"})
+        for n in range(1000)
+    ]
+    small = told(make_pod("small", images=["small"], requests={"cpu": "1"}))
+    for made in (*nodes, *busy, small):
+        unborn = replace(made.metadata, uid="", resource_version="")
+        await cluster.api.create(replace(made, metadata=unborn))
+    stored = await cluster.api.get(Pod, "small", "default")
+    await cluster.api.update(replace(stored, status=small.status), subresource="status")
+
+
+def test_viewers_are_answered_by_reading_alone(
+    tmp_path: Path, requests: list[tuple[str, str]]
+) -> None:
     async def main() -> None:
         cluster = EmbeddedCluster(RealClock(), random.Random(0), listen=Listen(), rbac=True)
         async with cluster:
-            pods = [make_pod("giant", images=["giant"], requests={"cpu": "64"})]
-            for made in (*(make_node(f"n{number}") for number in range(20)), *pods):
-                unborn = replace(made.metadata, uid="", resource_version="")
-                await cluster.api.create(replace(made, metadata=unborn))
+            await fill(cluster)
             await grant(cluster)
             before = cluster.store.revision
-            answer = await explained(kubeconfig_of(cluster, "viewer", tmp_path / "viewer"))
-            assert answer["summary"].startswith("Insufficient cpu: asks 64")
-            assert answer["nodes"] == 20
-            assert "StorageClass" in answer["unknown"]
-            assert "Pod" not in answer["unknown"]
-            told = await explained(kubeconfig_of(cluster, "stranger", tmp_path / "stranger"))
-            assert told["summary"].startswith("you may not read nodes")
+            files = {
+                user: kubeconfig_of(cluster, user, tmp_path / user)
+                for user in ("viewer", "tenant", "stranger")
+            }
+            viewer, tenant, page, other_page = await asyncio.gather(
+                explained(files["viewer"]),
+                explained(files["tenant"]),
+                page_of(files["tenant"]),
+                page_of(files["stranger"]),
+            )
+            assert viewer["summary"].startswith("Insufficient cpu: asks 1, and none is free")
+            assert viewer["nodes"] == 1000
+            assert "StorageClass" in viewer["unknown"]
+            assert "Pod" not in (*viewer["unknown"], *viewer.get("partial", ()))
+            for answer in (tenant, page.explanation):
+                assert answer["verdict"] == "pending"
+                assert answer["partial"] == ["Pod"]
+                assert answer["summary"].startswith(f"the scheduler said: {FULL}")
+                assert "you may read those of namespace default" in answer["summary"]
+            assert page.frame["limits"]["partial"] == ["Pod"]
+            assert page.frame["limits"]["namespace"] == "default"
+            assert "Node" in other_page.frame["limits"]["unknown"]
+            assert other_page.explanation["summary"].startswith("you may not read nodes")
+            assert FULL in other_page.explanation["summary"]
             assert cluster.store.revision == before
+        verbs = {verb for user, verb in requests if user in files}
+        assert {"list", "watch"} <= verbs <= {"get", "list", "watch"}
 
     asyncio.run(main())

@@ -1,5 +1,7 @@
 /** Numbers and times as people read them. */
 
+import type { Limits } from "./model";
+
 export function cores(milli: number): string {
   return String(Math.round(milli / 10) / 100);
 }
@@ -47,4 +49,12 @@ export function micro(microseconds: number): string {
 export function eventWords(label: string): string {
   const words = label.replace(/([a-z])([A-Z])/g, "$1 $2").split(" ");
   return words.map((word, place) => (place ? word.toLowerCase() : word)).join(" ");
+}
+
+/** What of the cluster may not be read, and what follows from it. */
+export function limitsInWords({ unknown, partial, namespace }: Limits): string {
+  const parts: string[] = [];
+  if (unknown.length) parts.push(`You may not read ${unknown.join(", ")}: rules about them are left out.`);
+  if (partial.length) parts.push(`Of ${partial.join(", ")} you may read those of namespace ${namespace} only: nodes may be fuller than they look.`);
+  return parts.join(" ");
 }

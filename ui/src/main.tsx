@@ -1,6 +1,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { AnswerError, follow, momentFrame, outline } from "./api";
+import { limitsInWords } from "./format";
 import { Loading } from "./parts";
 import { ClusterState, type Run } from "./model";
 import { href, moment, parseRoute, type Route } from "./route";
@@ -83,6 +84,7 @@ function App() {
       {state.outline && state.version > 0 && <Slider redraw={redraw} setProblem={setProblem} />}
       <main id="main" tabIndex={-1}>
         {problem && <p class="message bad" role="alert">{problem}</p>}
+        {state.limits && <p class="message" data-testid="limits">{limitsInWords(state.limits)}</p>}
         {state.version > 0 ? <View route={{ ...route, view: asked }} /> : !problem && <Loading text="Reading the cluster…" />}
       </main>
     </>

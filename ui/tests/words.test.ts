@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { cores, duration, eventWords, gib, micro, plural } from "../src/format";
+import { cores, duration, eventWords, gib, limitsInWords, micro, plural } from "../src/format";
 import type { Outline, Run } from "../src/model";
 import { href, moment, parseRoute } from "../src/route";
 import { after, before } from "../src/timebar";
@@ -7,6 +7,13 @@ import { seriesOf } from "../src/views/report";
 
 afterEach(() => {
   moment.at = moment.run = "";
+});
+
+describe("limits", () => {
+  it("are said with what follows from them", () => {
+    expect(limitsInWords({ unknown: ["Node", "StorageClass"], partial: [], namespace: "shop" })).toBe("You may not read Node, StorageClass: rules about them are left out.");
+    expect(limitsInWords({ unknown: [], partial: ["Pod"], namespace: "shop" })).toContain("those of namespace shop only");
+  });
 });
 
 describe("addresses", () => {

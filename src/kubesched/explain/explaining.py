@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kubesched.api import Pod
+from kubesched.api import Node, Pod
 from kubesched.explain.details.context import nearest, pod_name
 from kubesched.explain.groups import verdict_groups
 from kubesched.explain.model import ClusterModel, ExplainError, SearchOutcome
@@ -18,6 +18,7 @@ from kubesched.explain.suggestions import find_suggestions, let_in, with_other_s
 from kubesched.explain.summaries import (
     Summary,
     held_summary,
+    lost_summary,
     not_running_summary,
     pending_summary,
     placed_summary,
@@ -63,16 +64,19 @@ def explain_pod(
     if pod.status.phase in _FINISHED:
         raise ExplainError(f"{pod_name(pod)} has finished ({pod.status.phase}): it needs no node")
     if "Node" in unknown and not pod.spec.node_name:
-        answer = _without_nodes(pod)
+        answer = _without_nodes(model, pod)
     elif (pod.spec.scheduler_name or "default-scheduler") not in model.frameworks:
         answer = _not_ours(model, pod)
     elif pod.spec.node_name:
         with model.without(pod):
             answer = _explain(model, _unplaced(pod), pod.spec.node_name, versus, suggest=False)
-        if late := not_running_summary(pod):
+        is_lost = "Node" not in unknown and model.objects.get(Node, pod.spec.node_name) is None
+        if late := lost_summary(pod) if is_lost else not_running_summary(pod):
             answer = replace(answer, summary=late, breakdown="", advice="")
     else:
         answer = _explain(model, pod, "", versus, suggest=suggest)
+    if "Pod" in partial:
+        answer = _half_seen(pod, answer)
     return replace(answer, unknown=tuple(unknown), partial=tuple(partial))
 
 
@@ -175,8 +179,39 @@ def _placed(model: ClusterModel, attempt: _Attempt, versus: str) -> Explanation:
     )
 
 
-def _without_nodes(pod: Pod) -> Explanation:
+def _half_seen(pod: Pod, answer: Explanation) -> Explanation:
+    """A pod that fits as far as can be seen, and that a scheduler found no room for."""
+    told = unschedulable_message(pod)
+    if answer.verdict != "fits" or not told or pod.spec.node_name:
+        return answer
+    summary = (
+        f"the scheduler said: {told} Which pods take the room cannot be worked out: you may read "
+        f"those of namespace {pod.metadata.namespace}, which leave room on {answer.node}"
+    )
+    return replace(
+        answer,
+        verdict="pending",
+        node="",
+        summary=summary,
+        advice="Ask for the right to list pods of all namespaces, or for a capture "
+        "(kubesched capture).",
+        message=told,
+        scores=(),
+    )
+
+
+def _without_nodes(model: ClusterModel, pod: Pod) -> Explanation:
     """What can be said to somebody who may not read nodes: what the scheduler said."""
+    ours = (pod.spec.scheduler_name or "default-scheduler") in model.frameworks
+    if ours and (held := _held_back(model, pod)) is not None:
+        summary = held_summary(model, pod, held)
+        return Explanation(
+            pod=pod_name(pod),
+            verdict="pending",
+            summary=summary.sentence,
+            advice=summary.advice,
+            message=held.reason,
+        )
     told = unschedulable_message(pod)
     said = f"the scheduler said: {told}" if told else "no scheduler has said anything about it yet"
     return Explanation(

@@ -18,6 +18,7 @@ from kubesched.framework import PodInfo
 __all__ = [
     "Summary",
     "held_summary",
+    "lost_summary",
     "not_running_summary",
     "pending_summary",
     "placed_summary",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+_NOTHING_HELPS = "Nothing can help as it stands: no change, and no two together, makes it fit."
 _ADVISED = 2
 _SHORT_COMMAND = 40
 
@@ -136,7 +138,7 @@ def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) ->
     firsts = [next((each for each in suggestions if each.kind == kind), None) for kind in kinds]
     chosen = [each for each in firsts if each is not None][:_ADVISED]
     if not chosen:
-        return "Nothing can help as it stands: no change, and no two together, makes it fit."
+        return _NOTHING_HELPS
     chosen.sort(key=lambda each: each.size)
     parts = [
         f"{each.change} ({each.command})"
@@ -166,6 +168,16 @@ def waiting_summary(pod: Pod, sentence: str) -> str:
         )
     name = pod.spec.scheduler_name or "default-scheduler"
     return f"{sentence}. No scheduler has tried it yet: is one running for schedulerName {name!r}?"
+
+
+def lost_summary(pod: Pod) -> str:
+    """A pod whose node is gone: it will never run, whatever its status says."""
+    name = pod.spec.node_name
+    return (
+        f"It has been placed on {name}, and there is no such node any more. It cannot run, and is "
+        "not placed anew: whoever made it has to make another (pods of nodes that are gone are "
+        "deleted after a while)"
+    )
 
 
 def not_running_summary(pod: Pod) -> str:

@@ -40,6 +40,10 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
             f"Not allowed to read {', '.join(explanation.unknown)}: rules about them are left out.",
             width,
         )
+    if explanation.partial:
+        kinds = ", ".join(explanation.partial)
+        fuller = ": nodes may be fuller than it looks" if "Pod" in explanation.partial else ""
+        lines += _wrapped(f"Only of one namespace may be read: {kinds}{fuller}.", width)
     if explanation.suggestions:
         lines += ["", paint("What would help (each tried out)", "head")]
         lines += _suggestions(explanation.suggestions, width, paint)

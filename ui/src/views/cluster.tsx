@@ -86,6 +86,7 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
 }
 
 function NoNodes({ state }: { state: ClusterState }) {
+  if (state.limits?.unknown.includes("Node")) return <Empty title="You may not read nodes.">What waits is under <a href={href("queue")}>Queue</a>, with what the scheduler said of it.</Empty>;
   if (!state.isConnected) return <Loading text="Reading the cluster…" />;
   return (
     <Empty title="There are no nodes.">

@@ -96,7 +96,10 @@ def _problems(
         if claim is None:
             yield _missing(context, name)
         elif claim.metadata.deletion_timestamp is not None:
-            yield f"claim {namespace}/{name} is being deleted"
+            yield (
+                f"claim {namespace}/{name} is being deleted: it goes once no pod uses it, and can "
+                "be made anew then"
+            )
         elif claim.spec.volume_name:
             if objects.get(PersistentVolume, claim.spec.volume_name) is None:
                 yield (
@@ -215,11 +218,13 @@ def _elsewhere(
         place = "" if volume is None else _place(volume)
         if place:
             what = f"volume {claim.spec.volume_name} of claim {name}"
+            # There may be nodes that the pod cannot use for another reason.
+            where = ", where there is no node" if context.is_about_all else ""
             return Detail(
                 place,
                 "",
                 detail,
-                f"{what} can only be reached from {place}, where there is no node",
+                f"{what} can only be reached from {place}{where}",
                 f"cannot reach volume {claim.spec.volume_name} ({place})",
                 f"can reach {what} ({place})",
             )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kubesched.api import DeviceClass, Pod, ResourceClaim, ResourceSlice
+from kubesched.api.dynamic_resources import DeviceTaint, DeviceToleration
 from kubesched.explain.details.context import Detail, DetailContext, listed, nearest, plural
 from kubesched.explain.objects import Objects
 
-__all__ = ["asked_of", "claims_of_pod", "describe_devices", "missing_claim"]
+__all__ = ["asked_of", "claims_of_pod", "describe_devices", "device_taints", "missing_claim"]
+
+_CLOSED = ("NoSchedule", "NoExecute")
 
 
 def claims_of_pod(objects: Objects, pod: Pod) -> Iterator[tuple[str, ResourceClaim | None]]:
@@ -80,6 +83,8 @@ def describe_devices(context: DetailContext, reason: str) -> Detail:
         there = f"{plural(sum(total.values()), 'device')}, {sum(used.values())} in use"
         says = f"its claim asks for {asked}, and no node has that free ({there}"
         says += f"; most free: {most} on {where})" if where else ")"
+        if tainted := _tainted(objects, [claim for _, claim in claims]):
+            says = f"its claim asks for {asked}, and devices are closed to it: {tainted}"
     if not asked:
         says = reason
     return Detail(asked, "", "", says, "no free devices for its claims")
@@ -103,6 +108,50 @@ def _allocated_elsewhere(claims: list[tuple[str, ResourceClaim]], asked: str) ->
             f"can use the device of claim {name}",
         )
     return Detail(asked, "", "", "its device claims cannot be used there", "claims elsewhere")
+
+
+def device_taints(objects: Objects, claims: Iterable[ResourceClaim]) -> Counter[str]:
+    """Taints that keep claims off devices that nobody uses, with the numbers of these devices."""
+    tolerations = [
+        toleration
+        for claim in claims
+        for request in claim.spec.devices.requests
+        if request.exactly is not None
+        for toleration in request.exactly.tolerations
+    ]
+    taken = {
+        (result.driver, result.pool, result.device)
+        for claim in objects.list(ResourceClaim)
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    }
+    counts: Counter[str] = Counter()
+    for each in objects.list(ResourceSlice):
+        for device in each.spec.devices:
+            if (each.spec.driver, each.spec.pool.name, device.name) in taken:
+                continue
+            for taint in device.taints:
+                if taint.effect in _CLOSED and not any(
+                    _tolerates(toleration, taint) for toleration in tolerations
+                ):
+                    value = f"={taint.value}" if taint.value else ""
+                    counts[f"{taint.key}{value}:{taint.effect}"] += 1
+    return counts
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    return (
+        toleration.key in ("", taint.key)
+        and toleration.effect in ("", taint.effect)
+        and (toleration.operator == "Exists" or toleration.value == taint.value)
+    )
+
+
+def _tainted(objects: Objects, claims: Iterable[ResourceClaim]) -> str:
+    counts = device_taints(objects, claims)
+    return listed(
+        f"{plural(count, 'free device')} with taint {taint}" for taint, count in counts.items()
+    )
 
 
 def _counts(objects: Objects) -> tuple[Counter[str], Counter[str]]:

@@ -86,8 +86,12 @@ def describe_spread(context: DetailContext, reason: str) -> Detail:
         ]
         if not missing:
             return Detail()
-        text = f"{node.name} has no label {', '.join(missing)}"
-        return Detail("", "", text, f"topology spread needs it: {text}", f"no label {missing[0]}")
+        labels = ", ".join(missing)
+        text = f"{node.name} has no label {labels}"
+        says = f"topology spread needs it: {text}"
+        if context.is_about_all:
+            says = f"topology spread over {labels}: no node has the label {labels}"
+        return Detail("", "", text, says, f"no label {missing[0]}")
     for each in constraints:
         counts = domain_counts(context.nodes, pod, each)
         domain = node.labels.get(each.topology_key)
@@ -198,7 +202,7 @@ def _affinity(context: DetailContext) -> Detail:
         for other in each.pods
         if _selects(context.objects, term, other.pod)
     )
-    where = "no such pod runs anywhere"
+    where = f"no such pod runs anywhere{_nearly_wanted(context, term)}"
     if places:
         where = f"such pods run only in {short} {listed(sorted(filter(None, places)))}"
     return Detail(
@@ -208,6 +212,28 @@ def _affinity(context: DetailContext) -> Detail:
         f"its affinity wants a pod with {_term(term)} in the same {short}, and {where}",
         f"no pod with {_term(term)} near",
     )
+
+
+def _nearly_wanted(context: DetailContext, term: AffinityTerm) -> str:
+    """Pods that would do if they ran, or if the term looked into their namespaces."""
+    alike = [
+        pod
+        for pod in context.objects.list(Pod)
+        if term.selector.matches(pod.metadata.labels)
+        and pod.metadata.uid != context.pod.metadata.uid
+    ]
+    waiting = [
+        pod
+        for pod in alike
+        if not pod.spec.node_name and term.matches(pod, _namespace_labels(context.objects, pod))
+    ]
+    if waiting:
+        verb = "is" if len(waiting) == 1 else "are"
+        return f" ({listed(sorted(map(pod_name, waiting)))} {verb} pending as well)"
+    elsewhere = sorted(pod_name(pod) for pod in alike if pod.spec.node_name)
+    if elsewhere:
+        return f" in the namespaces that the term looks into (in others: {listed(elsewhere)})"
+    return ""
 
 
 def matching_pods(

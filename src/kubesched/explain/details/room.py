@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from kubesched.api.pod_requests import fit_requested
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -33,8 +34,31 @@ def describe_room(context: DetailContext, reason: str) -> Detail:
     if fit_requested(context.pod).amount(resource) > int(allocatable[largest]):
         shown = shown_amount(resource, int(allocatable[largest]))
         detail = f"even empty, none of these has more than {shown} (on {nodes.names[largest]})"
-    says = f"{reason}: asks {asked}, and {_what_there_is(context, resource, most, best)}"
+    there_is = _what_there_is(context, resource, most, best)
+    says = f"{reason}: asks {asked}{_asked_by(context, resource)}, and {there_is}"
     return Detail(asked, available, detail, says, reason)
+
+
+def _asked_by(context: DetailContext, resource: str) -> str:
+    """Who asks for it, where that is not what the containers ask for together."""
+    pod = context.pod
+    asked = fit_requested(pod).amount(resource)
+    plain = replace(pod, spec=replace(pod.spec, overhead={}))
+    overhead = asked - fit_requested(plain).amount(resource)
+    parts = []
+    for each in pod.spec.init_containers:
+        alone = replace(plain, spec=replace(plain.spec, init_containers=(), containers=(each,)))
+        without = replace(plain, spec=replace(plain.spec, init_containers=()))
+        if (
+            each.restart_policy != "Always"
+            and fit_requested(alone).amount(resource) == asked - overhead
+            and fit_requested(without).amount(resource) < asked - overhead
+        ):
+            parts.append(f"for init container {each.name} alone")
+            break
+    if overhead:
+        parts.append(f"{shown_amount(resource, overhead)} of it overhead of its runtime class")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _what_there_is(context: DetailContext, resource: str, most: int, best: int) -> str:

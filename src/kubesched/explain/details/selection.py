@@ -44,6 +44,8 @@ def describe_selection(context: DetailContext, _reason: str) -> Detail:
     else:
         detail = ""
     who = "no node matches" if context.is_about_all else "they do not match"
+    if len(context.positions) == 1 < len(context.nodes):
+        who = "it does not match"
     says = _says(context, selector, terms) or f"{who} {_narrowing(selector, wanted)}"
     return Detail(
         asked,

@@ -54,10 +54,7 @@ def describe_taints(context: DetailContext, _reason: str) -> Detail:
     if not counts:
         return Detail()
     shown = listed(f"{shown_taint(taint)} ({count})" for taint, count in counts.most_common())
-    says = [
-        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {HEALTH[key]} (taint {key})"
-        for key, names in unwell.items()
-    ]
+    says = [_unwell(names, key) for key, names in unwell.items()]
     others = [taint for taint, _ in counts.most_common() if taint.key not in HEALTH]
     others.sort(key=lambda taint: taint.key.startswith(_CONTROL_PLANE))
     if others:
@@ -66,6 +63,13 @@ def describe_taints(context: DetailContext, _reason: str) -> Detail:
     if len(others) + len(unwell) > 1:
         brief = "closed by taints"
     return Detail("", "", f"not tolerated: {shown}", "; ".join(says), brief)
+
+
+def _unwell(names: list[str], key: str) -> str:
+    if len(names) == 1:
+        return f"{names[0]} is {HEALTH[key]} (taint {key})"
+    state = HEALTH[key].replace("its kubelet does", "their kubelets do")
+    return f"{listed(names)} are {state} (taint {key})"
 
 
 def _says_others(pod: Pod, taints: list[Taint], counts: Counter[Taint], total: int) -> str:

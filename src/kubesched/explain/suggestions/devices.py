@@ -8,8 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubesched.api import DeviceClass, ResourceClaim
+from kubesched.api.dynamic_resources import DeviceToleration
 from kubesched.explain.details.context import nearest
-from kubesched.explain.details.devices import claims_of_pod
+from kubesched.explain.details.devices import claims_of_pod, device_taints
 from kubesched.explain.suggestions.candidate import CLUSTER, Candidate, Question
 from kubesched.explain.suggestions.trying import try_out
 
@@ -24,6 +25,7 @@ def fix_devices(question: Question) -> Iterator[Candidate]:
     for claim in own:
         yield from _other_class(question, claim)
         yield from _fewer(question, claim)
+        yield from _tolerating(question, claim)
     names = {claim.metadata.name for claim in own}
     holding = [
         each
@@ -85,6 +87,28 @@ def _fewer(question: Question, claim: ResourceClaim) -> Iterator[Candidate]:
             if try_out(question.model, candidate) is not None:
                 yield candidate
                 break
+
+
+def _tolerating(question: Question, claim: ResourceClaim) -> Iterator[Candidate]:
+    """As with nodes: whoever tainted a device had a reason, which the claim may do without."""
+    taints = device_taints(question.model.objects, [claim])
+    for shown in list(taints)[:_MOST]:
+        key, _, effect = shown.rpartition(":")
+        key, _, value = key.partition("=")
+        for request in claim.spec.devices.requests:
+            if request.exactly is None:
+                continue
+            toleration = DeviceToleration(
+                key=key, operator="Equal" if value else "Exists", value=value, effect=effect
+            )
+            tolerations = (*request.exactly.tolerations, toleration)
+            yield Candidate(
+                f"tolerate device taint {shown} in claim {claim.metadata.name}",
+                CLUSTER,
+                1.5,
+                question.pod,
+                (_with_request(claim, request.name, tolerations=tolerations),),
+            )
 
 
 def _with_request(claim: ResourceClaim, name: str, **changes: object) -> ResourceClaim:

@@ -65,18 +65,22 @@ def _without_taints(question: Question, node: Node, taints: tuple[Taint, ...]) -
     spec = replace(node.spec, taints=left)
     if all(taint.key == _CORDON for taint in taints):
         return _uncordoned(question, node)
+    # A node that is not well has a taint for each effect: repairing it is one thing to do.
     parts = tuple(
-        f"repair {name} ({HEALTH.get(taint.key, 'unhealthy')}): its taint {taint.key} goes then"
-        if taint.key.startswith(_OF_CONDITIONS)
-        else f"remove taint {shown_taint(taint)} from {name}"
-        for taint in taints
+        dict.fromkeys(
+            f"repair {name}, which is {HEALTH.get(taint.key, 'unhealthy')}: its taint {taint.key} "
+            "goes then"
+            if taint.key.startswith(_OF_CONDITIONS)
+            else f"remove taint {shown_taint(taint)} from {name}"
+            for taint in taints
+        )
     )
     shown = " ".join(f"{taint.key}:{taint.effect}-" for taint in taints)
     is_health = any(taint.key.startswith(_OF_CONDITIONS) for taint in taints)
     return Candidate(
         ", and ".join(parts),
         CLUSTER,
-        len(taints) + 0.1,
+        len(parts) + 0.1,
         question.pod,
         (replace(node, spec=spec),),
         command=f"kubectl {'describe node' if is_health else 'taint nodes'} {name}"
