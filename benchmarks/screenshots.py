@@ -1,9 +1,10 @@
 """Pictures of the page on real runs, for the documents.
 
-    python -m benchmarks.screenshots docs/images
+    python -m benchmarks.screenshots docs/images [--every]
 
 Runs `kubesched up` with the sample workload, and simulations of a small and of a large cluster,
-opens the pages in Chromium, and writes one PNG per view.
+opens the pages in Chromium, and writes one PNG per view. `--every` shows each view of the sample in
+light and dark at 1280 and at 400 pixels instead, to be looked at by whoever changes the page.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def _scenario(nodes: int, per_hour: int, **more: Any) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args().folder
+    parser.add_argument("--every", action="store_true")
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
     browser_path = shutil.which("chromium")
     if browser_path is None:
         sys.exit("no Chromium: apt-get install chromium")
@@ -79,6 +82,9 @@ def main() -> None:
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as place:
         browser = playwright.chromium.launch(executable_path=browser_path, args=_FLAGS)
         with _running("up", "--listen", "127.0.0.1:0") as link:
+            if arguments.every:
+                _every(_opened(browser, link), link, folder)
+                return
             _sample(_opened(browser, link), link, folder)
         both = [{"name": "spread"}, {"name": "packed", "config": _PACKED}]
         report = _simulated(_scenario(40, 400, name="spread or pack", configurations=both), place)
@@ -138,6 +144,31 @@ def _opened(browser: Browser, link: str) -> Page:
     return page
 
 
+_VIEWS: Final = {
+    "cluster": ("#/cluster", "canvas"),
+    "node": ("#/cluster?node=node-05", ".packed"),
+    "live": ("#/live", "tbody tr"),
+    "queue": ("#/queue", "tbody tr"),
+    "pod": ("#/pod/batch/giant-000", "[data-testid=summary]"),
+    "whatif": ("#/whatif?drain=node-01&play=1", "[data-testid=answer]"),
+    "try": ("#/try", "textarea"),
+}
+
+
+def _every(page: Page, link: str, folder: Path) -> None:
+    """Every view, light and dark, wide and narrow."""
+    page.wait_for_timeout(3 * _SETTLED_MS)
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 800})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            for name, (address, shows) in _VIEWS.items():
+                page.goto(link.partition("?")[0] + address)
+                page.locator(shows).first.wait_for(timeout=60_000)
+                page.wait_for_timeout(_SETTLED_MS)
+                page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
+
+
 def _sample(page: Page, link: str, folder: Path) -> None:
     base = link.partition("?")[0]
     page.wait_for_timeout(3 * _SETTLED_MS)
@@ -166,6 +197,8 @@ def _sample(page: Page, link: str, folder: Path) -> None:
     page.goto(base + "#/whatif?drain=node-01&play=1")
     page.get_by_test_id("answer").wait_for(timeout=60_000)
     page.screenshot(path=folder / "whatif.png")
+    page.set_viewport_size({"width": 400, "height": 800})
+    take("phone", "#/pod/batch/giant-000", "[data-testid=summary]", dark=True)
 
 
 if __name__ == "__main__":
