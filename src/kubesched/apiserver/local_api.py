@@ -31,6 +31,8 @@ __all__ = ["Fault", "Faults", "LocalApi"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_UNSERVED = 404
+
 
 class Fault(msgspec.Struct, frozen=True):
     """What goes wrong with one request."""
@@ -94,8 +96,17 @@ class LocalApi:
         return _answer(fault, ObjectList(items, str(page.revision), page.continue_token))
 
     def present(self, kind: type[T]) -> Iterator[T]:
-        """What there is of a kind now, for those who only look on in this process."""
-        for record in self.store.list(self._resource(kind)).records:
+        """What there is of a kind now, for those who only look on in this process.
+
+        Nothing of a kind that is not served.
+        """
+        try:
+            records = self.store.list(self._resource(kind)).records
+        except ApiError as error:
+            if error.code != _UNSERVED:
+                raise
+            return
+        for record in records:
             yield cast("T", record.typed)
 
     def watch(
