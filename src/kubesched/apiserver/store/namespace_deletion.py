@@ -6,8 +6,9 @@ that it waited for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.apiserver.rules.generated_metadata import stamp
 from kubesched.apiserver.store.collection import Collection
@@ -105,60 +106,74 @@ class NamespaceDeletion:
             self._commit(home, {**home.data, "spec": spec, "status": status})
 
 
-def _conditions(left: Mapping[str, list[Record]], before: Any, now_ns: int) -> list[Json]:
-    remaining = [
+class _Condition(NamedTuple):
+    kind: str
+    holds: bool
+    reason: str
+    message: str
+
+
+# Nothing that is in a namespace can fail here to be found, or to be deleted.
+_NEVER = (
+    _Condition(
+        "NamespaceDeletionDiscoveryFailure",
+        False,
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    _Condition(
+        "NamespaceDeletionGroupVersionParsingFailure",
+        False,
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    _Condition(
+        "NamespaceDeletionContentFailure",
+        False,
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+)
+
+
+def _remaining(left: Mapping[str, list[Record]]) -> _Condition:
+    kind = "NamespaceContentRemaining"
+    if not left:
+        return _Condition(kind, False, "ContentRemoved", "All content successfully removed")
+    counts = ", ".join(
         f"{key}{'' if '.' in key else '.'} has {len(records)} resource instances"
         for key, records in sorted(left.items())
-    ]
-    held: dict[str, int] = {}
-    for records in left.values():
-        for record in records:
-            for finalizer in record.data["metadata"].get("finalizers", ()):
-                held[finalizer] = held.get(finalizer, 0) + 1
-    waiting = [f"{name} in {count} resource instances" for name, count in sorted(held.items())]
-    wanted = (
-        (
-            "NamespaceDeletionDiscoveryFailure",
-            False,
-            "ResourcesDiscovered",
-            "All resources successfully discovered",
-        ),
-        (
-            "NamespaceDeletionGroupVersionParsingFailure",
-            False,
-            "ParsedGroupVersions",
-            "All legacy kube types successfully parsed",
-        ),
-        (
-            "NamespaceDeletionContentFailure",
-            False,
-            "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization",
-        ),
-        (
-            "NamespaceContentRemaining",
-            bool(remaining),
-            "SomeResourcesRemain" if remaining else "ContentRemoved",
-            f"Some resources are remaining: {', '.join(remaining)}"
-            if remaining
-            else "All content successfully removed",
-        ),
-        (
-            "NamespaceFinalizersRemaining",
-            bool(waiting),
-            "SomeFinalizersRemain" if waiting else "ContentHasNoFinalizers",
-            f"Some content in the namespace has finalizers remaining: {', '.join(waiting)}"
-            if waiting
-            else "All content-preserving finalizers finished",
-        ),
     )
+    message = f"Some resources are remaining: {counts}"
+    return _Condition(kind, True, "SomeResourcesRemain", message)
+
+
+def _held(left: Mapping[str, list[Record]]) -> _Condition:
+    kind = "NamespaceFinalizersRemaining"
+    held = Counter(
+        finalizer
+        for records in left.values()
+        for record in records
+        for finalizer in record.data["metadata"].get("finalizers", ())
+    )
+    if not held:
+        message = "All content-preserving finalizers finished"
+        return _Condition(kind, False, "ContentHasNoFinalizers", message)
+    counts = ", ".join(
+        f"{name} in {count} resource instances" for name, count in sorted(held.items())
+    )
+    message = f"Some content in the namespace has finalizers remaining: {counts}"
+    return _Condition(kind, True, "SomeFinalizersRemain", message)
+
+
+def _conditions(left: Mapping[str, list[Record]], before: Any, now_ns: int) -> list[Json]:
     times = {
         (each.get("type"), each.get("status")): each["lastTransitionTime"]
         for each in before
         if each.get("lastTransitionTime")
     }
     made = []
-    for kind, holds, reason, message in wanted:
+    for kind, holds, reason, message in (*_NEVER, _remaining(left), _held(left)):
         status = "True" if holds else "False"
         since = times.get((kind, status), stamp(now_ns))
         made.append(

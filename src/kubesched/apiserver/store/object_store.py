@@ -2,13 +2,14 @@
 
 One counter numbers all writes; an object's `resourceVersion` is the number of its last one.
 A plain class: no I/O, no clock, no tasks. Every write takes the time, completes before it
-returns, and either happens whole or raises `ApiError` and changes nothing.
+returns, and either happens whole or raises `ApiError` and changes nothing. Here are the writes;
+reading is `stored_objects.py`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -32,29 +33,17 @@ from kubesched.apiserver.rules.request_documents import (
     cleaned,
     unreadable,
 )
-from kubesched.apiserver.rules.resource_catalog import Catalog
-from kubesched.apiserver.rules.served_resources import Resource, built_in_resources
+from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.rules.strategies.pods import bind
-from kubesched.apiserver.store.collection import Collection, Restored
+from kubesched.apiserver.store.collection import Collection
 from kubesched.apiserver.store.first_objects import FIRST_OBJECTS
 from kubesched.apiserver.store.namespace_deletion import NamespaceDeletion
-from kubesched.apiserver.store.paging import (
-    CURRENT,
-    Continuation,
-    Page,
-    select_page,
-    too_old_to_continue,
-)
-from kubesched.apiserver.store.preconditions import (
-    check_deletion,
-    check_write,
-    parse_revision,
-)
+from kubesched.apiserver.store.paging import Page
+from kubesched.apiserver.store.preconditions import check_deletion, check_write
 from kubesched.apiserver.store.quota_accounting import QuotaAccounting
 from kubesched.apiserver.store.records import Change, ChangeType, Record
-from kubesched.apiserver.store.selection import Selection
+from kubesched.apiserver.store.stored_objects import StoredObjects, key_of
 from kubesched.apiserver.store.typed_views import derive
-from kubesched.apiserver.store.watching import Watcher
 from kubesched.util.errors import QuantityError
 
 __all__ = ["Deletion", "Store"]
@@ -90,7 +79,7 @@ class Admission(Protocol):
         """Raises ApiError to refuse a write."""
 
 
-class Store:
+class Store(StoredObjects):
     """All objects of a cluster. A new one has what every cluster begins with."""
 
     def __init__(
@@ -107,18 +96,11 @@ class Store:
         lacks what clusters begin with, and is to be restored. Without a feature, kinds and fields
         that belong to it are not there.
         """
-        self.revision = 0
+        super().__init__(features, history)
         self._rng = rng or random.Random(0)
-        self._history = history
         self._on_change = on_change
         self.admission: Admission | None = None
         """Asked about writes, unless nobody has set it."""
-        self.catalog = Catalog(built_in_resources(features))
-        # A stored form comes before its other faces, which then share its collection.
-        ordered = sorted(self.catalog.all(), key=lambda resource: resource.to_stored is not None)
-        self._collections: dict[str, Collection] = {}
-        for resource in ordered:
-            self.register(resource)
         self._now_ns = now_ns
         """The time of the last write that gave one."""
         self._namespace_deletion = NamespaceDeletion(
@@ -137,128 +119,12 @@ class Store:
             assert stored is not None
             self.create(stored, None, body, now_ns)
 
-    def register(self, resource: Resource) -> None:
-        """Add a resource, or another face of the objects of a known one."""
-        self.catalog.add(resource)
-        collection = Collection(resource, self._history)
-        collection.begin_at(self.revision)
-        self._collections.setdefault(resource.group_resource, collection)
-
-    def restore(self, objects: Iterable[Restored], revision: int) -> None:
-        """Take back objects as they were at a revision, from which counting goes on."""
-        for each in objects:
-            self._collections[each.resource].restore(each)
-        self.revision = revision
-        for collection in self._collections.values():
-            collection.begin_at(revision)
-
-    def compact(self) -> None:
-        """Forget all history: who has not seen the present state must list it."""
-        for collection in self._collections.values():
-            collection.compact(self.revision)
-
     def finish_deletions(self, now_ns: int) -> None:
         """Go on with deletions of namespaces that an earlier life of the store had begun."""
         namespaces = self._collections["namespaces"]
         for record in list(namespaces.objects.values()):
             if "deletionTimestamp" in record.data["metadata"]:
                 self._delete_namespace(record, now_ns)
-
-    def collection(self, resource: Resource) -> Collection:
-        return self._collections[resource.group_resource]
-
-    # What rules may look up (strategies.base.Cluster)
-
-    def find(self, resource: str, name: str) -> Json | None:
-        plural = _CLUSTER_RESOURCES.get(resource, resource)
-        record = self._collections[plural].objects.get(name)
-        return None if record is None else record.data
-
-    def within(self, resource: str, namespace: str) -> Iterable[Json]:
-        objects = self._collections[resource].objects
-        if not objects:
-            return ()
-        prefix = f"{namespace}/"
-        return [record.data for key, record in objects.items() if key.startswith(prefix)]
-
-    def all(self, resource: str) -> Iterable[Json]:
-        plural = _CLUSTER_RESOURCES.get(resource, resource)
-        return (record.data for record in self._collections[plural].objects.values())
-
-    # Reading
-
-    def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
-        """Raises ApiError 404."""
-        return self._shown(resource, self._stored(resource, namespace, name))
-
-    def find_record(self, resource: Resource, namespace: str | None, name: str) -> Record | None:
-        """An object in its stored form, or None."""
-        key = _key(namespace, name) if resource.namespaced else name
-        return self.collection(resource).objects.get(key)
-
-    def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-        exact: bool = False,
-    ) -> Page:
-        """One page of objects in order of their keys.
-
-        With `exact` the objects as they were at `resource_version`; without, any state that
-        is not older. Pages of one list all show the revision of the first.
-
-        Raises:
-            ApiError: 400 for a selector or token that cannot be read, 410 for a revision that
-                is no longer known.
-        """
-        selection = Selection.parse(resource, namespace, label_selector, field_selector)
-        collection = self.collection(resource)
-        revision, start = self.revision, ""
-        if continue_token:
-            continuation = Continuation.parse(continue_token)
-            start = continuation.start
-            if continuation.revision != CURRENT:
-                revision = continuation.revision
-                if revision < collection.oldest_revision:
-                    raise too_old_to_continue(continuation)
-        elif exact:
-            revision = parse_revision(resource_version)
-            if revision < collection.oldest_revision:
-                raise api_errors.expired("The resourceVersion for the provided list is too old.")
-        elif resource_version == "0":
-            limit = 0  # any state will do, and the reference then answers whole, from a cache
-        page = select_page(collection, selection, revision, start, limit)
-        if resource.from_stored is None:
-            return page
-        return page._replace(records=[self._shown(resource, record) for record in page.records])
-
-    def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> Watcher:
-        """Follow changes after a version; from none or "0", begin with what is there.
-
-        Raises:
-            ApiError: 400 for a selector, 410 for a version that is no longer known.
-        """
-        selection = Selection.parse(resource, namespace, label_selector, field_selector)
-        collection = self.collection(resource)
-        face = None if resource.from_stored is None else resource
-        if resource_version in ("", "0"):
-            now = select_page(collection, selection, self.revision)
-            return Watcher(collection, self.revision, selection, face, initial=now.records)
-        return Watcher(collection, parse_revision(resource_version), selection, face)
 
     # Writing
 
@@ -305,7 +171,7 @@ class Store:
         name = new["metadata"].get("name", "")
         if problems:
             raise api_errors.invalid(resource.group_kind, name, problems)
-        key = _key(namespace, name)
+        key = key_of(namespace, name)
         if key in objects:
             raise api_errors.already_exists(resource.group_resource, name)
         if self.admission is not None and self.admission.has_rules:
@@ -340,7 +206,7 @@ class Store:
                 {"metadata": {"name": namespace}},
                 now_ns,
             )
-        key = _key(namespace, metadata["name"])
+        key = key_of(namespace, metadata["name"])
         if key in self.collection(resource).objects:
             return None
         new = self._defaulted(resource, {**document, "metadata": metadata}, None)
@@ -576,20 +442,6 @@ class Store:
 
     # Helpers
 
-    def _stored(self, resource: Resource, namespace: str | None, name: str) -> Record:
-        record = self.find_record(resource, namespace, name)
-        if record is None:
-            raise api_errors.not_found(resource.group_resource, name)
-        return record
-
-    def _stored_as(self, resource: Resource) -> Resource:
-        return self.collection(resource).resource
-
-    def _shown(self, resource: Resource, record: Record) -> Record:
-        if resource.from_stored is None:
-            return record
-        return Record(resource, record.key, resource.from_stored(record.data), record.revision)
-
     def _namespace_for(self, resource: Resource, given: Json, namespace: str | None) -> str:
         """The namespace that a new object belongs to, which must be there and stay."""
         if not resource.namespaced:
@@ -620,7 +472,7 @@ class Store:
         prefix = new["metadata"]["generateName"]
         for _ in range(_NAME_ATTEMPTS):
             name = generated_name(prefix, self._rng)
-            if _key(namespace, name) not in objects:
+            if key_of(namespace, name) not in objects:
                 break
         return {**new, "metadata": {**new["metadata"], "name": name}}
 
@@ -670,11 +522,6 @@ class Store:
     def _write_quota(self, old: Record, data: Json) -> None:
         self._commit("MODIFIED", old.resource, old.key, data, old)
 
-    def check_invariants(self) -> None:
-        """Assert what must hold between any two writes; for tests and the simulator."""
-        for collection in self._collections.values():
-            collection.check_invariants(self.revision)
-
 
 _OF_ANOTHER_SERVER = frozenset(
     {
@@ -686,15 +533,6 @@ _OF_ANOTHER_SERVER = frozenset(
     }
 )
 """Metadata that means nothing outside the server that wrote it."""
-_CLUSTER_RESOURCES = {
-    "priorityclasses": "priorityclasses.scheduling.k8s.io",
-    "runtimeclasses": "runtimeclasses.node.k8s.io",
-    "storageclasses": "storageclasses.storage.k8s.io",
-}
-
-
-def _key(namespace: str | None, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
 
 
 def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -> Json:
