@@ -97,8 +97,9 @@ class Network:
         self.chunk_size = 1 << 20
         self.is_up = True
         self.requests: list[tuple[str, Request]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._streams: set[_Stream] = set()
+        # In the order in which they began: a run is to repeat itself.
+        self._under_way: dict[asyncio.Task[None], None] = {}
+        self._streams: dict[_Stream, None] = {}
 
     def client(self, name: str = "client", machine: Machine | None = None, **more: Any) -> HttpApi:
         clock = self.clock if machine is None else machine.clock
@@ -156,12 +157,12 @@ class Network:
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.requests.append((name, request))
         task = asyncio.create_task(self._process(name, request, trouble, answered), name="network")
-        self._under_way.add(task)
+        self._under_way[task] = None
         task.add_done_callback(lambda done: self._over(done, answered))
         return answered
 
     def _over(self, task: asyncio.Task[None], answered: asyncio.Future[Answer]) -> None:
-        self._under_way.discard(task)
+        self._under_way.pop(task, None)
         if not answered.done() and task.cancelled():
             answered.set_exception(TransportError("connection lost", "reset"))
             answered.exception()  # its sender may have gone
@@ -221,11 +222,11 @@ class Network:
         if is_replay and isinstance(got, request_and_answer.Answer):  # it is too old for that
             got = self._service.answer(_as_served(request))
         stream = _Stream(self, request.target, got)
-        self._streams.add(stream)
+        self._streams[stream] = None
         return stream
 
     def forget(self, stream: _Stream) -> None:
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
 
 
 class _Transport:

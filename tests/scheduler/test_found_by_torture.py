@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubesched.api import Node, Pod, ResourceClaim
+from kubesched.api import Container, Deployment, Node, Pod, PriorityClass, ResourceClaim
 from kubesched.api.access import ApiError
 from kubesched.api.dynamic_resources import (
     AllocationResult,
@@ -17,13 +17,25 @@ from kubesched.api.dynamic_resources import (
     DeviceRequestAllocationResult,
     ResourceClaimStatus,
 )
-from kubesched.api.meta import ObjectMeta, Status
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.meta import Status as ApiStatus
+from kubesched.api.pod import ContainerPort
 from kubesched.apiserver.local_api import Fault, LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
-from kubesched.framework import ClaimCache
+from kubesched.framework import (
+    ClaimCache,
+    CycleState,
+    Diagnosis,
+    NodeInfo,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    Status,
+)
 from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices
 from kubesched.scheduler.scheduler import Scheduler
+from kubesched.testing import make_pod
 from kubesched.util.clock import SECOND, current_clock
 from kubesched.util.components import running
 from kubesched.util.randomness import derive
@@ -32,7 +44,7 @@ from tests.client.own_clock import OwnClock
 
 DRIVER = "gpu.example.com"
 NO_FLUSH = timedelta(hours=10)
-LOST = ApiError(Status(status="Failure", code=0, message="connection lost"))
+LOST = ApiError(ApiStatus(status="Failure", code=0, message="connection lost"))
 AMOUNTS = {"cpu": "8", "memory": "8Gi", "pods": "10"}
 
 
@@ -181,3 +193,99 @@ def test_devices_that_a_claim_has_no_more_are_told_of_once() -> None:
     claims.watched(_claim("b"), None)
     nothing = replace(_claim(), status=ResourceClaimStatus())
     assert told == [(_claim("a"), nothing), (_claim("b"), nothing)]
+
+
+class NoRoomMade(Plugin):
+    """PostFilter that cannot find out whether room can be made."""
+
+    name = "NoRoomMade"
+    asked = 0
+
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        NoRoomMade.asked += 1
+        return PostFilterResult(Status.failure("the extender did not answer"))
+
+
+def test_a_pod_for_which_room_could_not_be_looked_for_is_tried_again() -> None:
+    """Seed 465: an extender was too slow about victims, and nothing happened any more."""
+
+    async def main() -> None:
+        NoRoomMade.asked = 0
+        cluster = EmbeddedCluster(current_clock(), derive(0, "store"), heartbeats=False)
+        await add_node(cluster.api)
+        plugins = {
+            "multiPoint": {"enabled": [{"name": "NoRoomMade"}]},
+            "postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "NoRoomMade"}]},
+        }
+        scheduler = Scheduler(
+            cluster.api,
+            current_clock(),
+            profiles=[{"plugins": plugins}],
+            out_of_tree_registry={"NoRoomMade": NoRoomMade},
+            pod_max_in_unschedulable_pods_duration=NO_FLUSH,
+        )
+        async with running(scheduler):
+            requests = {"requests": {"cpu": "100"}}
+            spec = {"containers": [{"name": "c", "image": "i", "resources": requests}]}
+            document = {"metadata": {"name": "p"}, "spec": spec}
+            await cluster.api.create_document(Pod, "default", document)
+            await asyncio.sleep(60)
+        assert 3 < NoRoomMade.asked < 30
+
+    run(main)
+
+
+def test_who_waits_to_be_alone_on_a_node_is_not_kept_out_by_newcomers() -> None:
+    """Seed 200004: the victim was replaced on the same node before it was gone, again and again."""
+
+    async def main() -> None:
+        clock = current_clock()
+        cluster = EmbeddedCluster(clock, derive(0, "store"), heartbeats=False)
+        api = cluster.api
+        scheduler = Scheduler(api, clock, pod_max_in_unschedulable_pods_duration=NO_FLUSH)
+        async with running(*cluster.parts, scheduler):
+            await add_node(api, labels={"kubernetes.io/hostname": "n0"})
+            high = {"metadata": {"name": "high"}, "value": 100}
+            await api.create_document(PriorityClass, None, high)
+            containers = [{"name": "c", "image": "i"}]
+            labels = {"app": "web"}
+            template = {
+                "metadata": {"labels": labels},
+                "spec": {"containers": containers, "terminationGracePeriodSeconds": 5},
+            }
+            web = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+            deployment = {"metadata": {"name": "web"}, "spec": web}
+            await api.create_document(Deployment, "default", deployment)
+            await asyncio.sleep(10)
+            term = {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": labels},
+            }
+            apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            spec = {
+                "containers": containers,
+                "priorityClassName": "high",
+                "affinity": {"podAntiAffinity": apart},
+            }
+            alone = {"metadata": {"name": "alone"}, "spec": spec}
+            await api.create_document(Pod, "default", alone)
+            await asyncio.sleep(60)
+            assert await node_of(api, "alone") == "n0"
+
+    run(main)
+
+
+def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
+    """Seed 200067: a user had put a second pod beside the first."""
+    node = NodeInfo("n0")
+    ports = [ContainerPort(container_port=80, host_port=80)]
+    container = Container(name="c", image="i", ports=tuple(ports))
+    pods = [PodInfo(make_pod(name, containers=[container])) for name in ("a", "b")]
+    for pod in pods:
+        node.add_pod(pod)
+    node.remove_pod(pods[0].uid)
+    assert {port.port for port in node.used_ports} == {80}
+    node.remove_pod(pods[1].uid)
+    assert not node.used_ports

@@ -34,7 +34,7 @@ def main() -> None:
     started = time.perf_counter()
     with ProcessPoolExecutor(options.jobs) as pool:
         for seed, (violations, outcome) in zip(
-            seeds, pool.map(_run, seeds, [options.preempt] * len(seeds), chunksize=4), strict=True
+            seeds, pool.map(_run, seeds, chunksize=4), strict=True
         ):
             digest.update(outcome.encode())
             if violations:
@@ -46,9 +46,8 @@ def main() -> None:
     seconds = time.perf_counter() - started
     for number, seed in enumerate(failed):
         if number < _TOLD:
-            _tell(seed, options.preempt)
-        more = " --preempt" if options.preempt else ""
-        print(f"again: python -m tests.torture --from {seed} --seeds 1{more}", flush=True)
+            _tell(seed)
+        print(f"again: python -m tests.torture --from {seed} --seeds 1", flush=True)
     print(f"{seconds:.0f} s, {len(seeds) / seconds:.1f} seeds/s, digest {digest.hexdigest()[:16]}")
     print(f"{len(seeds) - len(failed)} of {len(seeds)} seeds hold")
     sys.exit(1 if failed else 0)
@@ -66,15 +65,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--planted", action="store_true", help="plant known bugs, and see that each is noticed"
     )
-    parser.add_argument(
-        "--preempt", action="store_true", help="with classes of priority, so that pods are evicted"
-    )
     return parser.parse_args()
 
 
-def _run(seed: int, preempts: bool) -> tuple[list[str], str]:
+def _run(seed: int) -> tuple[list[str], str]:
     try:
-        outcome = run_plan(make_plan(seed, preempts=preempts))
+        outcome = run_plan(make_plan(seed))
     except Exception as error:
         # A run that ends like this is a finding too, and no reason not to try the next.
         return [f"the run fails: {error!r}"], f"{seed} fails"
@@ -83,9 +79,9 @@ def _run(seed: int, preempts: bool) -> tuple[list[str], str]:
     return outcome.violations, outcome.digest
 
 
-def _tell(seed: int, preempts: bool) -> None:
+def _tell(seed: int) -> None:
     """The shortest plan that fails in the same way, as a story."""
-    smaller = shrunk(make_plan(seed, preempts=preempts))
+    smaller = shrunk(make_plan(seed))
     outcome = run_plan(smaller)
     print(f"\nseed {seed}, made smaller: {len(smaller.steps)} steps, {smaller.replicas} replicas")
     for line in outcome.story[-_STORY_SHOWN:]:

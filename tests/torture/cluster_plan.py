@@ -40,10 +40,10 @@ class Plan(msgspec.Struct, frozen=True):
     verifies: bool = False  # every answer from the cache is compared with a full search
     retry_s: int = 2  # how often the lease is renewed
     whole_calm: bool = False  # the calm is waited for to its end
-    preempts: bool = False  # pods have classes of priority; a bare number is refused by the server
+    preempts: bool = False  # pods have classes of priority, and more important ones evict others
 
 
-def make_plan(seed: int, *, preempts: bool = False) -> Plan:
+def make_plan(seed: int) -> Plan:
     dice = random.Random(f"torture/{seed}")
     is_calm = dice.random() < 0.1
     features = {
@@ -52,6 +52,7 @@ def make_plan(seed: int, *, preempts: bool = False) -> Plan:
         "extender": dice.random() < 0.15,
         "workload": dice.random() < 0.25,
         "profiles": dice.choice([1, 1, 2]),
+        "preempts": dice.random() < 0.6,
         "plugin": "" if is_calm else dice.choice(["", "", "", *_ODD]),
     }
     steps = _steps(dice, is_calm=is_calm, is_scaled=bool(features["workload"]))
@@ -67,7 +68,6 @@ def make_plan(seed: int, *, preempts: bool = False) -> Plan:
         verifies=dice.random() < 0.3 and features["plugin"] in ("", "waits", "slow"),
         retry_s=dice.choice([2, 5, 10]),
         whole_calm=dice.random() < 0.1,
-        preempts=preempts,
         **features,  # type: ignore[arg-type]
     )
 

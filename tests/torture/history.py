@@ -6,12 +6,13 @@ and an answer may be lost. What was brought to a process by its watches or answe
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import msgspec
 from msgspec import convert
 from msgspec.structs import replace
 
@@ -55,16 +56,10 @@ class History:
         self._told: dict[str, dict[str, str]] = {}  # identity -> uid -> name, it knows are bound
         self._attempts: Counter[tuple[str, str, int]] = Counter()
         self._marked: set[str] = set()  # uids of pods that were said to be disrupted
+        self._evicted: dict[tuple[str, str], set[str]] = {}  # identity, preemptor -> uids
         self._devices: dict[tuple[str, str, str], str] = {}  # device -> key of its claim
 
     # Requests
-
-    def sent(self, name: str, request: Request) -> None:
-        path = request.target.partition("?")[0]
-        if request.method == "DELETE" and "/pods/" in path and not name.startswith("lease "):
-            options = msgspec.json.decode(request.body) if request.body else {}
-            uid = options.get("preconditions", {}).get("uid", "")
-            self._check_eviction(name, path.rpartition("/")[2], uid)
 
     def applied(self, name: str, request: Request, answer: Answer) -> None:
         """A request took effect: looked at from the server's side."""
@@ -188,54 +183,88 @@ class History:
 
     # Evictions
 
-    def _check_eviction(self, name: str, victim_name: str, uid: str) -> None:
-        life = self._life_of(name)
-        record = self._store().find("pods", f"default/{victim_name}")
-        if life is None or record is None:
-            return
-        victim = life.scheduler.informers.lister(Pod).get(victim_name, "default")
+    def evicting(self, life: Life, name: str, uid: str) -> None:
+        """A process is about to delete a pod: somebody must need its room in this moment."""
         if not uid:
-            self._violated(f"{name} deletes {victim_name}, whichever pod that is")
-        if victim is None or not uid == victim.metadata.uid == record["metadata"]["uid"]:
+            self._violated(f"{life.identity} deletes {name}, whichever pod that is")
+        pods = life.scheduler.informers.lister(Pod)
+        victim, task = pods.get(name, "default"), asyncio.current_task()
+        assert task is not None
+        found = re.match("preemption for default/([^:]+)", task.get_name())
+        preemptor = None if found is None else pods.get(found[1], "default")
+        if victim is None or victim.metadata.uid != uid:
+            self._violated(f"{life.identity} deletes {name}, of which it knows that it is gone")
             return
         with contextlib.suppress(CacheError):  # it may be assumed there, and not bound yet
             victim = life.scheduler.cache.get_pod(victim)
-        node = record["spec"].get("nodeName") or victim.spec.node_name
-        self._tell(f"{name} evicts {victim_name} from {node}")
-        if uid not in self._marked:
-            self._violated(f"pod {victim_name} is evicted and was not told why")
-        queue = life.scheduler.queue
-        preemptors = [
-            pod
-            for pod in life.scheduler.informers.lister(Pod).list()
-            if not pod.spec.node_name
-            and not is_terminating(pod)
-            and pod_priority(pod) > pod_priority(victim)
-            and pod.spec.preemption_policy != "Never"
+        node = victim.spec.node_name
+        who = "nobody" if preemptor is None else preemptor.metadata.name
+        self._tell(f"{life.identity} evicts {name} from {node} for {who}")
+        if uid not in self._marked and self._is_there(name, uid):
+            self._violated(f"pod {name} is evicted and was not told why")
+        if preemptor is None:
+            self._violated(f"pod {name} on {node} is evicted for nobody")
+            return
+        self._evicted.setdefault((life.identity, preemptor.metadata.uid), set()).add(uid)
+        for text in self._spared_because(life, victim, preemptor):
+            self._violated(f"pod {name} on {node} is evicted, and {who} {text}")
+
+    def _is_there(self, name: str, uid: str) -> bool:
+        record = self._store().find("pods", f"default/{name}")
+        return record is not None and record["metadata"]["uid"] == uid
+
+    def _spared_because(self, life: Life, victim: Pod, preemptor: Pod) -> Iterator[str]:
+        """Why a preemptor has no need of a victim's room."""
+        if preemptor.spec.node_name or is_terminating(preemptor):
+            yield "does not wait any more"
+        if life.scheduler.cache.is_assumed(preemptor):
+            yield "has a node"
+        if pod_priority(preemptor) <= pod_priority(victim):
+            yield "is not more important"
+        if preemptor.spec.preemption_policy == "Never":
+            yield "evicts nobody"
+        if preemptor.spec.scheduling_gates:
+            yield "is gated"
+        node = victim.spec.node_name
+        if (nominated := life.scheduler.queue.nominator.node_of(preemptor.metadata.uid)) != node:
+            yield f"is nominated to {nominated or 'no node'}"
+        if not self._is_judged(preemptor) or _has_odd_plugin(life):
+            return
+        if fits := self.node_that_fits(life, preemptor):
+            yield f"fits {fits}"
+        nodes, placed = self.known_to(life)
+        promised = self._promised(life, preemptor, node)
+        gone = self._evicted[life.identity, preemptor.metadata.uid] - {victim.metadata.uid}
+        left = [each for each in placed if each.metadata.uid not in gone]
+        if not any(objections(preemptor, node, nodes, [*left, *promised])):
+            yield "would fit without"
+        kept = [
+            each
+            for each in placed
+            if each.spec.node_name != node or pod_priority(each) >= pod_priority(preemptor)
         ]
-        nominated = [pod for pod in preemptors if queue.nominator.node_of(pod.metadata.uid) == node]
-        if not preemptors:
-            self._violated(f"pod {victim_name} on {node} is evicted and nobody needs its room")
-        elif (
-            nominated
-            and not _has_odd_plugin(life)
-            and all(self.node_that_fits(life, pod) for pod in nominated)
-        ):
-            names = ", ".join(pod.metadata.name for pod in nominated)
-            self._violated(f"pod {victim_name} on {node} is evicted though {names} fits elsewhere")
+        for text in objections(preemptor, node, nodes, [*kept, *promised]):
+            yield f"would not fit then: {text}"
+
+    def _is_judged(self, pod: Pod) -> bool:
+        """Whether the judge knows all of a pod's wishes."""
+        return not (pod.spec.volumes or pod.spec.resource_claims or _asks_extender(pod))
+
+    def _promised(self, life: Life, pod: Pod, node_name: str) -> list[Pod]:
+        """Others whom room on a node is kept for, and to whom the pod gives way."""
+        return [
+            _on(each.pod, node_name)
+            for each in life.scheduler.queue.nominator.nominated_pods(node_name)
+            if each.uid != pod.metadata.uid and pod_priority(each.pod) >= pod_priority(pod)
+        ]
 
     def node_that_fits(self, life: Life, pod: Pod) -> str:
         """A node for a pod whose wishes the judge knows all of; empty if there is none."""
-        if pod.spec.volumes or pod.spec.resource_claims or _asks_extender(pod):
+        if not self._is_judged(pod):
             return ""
         nodes, placed = self.known_to(life)
-        nominator = life.scheduler.queue.nominator
         for node_name in nodes:
-            promised = [
-                _on(each.pod, node_name)
-                for each in nominator.nominated_pods(node_name)
-                if each.uid != pod.metadata.uid and pod_priority(each.pod) >= pod_priority(pod)
-            ]
+            promised = self._promised(life, pod, node_name)
             if not any(objections(pod, node_name, nodes, [*placed, *promised])):
                 return node_name
         return ""

@@ -29,6 +29,7 @@ class Newborn:
 
     def __init__(self, store: Store, clock: Clock, options: dict[str, Any]) -> None:
         self.deeds: list[str] = []
+        self.evicts = False
         self._clock, self._options = clock, options
         self.store = _copy(store, clock.now_ns(), self._changed)
 
@@ -46,6 +47,7 @@ class Newborn:
             if new["spec"].get("nodeName") != old["spec"].get("nodeName"):
                 self.deeds.append(f"pod {key} fits {new['spec']['nodeName']} and waits")
             elif new["metadata"].get("deletionTimestamp"):
+                self.evicts = True
                 self.deeds.append(f"pod {key} could be evicted for one that waits")
             elif (now := new["status"].get("nominatedNodeName")) and now != old["status"].get(
                 "nominatedNodeName"

@@ -101,8 +101,6 @@ def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
         labels=labels,
         annotations=notes,
         containers=[container],
-        priority=dice.choice([0, 0, 10, 10, 100]),
-        preemption_policy="Never" if dice.random() < 0.05 else None,
         affinity=affinity,
         spread=spread,
         node_selector=selector,
@@ -115,8 +113,7 @@ def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
     if not plan.preempts:
         return pod
     importance = dice.choice(["", "", *PRIORITIES, *PRIORITIES])
-    spec = replace(pod.spec, priority=None, preemption_policy=None, priority_class_name=importance)
-    return replace(pod, spec=spec)
+    return replace(pod, spec=replace(pod.spec, priority_class_name=importance))
 
 
 def _profile(plan: Plan, dice: random.Random) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import Pod
+from kubesched.client.http_api import HttpApi
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.framework import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
@@ -59,11 +60,14 @@ class Replica:
         retry_s: int = 2,
         on_decision: Callable[[Life, Pod], None] = lambda *_: None,
         on_attempt: Callable[[Life, Pod], None] = lambda *_: None,
+        on_eviction: Callable[[Life, str, str], None] = lambda *_: None,
     ) -> None:
         """`options` makes those of a scheduler.
 
-        `on_attempt` hears of each pod that is to be tried, `on_decision` of each that gets a node.
+        `on_attempt` hears of each pod that is to be tried, `on_decision` of each that gets a node,
+        `on_eviction` of the name and uid of each that is to be deleted.
         """
+        self._on_eviction = on_eviction
         self._network, self._number, self._options = network, number, options
         self._retry_s, self._on_decision, self._on_attempt = retry_s, on_decision, on_attempt
         self.clock = OwnClock(network.clock, rate)
@@ -102,13 +106,13 @@ class Replica:
             **self._options(),
         )
         life = Life(identity, scheduler, machine)
-        self._listen(life)
+        self._listen(life, api)
         return life, elector, begins
 
-    def _listen(self, life: Life) -> None:
+    def _listen(self, life: Life, api: HttpApi) -> None:
         """Hear of each decision in the moment in which it is made."""
         cache, queue = life.scheduler.cache, life.scheduler.queue
-        assume, pop = cache.assume_pod, queue.pop
+        assume, pop, delete = cache.assume_pod, queue.pop, api.delete
 
         def assumed(pod_info: PodInfo) -> None:
             self._on_decision(life, pod_info.pod)
@@ -121,6 +125,12 @@ class Replica:
                 self._on_attempt(life, queued.pod)
             return queued
 
+        async def deleted(kind: type[Any], name: str, *args: Any, **options: Any) -> None:
+            if kind is Pod:
+                self._on_eviction(life, name, options.get("uid", ""))
+            await delete(kind, name, *args, **options)
+
+        api.delete = deleted  # type: ignore[method-assign]
         cache.assume_pod = assumed  # type: ignore[method-assign]
         queue.pop = popped  # type: ignore[method-assign]
 

@@ -140,6 +140,7 @@ class Run:
                 retry_s=plan.retry_s,
                 on_decision=self.history.decided,
                 on_attempt=self.history.tried,
+                on_eviction=self.history.evicting,
             )
             for number in range(plan.replicas)
         ]
@@ -272,7 +273,6 @@ class Run:
         return None
 
     def _sent(self, name: str, request: Request) -> None:
-        self.history.sent(name, request)
         self.weather.saw(name, request, "sent")
 
     def _applied(self, name: str, request: Request, answer: Answer) -> None:
@@ -323,13 +323,16 @@ class Run:
     async def _what_a_newborn_finds(self, leader: Life) -> list[str]:
         newborn = Newborn(self.network.store, self.clock, self._options())
         await newborn.run()
+        if newborn.evicts:
+            # Hints are about who fits, not about whom evictions would help: as in the reference
+            # such a pod may have to wait until all that wait are tried again.
+            await self._try_all_again(leader)
+            newborn = Newborn(self.network.store, self.clock, self._options())
+            await newborn.run()
         if newborn.deeds:
             return newborn.deeds
         # Nothing more can be done; now everybody is to say once more why.
-        queue = leader.scheduler.queue
-        pods = {f"default/{pod.metadata.name}": pod for pod in queue.pending_pods()[0]}
-        queue.activate(pods, self.clock.now_ns())
-        await asyncio.sleep(_SETTLING_S)
+        await self._try_all_again(leader)
         said, expected = conditions(self.network.store), conditions(newborn.store)
         return [
             f"pod {name} says what does not add up: {message}"
@@ -340,6 +343,12 @@ class Run:
             for name in sorted(said.keys() | expected.keys())
             if _unordered(said.get(name)) != _unordered(expected.get(name))
         ]
+
+    async def _try_all_again(self, leader: Life) -> None:
+        queue = leader.scheduler.queue
+        pods = {f"default/{pod.metadata.name}": pod for pod in queue.pending_pods()[0]}
+        queue.activate(pods, self.clock.now_ns())
+        await asyncio.sleep(_SETTLING_S)
 
     def _violated(self, text: str) -> None:
         self._tell(f"VIOLATION: {text}")

@@ -20,6 +20,7 @@ _SIMPLER: tuple[dict[str, Any], ...] = (
     {"devices": False},
     {"extender": False},
     {"workload": False},
+    {"preempts": False},
     {"profiles": 1},
     {"drift": False},
     {"in_file": False},

@@ -100,6 +100,7 @@ class ClusterModel:
             activate=lambda _: None,
             spawn=self._leave_undone,
             fits_now=lambda *_: False,
+            fits_without=lambda *_: True,
         )
         self.configuration = configuration or default_configuration(gates)
         self.frameworks = build_profiles(self.configuration.profiles, plugins, self._services)

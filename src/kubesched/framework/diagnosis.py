@@ -43,6 +43,7 @@ class Diagnosis:
         "absent_nodes_status",
         "names",
         "pending_plugins",
+        "post_filter_failed",
         "post_filter_message",
         "pre_filter_message",
         "unschedulable_plugins",
@@ -57,6 +58,12 @@ class Diagnosis:
         self.pending_plugins: set[str] = set()
         self.pre_filter_message = ""
         self.post_filter_message = ""
+        self.post_filter_failed = False  # whether room could be made was not found out
+
+    def note_post_filter(self, status: Status) -> None:
+        """Note what PostFilter came to."""
+        self.post_filter_message = status.message
+        self.post_filter_failed = status.code is Code.ERROR
 
     def add_rejections(self, plugin: str, rows: NDArray[np.intp], rejections: Rejections) -> None:
         """Note the nodes of a view (`rows`) that a plugin rejected."""

@@ -115,9 +115,9 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
             self.pods_with_required_anti_affinity = _without(
                 self.pods_with_required_anti_affinity, removed
             )
-        if ports := removed.host_ports:
-            # A set, not a count: a triple that two pods hold is free when either goes.
-            self.used_ports = self.used_ports.difference(ports)
+        if removed.host_ports:
+            # Two pods may hold the same one, where a user put them: it is taken until both go.
+            self.used_ports = frozenset(port for each in self.pods for port in each.host_ports)
         if removed.pod.spec.volumes:
             self._count_claims(removed, -1)
         return removed

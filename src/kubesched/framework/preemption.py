@@ -86,6 +86,13 @@ class DryRun(Protocol):
         """
         ...
 
+    def fits_without(self, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]) -> bool:
+        """Whether the pod would fit the node, as it is by now, without these pods.
+
+        For work beside the scheduling loop, which brings the snapshot up to date.
+        """
+        ...
+
     def filter_node(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> Status:
         """Run the filters on one node; they must pass with and without pods nominated to it."""
         ...

@@ -6,7 +6,7 @@ nominated ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 
@@ -85,6 +85,9 @@ class ProfileDryRun:
 
     def fits_now(self, pod_info: PodInfo, since: ClusterVersion) -> bool:
         return self._services.fits_now(self._profile_name, pod_info, since)
+
+    def fits_without(self, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]) -> bool:
+        return self._services.fits_without(self._profile_name, pod_info, node_name, gone)
 
     def filter_node(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> Status:
         """The verdict on one node that must hold with and without the pods nominated to it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -54,6 +54,7 @@ class Services:
         activate: Callable[[Mapping[str, Pod]], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         fits_now: Callable[[str, PodInfo, ClusterVersion], bool],
+        fits_without: Callable[[str, PodInfo, str, Collection[PodInfo]], bool],
         metrics: SchedulerMetrics | None = None,
         informer: Callable[[type[Any]], Informer[Any]] | None = None,
         extenders: Sequence[Extender] = (),
@@ -74,6 +75,8 @@ class Services:
         self.spawn = spawn
         # By the name of a profile, a pod of it, and the version in which it fitted nowhere.
         self.fits_now = fits_now
+        # By the name of a profile, a pod of it, a node, and who would be gone from there.
+        self.fits_without = fits_without
         self._informer = informer
         self.extenders = tuple(extenders)
         self.kubeconfig = kubeconfig

@@ -15,7 +15,6 @@ from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
     SUCCESS,
     ClusterVersion,
-    CycleState,
     FitError,
     Nominating,
     PodInfo,
@@ -31,7 +30,6 @@ from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.scheduler.failure import CLEAR_NOMINATION
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, status_of
 from kubesched.util.clock import Clock
-from kubesched.util.errors import PluginError
 from kubesched.util.logging import get_logger
 
 __all__ = ["ExtenderCycle"]
@@ -102,7 +100,7 @@ class ExtenderCycle:
                 review,
             )
             timing.code = result.status.code
-        error.diagnosis.post_filter_message = result.status.message
+        error.diagnosis.note_post_filter(result.status)
         return result.nominating
 
     def _let_go(self, framework: Framework, pod: Pod) -> None:
@@ -155,19 +153,6 @@ class _Review:
         return context.search.fits_now(self._framework, self._pod_info, self._no_room_at, refused)
 
     def fits_without(self, node_name: str, victims: Collection[PodInfo]) -> bool:
-        context, framework, pod_info = self._context, self._framework, self._pod_info
+        context = self._context
         context.cache.update_snapshot()
-        node = context.cache.snapshot.get(node_name)
-        if node is None:
-            return False
-        state, trial = CycleState(), node.clone()
-        try:
-            if not framework.run_pre_filter(state, pod_info).status.is_success:
-                return False
-            for victim in victims:
-                if trial.has_pod(victim.uid):
-                    removed = trial.remove_pod(victim.uid)
-                    framework.dry_run.remove_pod(state, pod_info.pod, removed, trial)
-            return framework.dry_run.filter_node(state, pod_info, trial).is_success
-        except PluginError:
-            return False
+        return context.search.fits_without(self._framework, self._pod_info, node_name, victims)

@@ -82,8 +82,10 @@ class FailureHandler:
         queued.gating_events = ()
         if isinstance(status.error, FitError):
             diagnosis = status.error.diagnosis
-            queued.unschedulable_plugins |= diagnosis.unschedulable_plugins
-            queued.pending_plugins |= diagnosis.pending_plugins
+            # Where making room failed, no event is waited for: it may succeed the next time.
+            if not diagnosis.post_filter_failed:
+                queued.unschedulable_plugins |= diagnosis.unschedulable_plugins
+                queued.pending_plugins |= diagnosis.pending_plugins
         pod = queued.pod
         current = self._pods.get(pod.metadata.name, pod.metadata.namespace)
         if _is_another(current, pod):

@@ -229,6 +229,25 @@ class FullSearch:
         except PluginError:
             return False
 
+    def fits_without(
+        self, framework: Framework, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]
+    ) -> bool:
+        """Whether a pod would fit a node of the snapshot as it is, without some pods there."""
+        node = self._snapshot.get(node_name)
+        if node is None:
+            return False
+        state, trial = CycleState(), node.clone()
+        try:
+            if not framework.run_pre_filter(state, pod_info).status.is_success:
+                return False
+            for each in gone:
+                if trial.has_pod(each.uid):
+                    removed = trial.remove_pod(each.uid)
+                    framework.dry_run.remove_pod(state, pod_info.pod, removed, trial)
+            return framework.dry_run.filter_node(state, pod_info, trial).is_success
+        except PluginError:
+            return False
+
     def may_have_changed(
         self,
         framework: Framework,  # noqa: ARG002

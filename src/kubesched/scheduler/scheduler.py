@@ -164,6 +164,7 @@ class Scheduler:
             activate=self._activate,
             spawn=self._tasks.spawn,
             fits_now=self._fits_now,
+            fits_without=self._fits_without,
             metrics=options["metrics"],
             informer=self.informers.informer,
             extenders=extenders,
@@ -404,6 +405,12 @@ class Scheduler:
         self.cache.update_snapshot()
         refused = () if self._extender_tasks is None else self._extender_tasks.refused(pod_info)
         return self._search.fits_now(self.profiles[profile], pod_info, since, refused)
+
+    def _fits_without(
+        self, profile: str, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]
+    ) -> bool:
+        self.cache.update_snapshot()
+        return self._search.fits_without(self.profiles[profile], pod_info, node_name, gone)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._steady.now_ns())

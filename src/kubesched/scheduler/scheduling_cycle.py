@@ -113,7 +113,7 @@ class SchedulingCycle:
                 attempt.state, attempt.queued.pod_info, error.diagnosis
             )
             timing.code = result.status.code
-        error.diagnosis.post_filter_message = result.status.message
+        error.diagnosis.note_post_filter(result.status)
         return result.nominating
 
     def place(self, attempt: Attempt, node_name: str) -> Placement | None:

@@ -193,6 +193,7 @@ class FakeHandle:
         self.runner = runner
         self.metrics = SchedulerMetrics(CollectorRegistry())
         self.room = False  # what dry_run.fits_now answers
+        self.helps = True  # what dry_run.fits_without answers
         self.work: set[asyncio.Task[None]] = set()
         self._waiting = {entry.pod.metadata.uid: entry for entry in waiting}
         self._in_pre_bind = {entry.pod.metadata.uid: entry for entry in in_pre_bind}
@@ -224,6 +225,7 @@ class FakeHandle:
             activate=self.activate,
             spawn=self.spawn,
             fits_now=lambda *_: self.room,
+            fits_without=lambda *_: self.helps,
             metrics=self.metrics,
             shared=self.shared,
             pod_groups=self.pod_groups,
@@ -287,6 +289,14 @@ class FakeDryRun:
 
     def fits_now(self, pod_info: PodInfo, since: ClusterVersion) -> bool:  # noqa: ARG002
         return self._handle.room
+
+    def fits_without(
+        self,
+        pod_info: PodInfo,  # noqa: ARG002
+        node_name: str,  # noqa: ARG002
+        gone: Collection[PodInfo],  # noqa: ARG002
+    ) -> bool:
+        return self._handle.helps
 
     def filter_node(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> Status:
         return self._runner.filter_node(state, pod_info, node)

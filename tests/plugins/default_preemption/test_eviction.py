@@ -340,6 +340,49 @@ def test_if_a_place_opens_up_before_the_deletion_the_victim_stays() -> None:
     run(scenario)
 
 
+def test_if_the_room_would_not_help_any_more_the_victim_stays() -> None:
+    """Seed 200195: the node was cordoned while the victim was told."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        await world.after(0.5)
+        world.handle.helps = False
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_if_somebody_else_is_given_the_node_the_victim_stays() -> None:
+    """Seed 242: a more important pod had the preemptor look elsewhere."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        nominate(world.handle, PREEMPTOR, "n")
+        await world.after(0.5)
+        world.handle.nominator.delete_nominated_pod(PREEMPTOR)
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_a_victim_that_was_on_no_node_by_then_leaves_nobody_waiting() -> None:
+    """Seed 546: its binding failed while it was deleted, so no node told of its end."""
+
+    async def scenario() -> None:
+        world = World(make_pod("v"))
+        await world.evict()
+        assert world.deleted == ["v"]
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
 def test_a_preemptor_that_is_offered_room_in_vain_gets_its_way() -> None:
     async def scenario() -> None:
         world = World(victim("v"))

@@ -207,6 +207,16 @@ def remove(kind: type[Any], name: str, namespace: str = "") -> Callable[[VolumeW
     return lambda world: world.handle.objects.remove(kind, name, namespace)
 
 
+def remake(kind: type[Any], name: str) -> Callable[[VolumeWorld], None]:
+    def remade(world: VolumeWorld) -> None:
+        current = world.handle.objects.get(kind, name, "default")
+        assert current is not None
+        metadata = replace(current.metadata, uid="another")
+        world.handle.objects.put(replace(current, metadata=metadata))
+
+    return remade
+
+
 def reset_reference(world: VolumeWorld) -> None:
     current = world.handle.objects.get(PersistentVolume, "a")
     assert current is not None
@@ -249,6 +259,24 @@ FAILURES: dict[str, tuple[str, Callable[[VolumeWorld], None], str, int]] = {
         "np",
         remove(PersistentVolume, "a"),
         'failed to check binding: persistentvolumes "a" not found',
+        1,
+    ),
+    "the claim has another volume": (
+        "np",
+        bind_elsewhere,
+        'pvc "c" is bound to pv "far", not to "a"',
+        1,
+    ),
+    "the claim of a volume was made anew": (
+        "np",
+        remake(PersistentVolumeClaim, "c"),
+        'failed to check binding: persistentvolumeclaims "default/c" not found',
+        1,
+    ),
+    "the pod was made anew": (
+        "np",
+        remake(Pod, "p"),
+        'pod does not exist any more: pod "p" not found',
         1,
     ),
     "the claim of a volume is gone": (

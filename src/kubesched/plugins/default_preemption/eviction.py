@@ -32,19 +32,21 @@ _NOT_FOUND, _CONFLICT = 404, 409
 _PATIENCE = 2
 _REMEMBERED = 1_024  # preemptors whose evictions were in vain
 _LONGEST_DELAY_NS = 10 * SECOND
+_UNTIL_SEEN_NS = SECOND  # what was just written should be watched by then
 
 
 class _Outcome(enum.Enum):
     """What became of an eviction."""
 
     EVICTED = enum.auto()
+    UNBOUND = enum.auto()  # it was on no node by then, so nobody hears of its end
     LEAVING = enum.auto()  # the victim left by itself, and we are yet to hear of that
     GONE = enum.auto()  # the victim left by itself, and we have heard of it
     FAILED = enum.auto()
     SPARED = enum.auto()  # nobody needs the room any more
 
 
-_SUCCESSFUL = frozenset({_Outcome.EVICTED, _Outcome.LEAVING, _Outcome.GONE})
+_SUCCESSFUL = frozenset({_Outcome.EVICTED, _Outcome.UNBOUND, _Outcome.LEAVING, _Outcome.GONE})
 # The preemptor will hear of the victim's end, or is kept out of the queue until then. An end
 # that was announced before may have come too early for it.
 _ANNOUNCED = frozenset({_Outcome.EVICTED, _Outcome.LEAVING})
@@ -71,37 +73,60 @@ class _Preemption:
         handle: Handle,
         pods: Lister[Pod],
         preemptor: Pod,
-        node_name: str,
+        candidate: Candidate,
         *,
         looks_for_room: bool,
+        is_of_group: bool = False,
     ) -> None:
         """Must be made in the attempt that found no node for the preemptor."""
         self.preemptor = preemptor
-        self.node_name = node_name
+        self.node_name = candidate.node_name
+        self._victims = candidate.victims
         self._pod_info = PodInfo(preemptor)
         self._handle = handle
         self._pods = pods
         self._looks_for_room = looks_for_room
+        self._is_of_group = is_of_group
         self._no_room_at = handle.dry_run.version
+        self._was_nominated = False
 
     @property
     def uid(self) -> str:
         return self.preemptor.metadata.uid
 
+    def begin(self) -> None:
+        """The attempt is over, and with it the preemptor was nominated."""
+        self._was_nominated = self._is_nominated
+
+    @property
+    def _is_nominated(self) -> bool:
+        return self._handle.nominator.node_of(self.uid) == self.node_name
+
     def is_awaited(self) -> bool:
         """Whether the preemptor is still there and without a node."""
         return is_awaited(self.preemptor, self._pods)
 
-    def is_needed(self) -> bool:
-        """Whether the preemptor waits and, by now, still fits nowhere."""
+    def is_needed(self, victim: Pod) -> bool:
+        """Whether the preemptor still has to have the victim's room, as things are by now.
+
+        It must wait for this node, fit nowhere, and fit here once all of its victims are gone.
+        """
         if not self.is_awaited():
             return False
-        if not self._looks_for_room:
+        if self._is_of_group:
             return True
-        if self._handle.dry_run.fits_now(self._pod_info, self._no_room_at):
+        # A more important pod that makes room there for itself has others look elsewhere.
+        if self._was_nominated and not self._is_nominated:
             return False
-        self._no_room_at = self._handle.dry_run.version
-        return True
+        dry_run = self._handle.dry_run
+        if self._looks_for_room and dry_run.fits_now(self._pod_info, self._no_room_at):
+            return False
+        if not dry_run.fits_without(self._pod_info, self.node_name, self._victims):
+            return False
+        self._no_room_at = dry_run.version
+        node = self._handle.snapshot.get(self.node_name)
+        # One that was to be bound there may not have been.
+        return node is None or node.has_pod(victim.metadata.uid)
 
 
 class Evictions:
@@ -140,16 +165,17 @@ class Evictions:
             self._handle,
             self._pods,
             preemptor,
-            candidate.node_name,
-            # Room that it keeps being offered in vain is no reason to wait any longer. A member of
-            # a group has to fit beside the others, which are nowhere to be seen by then.
-            looks_for_room=self._in_vain.get(uid, _InVain()).spared < _PATIENCE
-            and not (self._handle.pod_groups is not None and group_name_of(preemptor)),
+            candidate,
+            # Room that it keeps being offered in vain is no reason to wait any longer.
+            looks_for_room=self._in_vain.get(uid, _InVain()).spared < _PATIENCE,
+            # It has to fit beside others, which are nowhere to be seen by then.
+            is_of_group=self._handle.pod_groups is not None and bool(group_name_of(preemptor)),
         )
         work = self._carry_out(preemption, victims)
-        self._handle.spawn(work, f"preemption for {pod_key(preemptor)}")
+        self._handle.spawn(work, _task_name(preemptor))
 
     async def _carry_out(self, preemption: _Preemption, victims: list[Pod]) -> None:
+        preemption.begin()
         evict = self._evict_together
         if self._is_gating:
             evict = self._evict_in_turn
@@ -162,6 +188,8 @@ class Evictions:
             self._preempting.discard(preemption.uid)
             self._last_victims.pop(preemption.uid, None)
             delay_ns = self._note(preemption, outcome)
+            if outcome is _Outcome.UNBOUND:
+                delay_ns = _UNTIL_SEEN_NS
             if outcome not in _ANNOUNCED and not delay_ns:
                 self._try_again(preemption)
         if delay_ns:
@@ -209,7 +237,10 @@ class Evictions:
         """The worst outcome of all; who left by himself counts as evicted."""
         async with asyncio.TaskGroup() as tasks:
             evictions = [
-                tasks.create_task(self._evict(preemption, victim), name=f"evict {pod_key(victim)}")
+                tasks.create_task(
+                    self._evict(preemption, victim),
+                    name=f"{_task_name(preemption.preemptor)}: evict {pod_key(victim)}",
+                )
                 for victim in victims
             ]
         outcomes = {eviction.result() for eviction in evictions}
@@ -222,19 +253,20 @@ class Evictions:
         self, preemption: _Preemption, victim: Pod, *, is_late: bool = False
     ) -> _Outcome:
         """Evict a victim. `is_late` says that much may have changed since it was chosen."""
-        if not (preemption.is_needed() if is_late else preemption.is_awaited()):
+        if not (preemption.is_needed(victim) if is_late else preemption.is_awaited()):
             return _Outcome.SPARED
         preemptor = preemption.preemptor
         note = f"Preempted by pod {preemptor.metadata.uid} on node {preemption.node_name}"
         if self._stop_in_memory(victim):
             note += " (in kube-scheduler memory)."
+            outcome = _Outcome.EVICTED
         else:
             outcome = await self._delete(preemption, victim)
-            if outcome is not _Outcome.EVICTED:
+            if outcome not in (_Outcome.EVICTED, _Outcome.UNBOUND):
                 return outcome
         self._handle.recorder.event(victim, "Normal", "Preempted", "Preempting", note)
         log.detail(2, "Preemptor pod preempted victim pod", preemptor=preemptor, victim=victim)
-        return _Outcome.EVICTED
+        return outcome
 
     def _stop_in_memory(self, victim: Pod) -> bool:
         """Take a victim back that is not bound yet: the API server need not know."""
@@ -263,7 +295,7 @@ class Evictions:
                 return self._left_by_itself(victim)
             log.error("Could not add the condition to a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
-        if not preemption.is_needed():
+        if not preemption.is_needed(victim):
             # The mark stays: the disruption controller takes back those that led to nothing.
             return _Outcome.SPARED
         try:
@@ -274,7 +306,8 @@ class Evictions:
                 return self._left_by_itself(victim)
             log.error("Could not delete a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
-        return _Outcome.EVICTED
+        latest = self._listed(victim) or current
+        return _Outcome.EVICTED if latest.spec.node_name else _Outcome.UNBOUND
 
     def _left_by_itself(self, victim: Pod) -> _Outcome:
         return _Outcome.GONE if self._listed(victim) is None else _Outcome.LEAVING
@@ -302,6 +335,10 @@ class Evictions:
 
     def _writer(self) -> PodStatusWriter:
         return PodStatusWriter(self._handle.api, self._handle.clock, self._handle.random)
+
+
+def _task_name(preemptor: Pod) -> str:
+    return f"preemption for {pod_key(preemptor)}"
 
 
 def is_awaited(pod: Pod, pods: Lister[Pod]) -> bool:

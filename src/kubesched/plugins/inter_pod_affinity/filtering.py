@@ -70,19 +70,28 @@ class RequiredTerms:
 
     @classmethod
     def of(
-        cls, pod_info: PodInfo, index: PodIndex, namespaces: Lister[Namespace] | None
+        cls,
+        pod_info: PodInfo,
+        index: PodIndex,
+        namespaces: Lister[Namespace] | None,
+        *,
+        is_told_of_others: bool = False,
     ) -> RequiredTerms | None:
-        """Look the cluster up; None if no node could be ruled out."""
+        """Look the cluster up; None if no node could be ruled out.
+
+        With `is_told_of_others` there may be pods with terms that are not in the index, and that
+        `change` will tell of.
+        """
         pod = pod_info.pod
         near, apart = pod_info.required_affinity_terms, pod_info.required_anti_affinity_terms
-        if not (near or apart or index.has_terms):
+        if not (near or apart or index.has_terms or is_told_of_others):
             return None
         labels = labels_of_namespace(pod.metadata.namespace, namespaces)
         existing = TopologyCounts(
             index.count(carried).by_domain(index.domains(carried.term.topology_key))
             for carried in index.terms_about(pod, labels)[TermKind.REQUIRED_ANTI_AFFINITY]
         )
-        if existing.is_empty and not near and not apart:
+        if existing.is_empty and not near and not apart and not is_told_of_others:
             return None
         terms = cls()
         terms.namespace_labels = labels

@@ -33,6 +33,7 @@ from kubesched.framework import (
 from kubesched.plugins.helpers.missing_state import reject_all
 from kubesched.plugins.inter_pod_affinity.filtering import RequiredTerms
 from kubesched.plugins.inter_pod_affinity.hints import AffinityHints
+from kubesched.plugins.inter_pod_affinity.nominated_terms import NominatedTerms
 from kubesched.plugins.inter_pod_affinity.scoring import Preferences, normalized
 
 __all__ = ["InterPodAffinity"]
@@ -53,6 +54,7 @@ class InterPodAffinity(Plugin):
         self._ignore_existing: bool = self.args.ignore_preferred_terms_of_existing_pods
         self._namespaces = None if handle is None else handle.lister(Namespace)
         self._hints = AffinityHints()
+        self._nominated = None if handle is None else NominatedTerms(handle)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pod_actions = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
@@ -69,7 +71,12 @@ class InterPodAffinity(Plugin):
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         if pod_info.affinity_errors:
             return Status.unresolvable(f"parsing pod: {_joined(pod_info.affinity_errors)}")
-        terms = RequiredTerms.of(pod_info, nodes.pods, self._namespaces)
+        terms = RequiredTerms.of(
+            pod_info,
+            nodes.pods,
+            self._namespaces,
+            is_told_of_others=self._nominated is not None and self._nominated.exist(),
+        )
         if terms is None:
             return SKIP
         state.write(_PRE_FILTER_KEY, terms)

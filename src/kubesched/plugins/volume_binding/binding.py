@@ -162,7 +162,8 @@ class Binder:
         node = self._nodes.get(node_name)
         if node is None:
             raise VolumeError(f'failed to get node "{node_name}": node "{node_name}" not found')
-        if self._pods.get(pod.metadata.name, pod.metadata.namespace) is None:
+        current = self._pods.get(pod.metadata.name, pod.metadata.namespace)
+        if current is None or current.metadata.uid != pod.metadata.uid:
             gone = f'pod "{pod.metadata.name}" not found'
             raise VolumeError(f"pod does not exist any more: {gone}")
         return all(
@@ -178,9 +179,15 @@ class Binder:
             cause = self._volumes.not_found(written.metadata.name)
             raise VolumeError(f"failed to check binding: {cause}")
         current = self._claims.stored(metadata.name, metadata.namespace)
-        if current is None:
+        if current is None or current.metadata.uid != metadata.uid:
             cause = self._claims.not_found(metadata.name, metadata.namespace)
             raise VolumeError(f"failed to check binding: {cause}")
+        if current.spec.volume_name not in ("", volume.metadata.name):
+            # It was bound before, of which no watch had told: that volume may be elsewhere.
+            raise VolumeError(
+                f'pvc "{metadata.name}" is bound to pv "{current.spec.volume_name}", '
+                f'not to "{volume.metadata.name}"'
+            )
         if _number(volume) < _number(written):
             return False  # what was written is not there yet
         try:

@@ -1,0 +1,38 @@
+"""Whether pods that wait for room on a node want to be alone there.
+
+Room is kept for pods that are nominated to a node. One that wants others to be away keeps them out
+as well: otherwise they would take the place of the victims, be evicted, and come back for ever.
+"""
+
+from __future__ import annotations
+
+from kubesched.framework import Handle
+
+__all__ = ["NominatedTerms"]
+
+
+class NominatedTerms:
+    """Follows the nominations; what did not change is not looked at again."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._position = -1
+        self._nodes: set[str] = set()  # where a nominated pod has required anti-affinity
+
+    def exist(self) -> bool:
+        """Whether some nominated pod has a required anti-affinity term."""
+        nominator = self._handle.nominator
+        if nominator.position == self._position:
+            return bool(self._nodes)
+        changed = nominator.changes_since(self._position)
+        if changed is None:
+            self._nodes.clear()
+            changed = nominator.nominated_nodes()
+        for name in list(changed):
+            pods = nominator.nominated_pods(name) if name else ()
+            if any(each.required_anti_affinity_terms for each in pods):
+                self._nodes.add(name)
+            else:
+                self._nodes.discard(name)
+        self._position = nominator.position
+        return bool(self._nodes)
