@@ -18,6 +18,7 @@ import random
 import re
 import signal
 import tempfile
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -128,8 +129,15 @@ class Run:
         self.network = Network(self._first_store())
         self.calm = LocalApi(self.network.store, self.clock)
         self.users = Users(plan, self.calm)
-        self._extender = MoodyExtender(plan.seed, lambda: self.is_storming)
-        self._odd = odd_plugin(plan.plugin, plan.seed, lambda: self.is_storming)
+        # Plugin classes are kept by caches; what they refer to must not keep the whole run.
+        this = weakref.ref(self)
+
+        def is_storming() -> bool:
+            run = this()
+            return run is not None and run.is_storming
+
+        self._extender = MoodyExtender(plan.seed, is_storming)
+        self._odd = odd_plugin(plan.plugin, plan.seed, is_storming)
         dice = random.Random(f"replicas/{plan.seed}")
         self.replicas = [
             Replica(
