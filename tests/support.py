@@ -129,6 +129,7 @@ class World:
             activate=_not_expected,
             spawn=_not_expected,
             fits_now=_not_expected,
+            fits_without=_not_expected,
         )
         everything = (Order, Binder, *plugins)
         weights = weights or {}

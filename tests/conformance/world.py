@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from typing import Any
 
 from kubesched.api import Node, Pod
@@ -74,6 +74,7 @@ class World:
             activate=lambda _: None,
             spawn=self._spawn,
             fits_now=self._fits_now,
+            fits_without=self._fits_without,
         )
         configuration = (
             default_configuration(DEFAULT_FEATURE_GATES)
@@ -88,6 +89,11 @@ class World:
 
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
         return self.search.fits_now(self.frameworks[profile], pod_info, since)
+
+    def _fits_without(
+        self, profile: str, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]
+    ) -> bool:
+        return self.search.fits_without(self.frameworks[profile], pod_info, node_name, gone)
 
     async def finish_work(self) -> None:
         """Wait for what plugins do beside an attempt."""
