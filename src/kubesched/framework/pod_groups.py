@@ -21,6 +21,7 @@ __all__ = [
     "enter_group_cycle",
     "group_cycle_of",
     "group_name_of",
+    "is_tried_with_group",
     "leave_group_cycle",
 ]
 
@@ -84,16 +85,25 @@ def enter_group_cycle(state: CycleState, cycle: GroupCycle) -> None:
 
 def leave_group_cycle(state: CycleState) -> None:
     """From here on the attempt is for real."""
-    state.delete(_KEY)
+    state.write(_KEY, None)
 
 
 def group_cycle_of(state: CycleState) -> GroupCycle | None:
     """The group cycle that the attempt is part of; None: it is for real."""
     try:
-        cycle: GroupCycle = state.read(_KEY)
+        cycle: GroupCycle | None = state.read(_KEY)
     except StateNotFoundError:
         return None
     return cycle
+
+
+def is_tried_with_group(state: CycleState) -> bool:
+    """Whether the pod was tried with all of its group that could be had, for real or not."""
+    try:
+        state.read(_KEY)
+    except StateNotFoundError:
+        return False
+    return True
 
 
 def group_name_of(pod: Pod) -> str:

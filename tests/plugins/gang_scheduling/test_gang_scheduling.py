@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kubesched.api import Pod, PodGroup
 from kubesched.backend.pod_group_states import PodGroupStates
 from kubesched.framework import SUCCESS, CycleState, QueueingHint, Status, Wait
+from kubesched.framework.pod_groups import GroupCycle, enter_group_cycle, leave_group_cycle
 from kubesched.plugins.gang_scheduling import GangScheduling
 from kubesched.testing import make_pod
 from kubesched.testing.fake_handle import FakeHandle, FakeWaitingPod
@@ -64,6 +65,17 @@ def test_permit_waits_and_wakes_the_others_until_enough_are_placed() -> None:
     answer = plugin.permit(CycleState(), placed(P1), "n")
     assert answer == Wait(5 * MINUTE, ("waiting for minCount pods from a gang to be scheduled",))
     assert set(handle.activated) == {"default/p2"}
+
+
+def test_a_pod_that_was_tried_with_its_group_wakes_nobody() -> None:
+    plugin = build(gang(2), known=(P1, P2))
+    handle, state = plugin.handle, CycleState()
+    assert isinstance(handle, FakeHandle)
+    enter_group_cycle(state, GroupCycle())
+    for _ in range(2):
+        assert isinstance(plugin.permit(state, placed(P1), "n"), Wait)
+        assert not handle.activated
+        leave_group_cycle(state)
 
 
 def test_the_one_that_completes_the_gang_releases_the_others() -> None:

@@ -93,6 +93,31 @@ def test_pods_of_other_groups_and_namespaces_do_not_complete_a_gang() -> None:
     run(scenario)
 
 
+class Counting(Plugin):
+    """Counts how often it is asked about pods that want to enter the queue."""
+
+    name = "Counting"
+    asked = 0
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        Counting.asked += 1
+        return SUCCESS
+
+
+def test_a_gang_that_comes_pod_by_pod_is_not_asked_about_as_a_whole_each_time() -> None:
+    async def scenario() -> None:
+        async with group_world(GANGS, Counting) as world:
+            Counting.asked = 0
+            await world.add(make_node("n", cpu="100"), gang(60))
+            await world.add(*(member(f"p{each}") for each in range(60)))
+            await world.settle()
+            assert len(await world.bound()) == 60
+            # When each arrives, and when the last one has.
+            assert Counting.asked <= 2 * 60
+
+    run(scenario)
+
+
 def test_a_member_that_is_gated_counts_and_is_left_out() -> None:
     async def scenario() -> None:
         async with group_world() as world:

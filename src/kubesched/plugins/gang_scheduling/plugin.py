@@ -20,7 +20,12 @@ from kubesched.framework import (
     Status,
     Wait,
 )
-from kubesched.framework.pod_groups import PodGroups, UnknownPodGroupError, group_name_of
+from kubesched.framework.pod_groups import (
+    PodGroups,
+    UnknownPodGroupError,
+    group_name_of,
+    is_tried_with_group,
+)
 from kubesched.plugins.helpers.hints import expect, queue_if
 from kubesched.util.clock import MINUTE
 
@@ -85,7 +90,8 @@ class GangScheduling(Plugin):
         except UnknownPodGroupError as exc:
             return Status.failure(exc)
         if members.scheduled_count < gang.min_count:
-            self.handle.activate(members.unscheduled_pods())
+            if not is_tried_with_group(state):  # else there is nobody left to wake
+                self.handle.activate(members.unscheduled_pods())
             return Wait(_LONGEST_WAIT_NS, (TOO_FEW_PLACED,))
         for uid in members.assumed:
             if (waiting := self.handle.waiting_pod(uid)) is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import Pod
 from kubesched.backend.grouping_cache import GroupingCache
+from kubesched.config.plugin_names import GANG_SCHEDULING
 from kubesched.framework import ActionType, ClusterEvent, EventResource
+from kubesched.framework.pod_groups import group_name_of
 from kubesched.scheduler.event_handlers import EventHandlers
 
 __all__ = ["GroupEventHandlers"]
@@ -30,7 +33,20 @@ class GroupEventHandlers(EventHandlers):
             self._groups.add(pod)
         super().add_pod(pod)
         if is_waiting and self._announces_waiting_pods:
-            self._announce(_WAITING_POD_ADD, None, pod)
+            self._queue.move_all(
+                _WAITING_POD_ADD, None, pod, self._clock.now_ns(), self._others_than_held(pod)
+            )
+
+    def _others_than_held(self, pod: Pod) -> Callable[[Pod], bool] | None:
+        """Leaves out pods that wait for more of their group, as the new one does itself.
+
+        A gang that comes pod by pod would be asked about as a whole for each of them.
+        """
+        queued = self._queue.get_pod(pod.metadata.name, pod.metadata.namespace)
+        if queued is None or queued.gating_plugin != GANG_SCHEDULING:
+            return None
+        name, namespace = group_name_of(pod), pod.metadata.namespace
+        return lambda other: group_name_of(other) != name or other.metadata.namespace != namespace
 
     def _update_waiting(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version != new.metadata.resource_version:
