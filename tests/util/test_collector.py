@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kubesched.util import virtual_loop
 from kubesched.util.collector import settle_collector
 
 
@@ -79,3 +80,23 @@ def test_settling_again_changes_nothing_but_what_is_set_aside() -> None:
     settle_collector()
     assert gc.callbacks == callbacks
     assert gc.get_freeze_count() >= before + len(kept)
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_run_frees_what_was_set_aside_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> Link:
+        one, two = Link(), Link()
+        one.other, two.other = two, one
+        return one
+
+    cluster = virtual_loop.run(run)
+    with monkeypatch.context() as patched:
+        patched.setattr("kubesched.util.collector._LONG_NS", -1)
+        gc.collect()
+    gone = weakref.ref(cluster)
+    del cluster
+    gc.collect()
+    assert gone() is not None, "it was not set aside"
+    virtual_loop.run(run)
+    assert gone() is None
+    assert gc.get_freeze_count() > 0

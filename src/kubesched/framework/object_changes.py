@@ -7,6 +7,7 @@ that care about that kind are asked. They come in a fixed order.
 from __future__ import annotations
 
 from kubesched.api import Node, Pod, ResourceList
+from kubesched.api.pod import PodStatus
 from kubesched.api.pod_requests import NODE_REQUESTS, pod_requests
 from kubesched.api.quantity import quantity_from_json
 from kubesched.framework.events import ActionType, ClusterEvent, EventResource
@@ -60,6 +61,8 @@ def node_update_events(
 
 def _is_scaled_down(old: Pod, new: Pod) -> bool:
     """Whether the pod asks for less of anything, counting what it was already given."""
+    if old.spec is new.spec and not _gives_amounts(old.status) and not _gives_amounts(new.status):
+        return False  # as when a pod starts, or ends
     if _request_inputs(old) == _request_inputs(new):
         return False
     after = pod_requests(new, NODE_REQUESTS)
@@ -67,6 +70,14 @@ def _is_scaled_down(old: Pod, new: Pod) -> bool:
         name not in after or amount.milli_value > after[name].milli_value
         for name, amount in pod_requests(old, NODE_REQUESTS).items()
     )
+
+
+def _gives_amounts(status: PodStatus) -> bool:
+    """Whether there is anything in a status that requests are computed from."""
+    if status.resources is not None or status.node_allocatable_resource_claim_statuses:
+        return True
+    containers = (*status.container_statuses, *status.init_container_statuses)
+    return any([each.resources is not None for each in containers])
 
 
 def _request_inputs(pod: Pod) -> tuple[object, ...]:

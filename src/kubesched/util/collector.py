@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import time
 
-__all__ = ["settle_collector"]
+__all__ = ["reclaim_set_aside", "settle_collector"]
 
 # How many containers are made, and not freed, before the youngest are looked at, and how many
 # times that happens before older ones are. The oldest generation is looked at after at most
@@ -33,11 +33,25 @@ def settle_collector() -> None:
         gc.callbacks.append(_set_aside)
 
 
+def reclaim_set_aside() -> None:
+    """Look once at what long collections have set aside, and free what is garbage by now.
+
+    Call it where a whole cluster has just been dropped: its parts know each other, so one that was
+    set aside would stay for ever. Does nothing if nothing was set aside since the last time.
+    """
+    if _set_aside.has_set_aside:
+        _set_aside.has_set_aside = False
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+
 class _SetAside:
     """Follows collections of the oldest generation, and keeps the next one short."""
 
     def __init__(self) -> None:
         self._began_ns = 0
+        self.has_set_aside = False
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] != 2:
@@ -48,6 +62,7 @@ class _SetAside:
             self._began_ns = now_ns
         elif now_ns - self._began_ns > _LONG_NS:
             gc.freeze()
+            self.has_set_aside = True
 
 
 _set_aside = _SetAside()

@@ -34,6 +34,7 @@ from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
+from kubesched.util.collector import reclaim_set_aside
 from kubesched.util.errors import DeadlockError, VirtualTimeError
 from kubesched.util.randomness import derive
 
@@ -68,6 +69,7 @@ def run(
         DeadlockError: nothing was left that could ever wake the main task, or the loop made
             more than `max_passes` passes at one instant.
     """
+    reclaim_set_aside()  # the cluster of the last run, if nobody has kept it
     coroutine = main if inspect.iscoroutine(main) else _call(cast("Callable[[], Any]", main))
 
     def make_loop() -> VirtualLoop:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubesched.apiserver.rules.patches import (
     PatchError,
@@ -214,6 +217,41 @@ def test_strategic_merge_patch(case: Case) -> None:
 def test_an_item_without_its_identity_is_refused() -> None:
     with pytest.raises(PatchError, match="does not contain declared merge key: name"):
         strategic_merge_patch({"containers": named("a")}, {"containers": [{"image": "x"}]})
+
+
+SCALARS = st.sampled_from(["a", "b", "null", 1, 1.5, True, False, ""])
+ITEMS = st.fixed_dictionaries({"name": st.sampled_from("abc")}, optional={"image": SCALARS})
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "containers": st.lists(ITEMS, max_size=3),
+        "finalizers": st.lists(st.sampled_from("abc"), max_size=3, unique=True),
+        "args": st.lists(SCALARS, max_size=2),
+        "labels": st.dictionaries(st.sampled_from("xyz"), SCALARS, max_size=2),
+        "phase": SCALARS,
+    },
+)
+DOCUMENTS = st.fixed_dictionaries({}, optional={"spec": VALUES, "status": VALUES, "kind": SCALARS})
+
+
+@given(DOCUMENTS, DOCUMENTS)
+@settings(max_examples=200, deadline=None)
+def test_a_patch_of_values_is_a_patch_with_a_directive_that_changes_nothing(
+    original: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    before = copy.deepcopy((original, patch))
+    patched = strategic_merge_patch(original, patch)
+    # A directive somewhere takes the long way.
+    slowly = strategic_merge_patch(original, {**patch, "$patch": "merge"})
+    assert json.dumps(patched) == json.dumps(slowly)
+    assert (original, patch) == before
+
+
+def test_what_is_patched_in_is_not_the_callers_own() -> None:
+    patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    patched = strategic_merge_patch({}, patch)
+    patch["status"]["conditions"][0]["status"] = "False"
+    assert patched["status"]["conditions"][0]["status"] == "True"
 
 
 @pytest.mark.parametrize("patch", [merge_patch, strategic_merge_patch])

@@ -90,13 +90,14 @@ def _is_readable(spec: Json) -> bool:
     return not time_problem("", "v1", "Pod", document)
 
 
-def check_details(resource: Resource, document: Json) -> None:
+def check_details(resource: Resource, document: Json, known: Json | None = None) -> None:
     """Check what the types of objects leave open: times, and who owns which fields.
 
     Raises:
         ApiError: 400.
     """
-    if problem := time_problem(resource.group, resource.version, resource.kind, document):
+    group, version, kind = resource.group, resource.version, resource.kind
+    if problem := time_problem(group, version, kind, document, known):
         raise unreadable(resource, problem)
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("managedFields"):

@@ -25,11 +25,16 @@ _LAYOUTS: Final = {
 _Inside = str | tuple[str, Any] | dict[str, Any]
 
 
-def time_problem(group: str, version: str, kind: str, document: Json) -> str:
-    """What is wrong with the first time that is none; empty if all are fine."""
+def time_problem(
+    group: str, version: str, kind: str, document: Json, known: Json | None = None
+) -> str:
+    """What is wrong with the first time that is none; empty if all are fine.
+
+    Parts that are the very objects of the `known` document are known to be fine.
+    """
     name = definition_of(group, version, kind)
     inside = {"metadata": _inside(_META)} if name is None else _inside(name)
-    return _look(document, inside) if inside else ""
+    return _look(document, inside, known) if inside else ""
 
 
 @cache
@@ -60,7 +65,9 @@ def _of_schema(schema: Json, above: tuple[str, ...]) -> _Inside | None:
     return None
 
 
-def _look(value: Any, inside: _Inside) -> str:
+def _look(value: Any, inside: _Inside, known: Any) -> str:
+    if value is known:
+        return ""
     if isinstance(inside, str):
         if isinstance(value, str) and not _is_time(value):
             shown = quote(value[:100])
@@ -68,15 +75,18 @@ def _look(value: Any, inside: _Inside) -> str:
         return ""
     if isinstance(inside, dict):
         if isinstance(value, dict):
+            before = known if isinstance(known, dict) else {}
             for field, deeper in inside.items():
-                if field in value and (problem := _look(value[field], deeper)):
+                if (each := value.get(field)) is not None and (
+                    problem := _look(each, deeper, before.get(field))
+                ):
                     return problem
         return ""
     kind, deeper = inside
     wanted = list if kind == "items" else dict
     if isinstance(value, wanted):
         for each in value.values() if isinstance(value, dict) else value:
-            if problem := _look(each, deeper):
+            if problem := _look(each, deeper, None):
                 return problem
     return ""
 

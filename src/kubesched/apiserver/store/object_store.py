@@ -258,7 +258,7 @@ class Store(StoredObjects):
         document = _patched(resource, old.data, patch, patch_type)
         if patch_type != "strategic":  # which leaves no null behind
             document = cleaned(document, old.data)
-        check_details(resource, document)
+        check_details(resource, document, old.data)
         if len(msgspec.json.encode(document)) > _LARGEST_OBJECT:
             raise api_errors.too_large(_LARGEST_OBJECT)
         base: tuple[Any, Json] | None = None

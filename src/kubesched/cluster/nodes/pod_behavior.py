@@ -76,6 +76,8 @@ class Behavior(msgspec.Struct, frozen=True):
 
 def duration_ns(text: str) -> int | None:
     """A duration as annotations have them; None for one that cannot be read."""
+    if not text:
+        return None
     try:
         if _SECONDS.fullmatch(text):
             return round(float(text) * SECOND)

@@ -61,9 +61,9 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
             since = before.last_transition_time or now
         condition: Json = {"type": kind, "status": status, "lastTransitionTime": since}
         # Null takes away what an earlier report said.
-        if reason or before is not None:
+        if reason or (before is not None and before.reason):
             condition["reason"] = reason or None
-        if message or before is not None:
+        if message or (before is not None and before.message):
             condition["message"] = message or None
         if generation:
             condition["observedGeneration"] = generation

@@ -27,6 +27,7 @@ __all__ = [
 NameRule = Callable[[str], Sequence[str]]
 
 _ANNOTATIONS_LIMIT = 256 * 1024
+_NOTHING: Mapping[str, Any] = {}
 _IMMUTABLE = (
     "name",
     "namespace",
@@ -79,7 +80,7 @@ def check_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> lis
         for field in _IMMUTABLE
         if new.get(field) != old.get(field)
     ]
-    problems += _check_common(new)
+    problems += _check_common(new, old)
     return problems
 
 
@@ -95,11 +96,15 @@ def check_new_finalizers(new: Mapping[str, Any], old: Mapping[str, Any]) -> list
     return [forbidden("metadata.finalizers", text)]
 
 
-def _check_common(metadata: Mapping[str, Any]) -> list[Problem]:
+def _check_common(
+    metadata: Mapping[str, Any], known: Mapping[str, Any] = _NOTHING
+) -> list[Problem]:
+    """Check what new and changed objects have; parts of the `known` one are known to be fine."""
     problems: list[Problem] = []
-    if labels := metadata.get("labels"):
+    if (labels := metadata.get("labels")) and labels is not known.get("labels"):
         problems += check_labels(labels, "metadata.labels")
-    if annotations := metadata.get("annotations"):
+    annotations = metadata.get("annotations")
+    if annotations and annotations is not known.get("annotations"):
         problems += _check_annotations(annotations)
     if owners := metadata.get("ownerReferences"):
         problems += _check_owners(owners)
