@@ -15,6 +15,7 @@ from kubesched.apiserver.rules.patches import (
     merge_patch,
     strategic_merge_patch,
 )
+from kubesched.apiserver.rules.shared_specs import shared
 
 
 class Case(NamedTuple):
@@ -245,6 +246,15 @@ def test_a_patch_of_values_is_a_patch_with_a_directive_that_changes_nothing(
     slowly = strategic_merge_patch(original, {**patch, "$patch": "merge"})
     assert json.dumps(patched) == json.dumps(slowly)
     assert (original, patch) == before
+
+
+def test_a_spec_that_pods_share_is_merged_into_as_well() -> None:
+    spec = shared({"containers": [{"name": "c", "image": "a"}], "nodeName": "n"})
+    patched = strategic_merge_patch(
+        {"spec": spec}, {"spec": {"containers": [{"name": "c", "image": "b"}]}}
+    )
+    assert patched == {"spec": {"containers": [{"name": "c", "image": "b"}], "nodeName": "n"}}
+    assert spec["containers"][0]["image"] == "a"
 
 
 def test_what_is_patched_in_is_not_the_callers_own() -> None:

@@ -219,7 +219,7 @@ _ORDER = "$setElementOrder/"
 def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """Merge maps, and the lists that have an identifying field, item by item."""
     values = _only_values(patch)
-    if values is not None and type(original) is dict:
+    if values is not None and isinstance(original, dict):
         return _with_values(original, values, "")
     return _merge_maps(original, patch, "")
 
@@ -246,11 +246,12 @@ def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) ->
         known = original.get(key)
         kind = type(value)
         if kind is dict:
-            value = _with_values(known if type(known) is dict else {}, value, key)
+            value = _with_values(known if isinstance(known, dict) else {}, value, key)
         elif kind is list:
             identity = _merge_key(key, name)
             if identity is not None or key in _PRIMITIVE_MERGES:
-                value = _with_items(known if type(known) is list else [], value, key, identity)
+                base = known if isinstance(known, list) else []
+                value = _with_items(base, value, key, identity)
         if value is not known and (type(value) is not type(known) or value != known):
             if merged is None:
                 merged = dict(original)
