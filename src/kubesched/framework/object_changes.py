@@ -77,7 +77,7 @@ def _gives_amounts(status: PodStatus) -> bool:
     if status.resources is not None or status.node_allocatable_resource_claim_statuses:
         return True
     containers = (*status.container_statuses, *status.init_container_statuses)
-    return any([each.resources is not None for each in containers])
+    return any(each.resources is not None for each in containers)
 
 
 def _request_inputs(pod: Pod) -> tuple[object, ...]:
