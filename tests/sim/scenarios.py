@@ -1,4 +1,4 @@
-"""Scenarios that tests use."""
+"""Scenarios that tests use, also where there is no pytest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from kubesched.sim import Scenario, parse_scenario
+from kubesched.sim.world import simulate
 
-__all__ = ["PACKED", "document", "scenario"]
+__all__ = ["PACKED", "digest", "document", "scenario"]
 
 PACKED = {
     "profiles": [
@@ -26,6 +27,32 @@ PACKED = {
             ],
         }
     ]
+}
+
+
+EVERYTHING = {
+    "duration": "2h",
+    "workloads": [
+        {
+            "name": "tasks",
+            "arrivals": {"diurnal": {"mean": "30/h", "peak": "1h", "swing": 0.5}},
+            "cpu": {"choice": ["500m", 1]},
+            "memory": {"lognormal": {"median": "512Mi", "sigma": 0.5}},
+            "duration": {"exponential": {"mean": "10m"}},
+        },
+        {"name": "web", "kind": "Deployment", "replicas": 4, "cpu": "250m", "memory": "256Mi"},
+        {
+            "name": "jobs",
+            "kind": "Job",
+            "arrivals": {"every": "30m"},
+            "cpu": 2,
+            "priority": 100,
+            "duration": {"uniform": ["1m", "5m"]},
+        },
+    ],
+    "events": [{"fail": {"zone": "b"}, "at": "1h", "for": "20m"}],
+    "autoscaler": [{"group": "general", "min": 3, "max": 5, "delay": "1m"}],
+    "configurations": [{"name": "packed", "config": PACKED}],
 }
 
 
@@ -51,3 +78,9 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def scenario(folder: Path | None = None, **changes: Any) -> Scenario:
     return parse_scenario(document(**changes), folder or Path())
+
+
+def digest() -> str:
+    """Of a run in which there is something of everything."""
+    planned = scenario(**EVERYTHING)
+    return simulate(planned, planned.configurations[0], 7)[0].digest

@@ -105,6 +105,24 @@ MISTAKES = {
         30,
         "events[0].fail.group: no node group 'spots'; there are spot",
     ),
+    "a zone that no node is in": (
+        "fail: {group: spot, count: 1}",
+        "fail: {zone: zone-a}",
+        30,
+        "events[0].fail.zone: no zone 'zone-a'; there are none",
+    ),
+    "a node that is not there": (
+        "fail: {group: spot, count: 1}",
+        "fail: {nodes: [spot-1, other-1]}",
+        30,
+        "events[0].fail.nodes[1]: no node 'other-1'",
+    ),
+    "a node group that cannot be a name": (
+        "name: spot\n    count",
+        "name: Spot_1\n    count",
+        8,
+        "cluster.nodes[0].name: 'Spot_1' is no name: a lowercase RFC 1123 subdomain",
+    ),
     "no rate": ("rate: 1/h", "rate: often", 31, "events[0].rate: 'often' is no rate"),
     "no time for an event": ("  rate: 1/h\n", "", 30, "events[0]: needs at, rate or arrivals"),
     "no configuration": (

@@ -10,6 +10,7 @@ import pytest
 
 from kubesched.sim.arrivals import parse_arrivals
 from kubesched.sim.histogram import Histogram
+from kubesched.sim.pod_kinds import PodKinds
 from kubesched.sim.values import (
     ScenarioError,
     format_duration,
@@ -185,3 +186,26 @@ def test_percentiles_are_right_to_half_a_percent() -> None:
         assert counted.percentile_ns(percent) == pytest.approx(exact, rel=0.006)
     assert counted.summary()["max"] == values[-1] / 1e9
     assert Histogram().percentile_ns(50) == 0
+
+
+def test_kinds_of_pods_are_exact_while_they_are_few() -> None:
+    kinds = PodKinds()
+    for number in range(100):
+        kinds.add({"memory": 1 + number % 3, "cpu": 7})
+    assert kinds.ranked() == [
+        ((("cpu", 7), ("memory", 1)), 34),
+        ((("cpu", 7), ("memory", 2)), 33),
+        ((("cpu", 7), ("memory", 3)), 33),
+    ]
+
+
+def test_similar_kinds_of_pods_count_as_one_when_they_are_many() -> None:
+    kinds, rng = PodKinds(), random.Random(3)
+    drawn = [{"cpu": rng.randint(100, 4000), "memory": rng.randint(1, 2**35)} for _ in range(5000)]
+    for amounts in drawn:
+        kinds.add(amounts)
+    ranked = kinds.ranked()
+    assert 16 <= len(ranked) == len(kinds) <= 64
+    assert sum(count for _, count in ranked) >= 4900, "only rare ones are left out"
+    mean = sum(dict(kind)["cpu"] * count for kind, count in ranked) / 5000
+    assert mean == pytest.approx(sum(each["cpu"] for each in drawn) / 5000, rel=0.1)

@@ -44,7 +44,7 @@ class GroupAutoscaler:
 
     def _grow(self, now_ns: int) -> None:
         observer, settings = self._observer, self._settings
-        waiting = [pod.amounts for pod in observer.waiting.values() if pod.reason]
+        waiting = [{**pod.amounts, "pods": 1} for pod in observer.waiting.values() if pod.reason]
         if not waiting:
             return
         members = [node for node in observer.nodes.values() if node.group == settings.group]

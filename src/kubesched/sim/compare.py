@@ -10,7 +10,7 @@ import msgspec
 
 from kubesched.sim.results import RunResult
 
-__all__ = ["Comparison", "Difference", "compare", "measures_of"]
+__all__ = ["TIMES", "Comparison", "Difference", "compare", "measures_of"]
 
 # 97.5 % quantiles of Student's t by degrees of freedom; beyond them the normal one.
 _T: Final = (
@@ -19,6 +19,8 @@ _T: Final = (
     2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _NORMAL: Final = 1.960
+TIMES: Final = ("mean time to bind", "p99 time to bind", "mean time to run")
+"""Measures that a run does not have in which no pod got so far."""
 # What is said about a measure that is smaller, and larger.
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "mean time to bind": ("binds {} sooner", "binds {} later"),
@@ -84,12 +86,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def measures_of(result: RunResult) -> dict[str, float]:
-    """The numbers by which runs are compared."""
+    """The numbers by which runs are compared. Times are missing where no pod got so far."""
     bind, run = result.time_to_bind.get("all", {}), result.time_to_run.get("all", {})
-    found = {
-        "mean time to bind": bind.get("mean", 0.0),
-        "p99 time to bind": bind.get("p99", 0.0),
-        "mean time to run": run.get("mean", 0.0),
+    times = {
+        "mean time to bind": bind.get("mean"),
+        "p99 time to bind": bind.get("p99"),
+        "mean time to run": run.get("mean"),
+    }
+    found = {name: value for name, value in times.items() if value is not None} | {
         "mean pending": result.averages.get("pending", 0.0),
         "pending at the end": float(sum(result.pending.values())),
         "bound": float(result.counts.get("bound", 0)),
@@ -119,12 +123,8 @@ def compare(
     seeds = sorted(seed for name, seed in by_seed if name == first and (second, seed) in by_seed)
     pairs = [(by_seed[first, seed], by_seed[second, seed]) for seed in seeds]
     names = sorted({name for pair in pairs for each in pair for name in each}, key=_order)
-    return Comparison(
-        first,
-        second,
-        len(seeds),
-        [_difference(name, pairs) for name in names],
-    )
+    differences = [_difference(name, pairs) for name in names]
+    return Comparison(first, second, len(seeds), [each for each in differences if each is not None])
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -134,7 +134,12 @@ def _order(name: str) -> tuple[int, str]:
 
 def _difference(
     name: str, pairs: Sequence[tuple[dict[str, float], dict[str, float]]]
-) -> Difference:
+) -> Difference | None:
+    """None if no seed has a time for both, as where no pod is bound."""
+    if name in TIMES:
+        pairs = [pair for pair in pairs if name in pair[0] and name in pair[1]]
+    if not pairs:
+        return None
     firsts = [pair[0].get(name, 0.0) for pair in pairs]
     seconds = [pair[1].get(name, 0.0) for pair in pairs]
     gaps = [second - first for first, second in zip(firsts, seconds, strict=True)]

@@ -50,6 +50,8 @@ class Feeder:
             await self._ensure_priority(priority_class(workload.priority), workload.priority)
         arrivals = workload.arrivals.times(times, start_ns % _DAY_NS)
         for number, time_ns in enumerate(arrivals):
+            if time_ns >= self._scenario.duration_ns:
+                return  # at the very end nobody would have time to look at it
             await self._wait_until(time_ns)
             await self._arrive(workload, number, sizes)
 
@@ -102,6 +104,8 @@ class Feeder:
 
     async def _replay(self) -> None:
         for entry in self._scenario.trace:
+            if entry.time_ns >= self._scenario.duration_ns:
+                return
             await self._wait_until(entry.time_ns)
             pod = entry.pod
             annotations = dict(pod.metadata.annotations)

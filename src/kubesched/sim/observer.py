@@ -17,6 +17,7 @@ from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import node_amounts
 from kubesched.api.resource_amounts import Resources
 from kubesched.sim.histogram import Histogram
+from kubesched.sim.pod_kinds import PodKinds
 from kubesched.sim.scenario import GROUP_LABEL, WORKLOAD_LABEL
 from kubesched.sim.templates import ZONE_LABEL
 
@@ -92,7 +93,7 @@ class Observer:
         self.waiting: dict[str, PodState] = {}  # by uid: no node yet
         self.counts: Counter[str] = Counter()
         self.reasons_met: Counter[str] = Counter()  # failed attempts by reason
-        self.kinds: Counter[tuple[tuple[str, int], ...]] = Counter()  # what pods ask for
+        self.kinds = PodKinds()  # what pods ask for
         self.to_bind: dict[tuple[str, int], Histogram] = {}  # by workload and priority
         self.to_run: dict[tuple[str, int], Histogram] = {}
         self.node_seconds: Counter[str] = Counter()  # of nodes that are gone, in ns, by group
@@ -194,7 +195,7 @@ class Observer:
         uid = pod.metadata.uid
         known = self.pods[uid] = PodState(pod, now_ns)
         self.counts["created"] += 1
-        self.kinds[tuple(sorted(known.amounts.items()))] += 1
+        self.kinds.add(known.amounts)
         if not pod.spec.node_name:
             self.waiting[uid] = known
             self.note(now_ns, "created", known.key)

@@ -17,8 +17,6 @@ from kubesched.sim.observer import NodeState, Observer
 
 __all__ = ["Series", "momentary", "sample"]
 
-_KINDS = 16  # of pods that are looked at
-
 Row = dict[str, float]
 
 
@@ -123,7 +121,7 @@ def _waste(
         [[node.requested[name] for name in resources] for node in nodes], dtype=np.float64
     )
     idle = np.maximum(allocatable - requested, 0)  # [node, resource]
-    ranked = sorted(observer.kinds.items(), key=lambda kind: (-kind[1], kind[0]))[:_KINDS]
+    ranked = observer.kinds.ranked()
     fits_any = np.zeros(len(nodes), dtype=bool)
     unusable = np.zeros(len(nodes))
     total = sum(count for _, count in ranked)

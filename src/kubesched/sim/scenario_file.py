@@ -13,6 +13,7 @@ from kubesched.api import ApiError, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.apiserver import Store
+from kubesched.apiserver.rules.validation.names import dns_subdomain
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.config.load import configuration_from_builtins, load_configuration
 from kubesched.explain.capture import read_capture
@@ -31,7 +32,7 @@ from kubesched.sim.scenario import (
     TracePod,
     Workload,
 )
-from kubesched.sim.templates import node_template, pod_template
+from kubesched.sim.templates import ZONE_LABEL, node_template, pod_template
 from kubesched.sim.traces import openb_nodes, read_trace
 from kubesched.sim.values import ScenarioError, constant, parse_rate_ns
 from kubesched.util.errors import ConfigError, KubeschedError
@@ -112,6 +113,7 @@ def parse_scenario(
     )
     top.done()
     _check_names(scenario)
+    _check_targets(scenario)
     return msgspec.structs.replace(scenario, hash=files.hash)
 
 
@@ -208,6 +210,8 @@ def _cluster(members: Members, files: _Files) -> _Cluster:
 
 def _group(members: Members) -> NodeGroup:
     name = members.take("name", str)
+    if problems := dns_subdomain(f"{name}-0"):
+        raise ScenarioError(members.at("name"), f"{name!r} is no name: {problems[0]}")
     count = members.take("count", int, 1)
     zones = members.texts("zones")
     price = members.number("price", 0.0)
@@ -433,3 +437,22 @@ def _check_names(scenario: Scenario) -> None:
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise ScenarioError(f"{path}[{number}].name", f"{name!r} is there twice")
+
+
+def _check_targets(scenario: Scenario) -> None:
+    """Events that could never happen to any node are mistakes: most often a name is misspelt."""
+    nodes = [each for each in scenario.objects if isinstance(each, Node)]
+    zones = {each.metadata.labels.get(ZONE_LABEL, "") for each in nodes}
+    for group in scenario.groups:
+        zones |= {*group.zones, group.template.metadata.labels.get(ZONE_LABEL, "")}
+    names = {each.metadata.name for each in nodes}
+    prefixes = tuple(f"{group.name}-" for group in scenario.groups)
+    for number, happening in enumerate(scenario.happenings):
+        at, target = f"events[{number}].{happening.kind}", happening.target
+        if target.zone and target.zone not in zones:
+            known = ", ".join(sorted(filter(None, zones))) or "none"
+            raise ScenarioError(f"{at}.zone", f"no zone {target.zone!r}; there are {known}")
+        for place, name in enumerate(target.names):
+            # Nodes that are added later are named after their group, too.
+            if name not in names and not name.startswith(prefixes):
+                raise ScenarioError(f"{at}.nodes[{place}]", f"no node {name!r}")

@@ -11,6 +11,7 @@ from kubesched.sim.values import format_duration
 __all__ = ["comparisons_of", "summary_text"]
 
 _TIMES = ("time to bind", "time to run")
+_NOTHING = "-"  # as the time to bind where no pod was bound
 
 
 def comparisons_of(results: Sequence[RunResult]) -> list[Comparison]:
@@ -35,20 +36,24 @@ def summary_text(results: Sequence[RunResult]) -> str:
     seeds = sorted({each.seed for each in results})
     lines = [
         f"{first.scenario}: {format_duration(round(first.virtual_s * 1e9))} of virtual time, "
-        f"{len(results)} runs, {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}",
+        f"{_many(len(results), 'run')}, {_many(len(seeds), 'seed')}",
         "",
         " " * width + "".join(f"  {name:>14}" for name in names),
     ]
     for measure in measures:
         cells = []
         for name in names:
-            values = [run.get(measure, 0.0) for run in by_name[name]]
-            cells.append(_cell(measure, sum(values) / len(values)))
+            values = [run[measure] for run in by_name[name] if measure in run]
+            cells.append(_cell(measure, sum(values) / len(values)) if values else _NOTHING)
         lines.append(f"{measure:<{width}}" + "".join(f"  {cell:>14}" for cell in cells))
     lines += ["", *_pending(results)]
     lines += [each.sentence() for each in comparisons_of(results)]
     lines += ["", *_digests(results)]
     return "\n".join(_without_double_blanks(lines))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _cell(measure: str, value: float) -> str:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,8 +29,21 @@ from kubesched.util.errors import ConfigError
 
 __all__ = ["FORMAT", "GPU_MILLI", "openb_nodes", "read_trace"]
 
+T = TypeVar("T")
+
 FORMAT: Final = "kubesched-trace/1"
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
+_AMOUNTS: Final = ("cpu_milli", "memory_mib")
+_NODE_COLUMNS: Final = ("sn", *_AMOUNTS, "gpu")
+_POD_COLUMNS: Final = (
+    "name",
+    *_AMOUNTS,
+    "num_gpu",
+    "gpu_milli",
+    "creation_time",
+    "deletion_time",
+    "scheduled_time",
+)
 _IMAGE = "registry.k8s.io/pause:3.10"
 
 
@@ -96,7 +109,7 @@ def _json_lines(path: Path, text: str) -> list[TracePod]:
 
 
 def _openb(path: Path, text: str) -> list[TracePod]:
-    pods = [_openb_pod(row) for row in _rows(path, text)]
+    pods = list(_rows(path, text, _POD_COLUMNS, _openb_pod))
     first = min((pod.time_ns for pod in pods), default=0)
     return [msgspec.structs.replace(pod, time_ns=pod.time_ns - first) for pod in pods]
 
@@ -132,31 +145,41 @@ def _openb_pod(row: dict[str, str]) -> TracePod:
 
 def openb_nodes(path: Path) -> Iterator[dict[str, Any]]:
     """The nodes of an openb list, as documents."""
-    for row in _rows(path, _text(path)):
-        gpus = int(row["gpu"] or 0)
-        amounts = {
-            "cpu": f"{row['cpu_milli']}m",
-            "memory": f"{row['memory_mib']}Mi",
-            "pods": "1001",
-            **({GPU_MILLI: str(1000 * gpus)} if gpus else {}),
-        }
-        labels = {"alibabacloud.com/gpu-card-model": row["model"]} if row.get("model") else {}
-        yield {
-            "metadata": {"name": row["sn"], "labels": labels},
-            "status": {"capacity": amounts, "allocatable": amounts},
-        }
+    return _rows(path, _text(path), _NODE_COLUMNS, _openb_node)
 
 
-def _rows(path: Path, text: str) -> Iterator[dict[str, str]]:
-    for number, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
+def _openb_node(row: dict[str, str]) -> dict[str, Any]:
+    gpus = int(row["gpu"] or 0)
+    amounts = {
+        "cpu": f"{row['cpu_milli']}m",
+        "memory": f"{row['memory_mib']}Mi",
+        "pods": "1001",
+        **({GPU_MILLI: str(1000 * gpus)} if gpus else {}),
+    }
+    labels = {"alibabacloud.com/gpu-card-model": row["model"]} if row.get("model") else {}
+    return {
+        "metadata": {"name": row["sn"], "labels": labels},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def _rows(
+    path: Path, text: str, columns: tuple[str, ...], made: Callable[[dict[str, str]], T]
+) -> Iterator[T]:
+    """What is made of each row. Raises ConfigError with file and line."""
+    rows = csv.DictReader(io.StringIO(text))
+    missing = [name for name in columns if name not in (rows.fieldnames or ())]
+    if missing:
+        raise ConfigError(f"{path}:1: no column {', '.join(missing)}, which openb lists have")
+    for number, row in enumerate(rows, start=2):
         try:
-            yield _checked(row)
-        except (KeyError, ValueError) as error:
+            yield made(_checked(row))
+        except (TypeError, ValueError) as error:
             raise ConfigError(f"{path}:{number}: {error}") from error
 
 
 def _checked(row: dict[str, str]) -> dict[str, str]:
-    for name in ("cpu_milli", "memory_mib"):
-        if not str(row.get(name, "")).isdecimal():
-            raise ValueError(f"column {name!r} is no whole number")
+    for name in _AMOUNTS:
+        if not (row[name] or "").isdecimal():
+            raise ValueError(f"{name} is {row[name]!r}, which is no whole number")
     return row

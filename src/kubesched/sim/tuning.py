@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.config.load import configuration_from_builtins
-from kubesched.sim.compare import measures_of
+from kubesched.sim.compare import TIMES, measures_of
 from kubesched.sim.reading import Members
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Configuration, Scenario
@@ -216,11 +216,12 @@ def _measured(tuning: Tuning, chosen: dict[str, Any], processes: int) -> dict[st
 
 
 def _mean(results: list[RunResult], measure: str) -> float:
-    found = [measures_of(each) for each in results]
+    # A time that no pod came to is the worst that there is, not the best.
+    found = [{**dict.fromkeys(TIMES, each.virtual_s), **measures_of(each)} for each in results]
     if measure not in found[0]:
         known = ", ".join(sorted(found[0]))
         raise ConfigError(f"no measure {measure!r}; there are {known}")
-    return sum(each[measure] for each in found) / len(found)
+    return sum(each.get(measure, 0.0) for each in found) / len(found)
 
 
 def _with_front(trials: list[Trial], objectives: tuple[Objective, ...]) -> list[Trial]:

@@ -1,0 +1,88 @@
+"""A digest depends on the scenario, the configuration and the seed, and on nothing else.
+
+Beside repetitions, one scenario has its digest written down here, which every version of Python
+must come to. It may change when what a run does changes on purpose: a decision of the scheduler,
+the order of writes, a random number more. Then all that is measured may be different, too, and
+the change says so in CHANGELOG.md. It must not change with Python, NumPy, the platform, or speed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kubesched.sim.world import simulate
+from tests.sim.scenarios import digest, scenario
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120
+
+WRITTEN_DOWN = "73aea0c8552bd790ffb6aed0610c452f"
+
+PRINT = "from tests.sim.scenarios import digest; print(digest())"
+
+
+def test_the_digest_is_the_one_that_is_written_down() -> None:
+    assert digest() == WRITTEN_DOWN
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "12345"])
+def test_the_order_of_hashes_does_not_matter(hash_seed: str) -> None:
+    assert printed(sys.executable, hash_seed) == WRITTEN_DOWN
+
+
+def test_what_ran_before_does_not_matter() -> None:
+    others = scenario(duration="30m")
+    for seed in (9, 8, 7):
+        simulate(others, others.configurations[0], seed)
+    assert digest() == WRITTEN_DOWN
+
+
+def other_pythons() -> list[str]:
+    """Other versions of Python on this machine, as `python3.X` or named by PYTHONS."""
+    named = [each for each in os.environ.get("PYTHONS", "").split(os.pathsep) if each]
+    mine = f"python3.{sys.version_info.minor}"
+    names = [f"python3.{minor}" for minor in range(11, 20)]
+    found = [path for name in names if name != mine and (path := shutil.which(name)) is not None]
+    return named + found
+
+
+@pytest.mark.slow
+def test_another_python_comes_to_the_same() -> None:
+    able = [each for each in other_pythons() if has_what_it_takes(each)]
+    if not able:
+        pytest.skip("no other python3.X with NumPy and msgspec; PYTHONS may name some, by path")
+    assert {each: printed(each, "0") for each in able} == dict.fromkeys(able, WRITTEN_DOWN)
+
+
+def has_what_it_takes(python: str) -> bool:
+    """Whether a Python has the packages that a run needs."""
+    return run(python, "import kubesched.sim", "0").returncode == 0
+
+
+def printed(python: str, hash_seed: str) -> str:
+    done = run(python, PRINT, hash_seed)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def run(python: str, code: str, hash_seed: str) -> subprocess.CompletedProcess[str]:
+    """Run code with the package and these tests; nothing else of ours is seen."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    environment = {
+        name: value for name, value in os.environ.items() if not re.match("PYTHON|VIRTUAL", name)
+    }
+    return subprocess.run(
+        [python, "-c", code],
+        env={**environment, "PYTHONPATH": paths, "PYTHONHASHSEED": hash_seed},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
