@@ -34,6 +34,7 @@ SPARE: dict[str, Callable[[Right], bool]] = {
     "volumes are bound": lambda right: right[1].startswith("persistentvolume"),
     "volumes are looked at": lambda right: right[0] == "storage.k8s.io",
     "devices are allocated": lambda right: right[0] == "resource.k8s.io",
+    "pod groups need their gate": lambda right: right[1].startswith("podgroups"),
     "conditions are patched": lambda right: right == ("", "pods/status", "update"),
     "the other way to bind": lambda right: right == ("", "bindings", "create"),
     "owners that block deletion": lambda right: right == ("", "pods/finalizers", "update"),

@@ -27,9 +27,9 @@ import msgspec
 from msgspec.structs import replace
 
 import kubesched
-from kubesched.cli.built_features import check_gates
 from kubesched.cli.scheduler_process import ProcessInputs, SchedulerProcess
 from kubesched.config import KubeSchedulerConfiguration, default_plugins, written
+from kubesched.config.feature_gates import check_built
 from kubesched.config.plugin_lists import Implemented
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
@@ -181,7 +181,7 @@ def _implemented(plugins: PluginRegistry) -> Implemented:
 
 def _check_built(config: ProcessConfig, plugins: PluginRegistry) -> None:
     """Refuse to run with what is asked for and does not exist here, instead of passing over it."""
-    check_gates(config.gates, has_extenders=bool(config.configuration.extenders))
+    check_built(config.gates, has_extenders=bool(config.configuration.extenders))
     by_default = default_plugins(config.gates).enabled_names()
     for index, profile in enumerate(config.configuration.profiles):
         missing = profile.plugins.enabled_names() - by_default - plugins.keys()

@@ -15,7 +15,6 @@ import click
 import msgspec
 
 from kubesched.api.time import format_time
-from kubesched.cli.built_features import check_gates
 from kubesched.cli.cluster_run import ClusterRun, RunOptions, Started
 from kubesched.cli.cluster_summary import ClusterSummary, render
 from kubesched.cli.detached import DetachedError, arguments_again, report_to, start_detached
@@ -23,7 +22,7 @@ from kubesched.cli.listen_address import ListenAddress
 from kubesched.cli.named_clusters import ClusterFolder, ClusterName, state_folder
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.config.defaults import default_configuration
-from kubesched.config.feature_gates import FeatureGates, parse_feature_gates
+from kubesched.config.feature_gates import FeatureGates, check_built, parse_feature_gates
 from kubesched.config.load import load_configuration
 from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.problems import find_problems
@@ -226,7 +225,7 @@ def _here(
     registry = out_of_tree_plugins(plugins)
     gates = parse_feature_gates(options["feature_gates"])
     configuration = _configuration(config_file, registry, plugins, gates)
-    check_gates(gates, has_extenders=bool(configuration.extenders))
+    check_built(gates, has_extenders=bool(configuration.extenders))
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
     is_watched = sys.stdout.isatty()
     with contextlib.ExitStack() as held:

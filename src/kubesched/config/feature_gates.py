@@ -15,7 +15,13 @@ from typing import Final
 import msgspec
 
 from kubesched.config.feature_gate_history import HISTORY
-from kubesched.config.feature_gate_table import DEPENDENCIES, GATES, LOCKED
+from kubesched.config.feature_gate_table import (
+    ALWAYS_ON,
+    DEPENDENCIES,
+    GATES,
+    LOCKED,
+    NOT_BUILT,
+)
 from kubesched.config.versions import (
     BINARY_VERSION,
     COMPONENT,
@@ -34,6 +40,8 @@ __all__ = [
     "Feature",
     "FeatureGates",
     "Stage",
+    "check_built",
+    "check_combination",
     "features_at",
     "parse_feature_gates",
 ]
@@ -161,6 +169,35 @@ def parse_feature_gates(
         )
     settings = dict(map(_parse_setting, itertools.chain(*by_prefix.values())))
     return FeatureGates(settings, version=version)
+
+
+def check_built(gates: FeatureGates, *, has_extenders: bool) -> None:
+    """Refuse what is asked for and does not exist here, instead of passing over it.
+
+    Raises:
+        ConfigError: the first gate that cannot be set like this.
+    """
+    asked_for = sorted(name for name in NOT_BUILT if gates.enabled(name))
+    if asked_for:
+        raise ConfigError(f"feature gate {asked_for[0]} turns on what kubesched does not have")
+    always_on = sorted(name for name in ALWAYS_ON if not gates.enabled(name))
+    if always_on:
+        raise ConfigError(f"feature gate {always_on[0]} cannot be turned off in kubesched")
+    check_combination(gates, has_extenders=has_extenders)
+
+
+def check_combination(gates: FeatureGates, *, has_extenders: bool) -> None:
+    """Refuse extenders beside pod groups.
+
+    An attempt at a group waits for nobody, and extenders have to be waited for.
+
+    Raises:
+        ConfigError: both are asked for.
+    """
+    if has_extenders and gates.enabled("GenericWorkload"):
+        raise ConfigError(
+            "feature gate GenericWorkload cannot be turned on together with extenders in kubesched"
+        )
 
 
 def _parse_setting(setting: str) -> tuple[str, bool]:

@@ -40,7 +40,6 @@ from kubesched.scheduler.full_search import SchedulePod
 
 __all__ = [
     "DEFAULT_OPTIONS",
-    "GROUPS_WITH_EXTENDERS",
     "SchedulerOptions",
     "all_plugins",
     "check_options",
@@ -133,10 +132,6 @@ DEFAULT_OPTIONS: Final[SchedulerOptions] = {
     "kubeconfig": None,
     "component_config_version": API_VERSION,
 }
-# An attempt at a group does not wait for anybody, and extenders have to be waited for.
-GROUPS_WITH_EXTENDERS: Final = (
-    "feature gate GenericWorkload cannot be turned on together with extenders in kubesched"
-)
 # Options of earlier releases of the reference, as Go and Python would spell them.
 _REMOVED: Final = {
     "algorithm_source": "list plugins in profiles",

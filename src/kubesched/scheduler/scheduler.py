@@ -27,6 +27,7 @@ from kubesched.backend.queue_flusher import QueueFlusher
 from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.client.informer import Informer
 from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
+from kubesched.config.feature_gates import check_combination
 from kubesched.config.profiles import as_written
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
@@ -47,7 +48,6 @@ from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
-    GROUPS_WITH_EXTENDERS,
     SchedulerOptions,
     all_plugins,
     check_options,
@@ -62,7 +62,6 @@ from kubesched.scheduler.verification import VerifyingSearch
 from kubesched.scheduler.watched_kinds import watched_kind
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.util.components import BackgroundTasks, StopSwitch, running
-from kubesched.util.errors import ConfigError
 from kubesched.util.logging import get_logger
 from kubesched.util.randomness import derive
 
@@ -107,8 +106,7 @@ class Scheduler:
         self._begins = options["begins"]
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
-        if extenders and self._schedules_groups:
-            raise ConfigError(GROUPS_WITH_EXTENDERS)
+        check_combination(gates, has_extenders=bool(extenders))
         self._documents = document_keeper(api, extenders) if extenders else None
         self._runs_informers = options["informer_factory"] is None
         self.informers = options["informer_factory"] or self._build_informers(api, options)
