@@ -25,7 +25,10 @@ TIMES: Final = ("mean time to bind", "p99 time to bind", "mean time to run")
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "mean time to bind": ("binds {} sooner", "binds {} later"),
     "mean time to run": ("starts pods {} sooner", "starts pods {} later"),
-    "p99 time to bind": ("has a 99th percentile of binding that is {} shorter", "… {} longer"),
+    "p99 time to bind": (
+        "has a 99th percentile of binding that is {} shorter",
+        "has a 99th percentile of binding that is {} longer",
+    ),
     "mean pending": ("has {} fewer pods waiting", "has {} more pods waiting"),
     "preempted": ("preempts {} fewer pods", "preempts {} more pods"),
     "evicted": ("evicts {} fewer pods", "evicts {} more pods"),
@@ -60,7 +63,7 @@ class Difference(msgspec.Struct, frozen=True):
             return ""
         amount = f"{abs(self.difference):.3g}"
         if percent is not None:
-            amount = f"{abs(percent):.2g} %" if abs(percent) < 200 else f"{percent / 100:.0f} times"
+            amount = _percentage(abs(percent))
         words = _WORDS.get(self.measure)
         if words is not None:
             return words[self.difference > 0].format(amount)
@@ -68,6 +71,12 @@ class Difference(msgspec.Struct, frozen=True):
         if what == "stranded":
             return f"strands {amount} {'more' if self.difference > 0 else 'less'} {name}"
         return ""
+
+
+def _percentage(percent: float) -> str:
+    if percent < 100:
+        return f"{percent:.2g} %"
+    return f"{percent:.0f} %" if percent < 1000 else f"{percent / 100:.0f} times"
 
 
 class Comparison(msgspec.Struct, frozen=True):

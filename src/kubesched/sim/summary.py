@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.sim.compare import Comparison, compare, measures_of
+from kubesched.sim.compare import TIMES, Comparison, compare, measures_of
 from kubesched.sim.results import RunResult
 from kubesched.sim.values import format_duration
 
 __all__ = ["comparisons_of", "summary_text"]
 
-_TIMES = ("time to bind", "time to run")
 _NOTHING = "-"  # as the time to bind where no pod was bound
 
 
@@ -30,7 +29,8 @@ def summary_text(results: Sequence[RunResult]) -> str:
         name: [measures_of(each) for each in results if each.configuration == name]
         for name in names
     }
-    measures = list(dict.fromkeys(key for runs in by_name.values() for run in runs for key in run))
+    measured = (key for runs in by_name.values() for run in runs for key in run)
+    measures = list(dict.fromkeys((*TIMES, *measured)))
     first = results[0]
     width = max(len(measure) for measure in measures)
     seeds = sorted({each.seed for each in results})
@@ -57,7 +57,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _cell(measure: str, value: float) -> str:
-    if any(part in measure for part in _TIMES):
+    if measure in TIMES:
         return format_duration(round(value * 1e9))
     if measure.endswith(("allocated", "used", "stranded", "fragmented", "imbalance")):
         return f"{100 * value:.1f} %"

@@ -1,0 +1,81 @@
+"""Scenarios at the edge of what makes sense: they run, and what they say is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubesched.sim import run
+from kubesched.sim.autoscaling import nodes_needed
+from kubesched.sim.compare import Difference, compare, measures_of
+from kubesched.sim.summary import summary_text
+from kubesched.sim.traces import read_trace
+from kubesched.sim.world import simulate
+from kubesched.util.errors import ConfigError
+from tests.sim.scenarios import document, scenario
+
+NOWHERE = {"nodes": [{"name": "general", "count": 0, "cpu": 4, "memory": "8Gi"}]}
+TWO = [{"name": "one"}, {"name": "other"}]
+
+
+def test_where_no_pod_is_bound_there_is_no_time_to_bind() -> None:
+    planned = document(cluster=NOWHERE, autoscaler=[{"group": "general", "max": 0}])
+    results = run({**planned, "configurations": TWO, "seeds": [1, 2]})
+    assert results.results[0].pending
+    assert "mean time to bind" not in measures_of(results.results[0])
+    lines = str(results).splitlines()
+    assert lines[0].endswith("4 runs, 2 seeds")
+    assert next(line for line in lines if line.startswith("mean time to bind")).split()[-2:] == [
+        "-",
+        "-",
+    ]
+    compared = compare(results.results, "one", "other")
+    assert compared.sentence() == "other and one do not differ clearly"
+    assert "mean time to bind" not in {each.measure for each in compared.differences}
+
+
+def test_a_cluster_without_work_says_so() -> None:
+    planned = scenario(workloads=[])
+    result, _ = simulate(planned, planned.configurations[0], 0)
+    assert result.counts == {}
+    assert "1 run, 1 seed\n" in summary_text([result])
+
+
+def test_nothing_arrives_at_the_very_end() -> None:
+    bursts = {"bursts": {"every": "30m", "size": 4, "within": "0s"}}
+    tasks = {**document()["workloads"][0], "arrivals": bursts, "duration": "0s"}
+    planned = scenario(workloads=[tasks])  # of an hour
+    result, _ = simulate(planned, planned.configurations[0], 0)
+    assert result.counts["created"] == result.counts["finished"]
+    assert not result.pending
+
+
+def test_the_autoscaler_knows_how_many_pods_a_node_takes() -> None:
+    node = {"cpu": 4000, "memory": 2**33, "pods": 10}
+    assert nodes_needed([{"cpu": 1, "memory": 0, "pods": 1}] * 35, node, 20) == 4
+
+
+@pytest.mark.parametrize(
+    ("percent", "want"),
+    [(12.34, "12 %"), (187.0, "187 %"), (2400.0, "24 times")],
+)
+def test_amounts_are_written_for_people(percent: float, want: str) -> None:
+    low = high = percent
+    grown = Difference("mean time to bind", 100.0, 100.0 + percent, percent, low, high)
+    assert grown.sentence() == f"binds {want} later"
+
+
+def test_a_list_without_its_columns_is_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("name,when,cpu_milli\na,1,2\n")
+    with pytest.raises(ConfigError) as told:
+        read_trace(path)
+    assert str(told.value).startswith(f"{path}:1: no column memory_mib, num_gpu, gpu_milli")
+    path.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
+        "a,1000,1024,0,0,5,soon,6\n"
+    )
+    with pytest.raises(ConfigError) as told:
+        read_trace(path)
+    assert str(told.value) == f"{path}:2: could not convert string to float: 'soon'"
