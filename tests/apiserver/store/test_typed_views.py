@@ -67,6 +67,27 @@ def test_a_derived_struct_shares_what_the_json_shares() -> None:
     assert derived.status.phase == "Running"
 
 
+def test_a_pod_that_gets_its_node_shares_all_else_of_its_spec() -> None:
+    data = PODS[2]
+    pod = msgspec.convert(data, Pod)
+    bound = {
+        "metadata": {"name": "a", "labels": {"x": "y"}},
+        "spec": {**data["spec"], "nodeName": "n"},
+        "status": {"phase": "Running"},
+    }
+    derived = derive(pod, data, bound)
+    assert derived == msgspec.convert(bound, Pod)
+    assert derived.spec.containers is pod.spec.containers
+
+
+@pytest.mark.parametrize("spec", [{"nodeName": "n"}, {"nodeName": "n", "hostNetwork": True}])
+def test_a_pod_that_gets_more_than_its_node_has_a_struct_of_its_own(spec: dict[str, Any]) -> None:
+    data = {"metadata": {"name": "a"}, "spec": {"hostNetwork": False, "hostname": "h"}}
+    changed = {**data, "spec": {**data["spec"], **spec, "hostname": "other"}}
+    derived = derive(msgspec.convert(data, Pod), data, changed)
+    assert derived == msgspec.convert(changed, Pod)
+
+
 def test_a_wrong_type_is_reported_with_its_whole_path() -> None:
     pod = msgspec.convert(PODS[1], Pod)
     with pytest.raises(msgspec.ValidationError, match=r"at `\$\.spec\.nodeName`"):

@@ -353,13 +353,7 @@ class Store(StoredObjects):
         if not node:
             raise api_errors.unknown_failure("target.name: Required value")
         bound = bind(old.data, node, stamp(now_ns), self)
-        base = None
-        if (seen := old.seen) is not None:
-            # Nothing else of the spec changes: its struct is not made anew, nor kept twice.
-            spec = msgspec.structs.replace(seen.spec, node_name=node)
-            assigned = msgspec.structs.replace(seen, spec=spec)
-            base = (assigned, {**old.data, "spec": bound["spec"]})
-        return self._commit("MODIFIED", pods, old.key, bound, old, base=base)
+        return self._commit("MODIFIED", pods, old.key, bound, old)
 
     def delete(
         self,

@@ -65,11 +65,6 @@ class Record:
         return typed
 
     @property
-    def seen(self) -> Any:
-        """The struct, if anybody has asked for it; else None."""
-        return self._typed
-
-    @property
     def encoded(self) -> bytes:
         """The object as JSON, with its kind and version."""
         encoded = self._encoded

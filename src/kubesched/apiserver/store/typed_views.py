@@ -37,12 +37,17 @@ def typed_view(kind: type[S], data: Mapping[str, Any]) -> S:
 def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
     """The struct of `new`, given that `view` is the struct of `old`.
 
-    Top-level parts that are the same object in both are shared. Further down the conversion
-    is faster than looking for what it could share.
+    Top-level parts that are the same object in both are shared, and so is the spec of a pod that
+    is given its node. Otherwise the conversion of a part is faster than looking further down
+    for what it could share.
 
     Raises:
         msgspec.ValidationError: a changed part does not have its declared type.
     """
+    if isinstance(view, Pod) and (node := _assigned_to(old.get("spec"), new.get("spec"))):
+        # Nothing else of the spec is new: its struct is not made again, nor kept twice.
+        spec = msgspec.structs.replace(view.spec, node_name=node)
+        view, old = msgspec.structs.replace(view, spec=spec), {**old, "spec": new["spec"]}
     changed = [key for key, value in new.items() if old.get(key, _ABSENT) is not value]
     if len(changed) == len(new):
         return typed_view(type(view), new)
@@ -63,6 +68,19 @@ def _converted(value: Any, kind: Any, key: str) -> Any:
     except msgspec.ValidationError as exc:
         # The error names the place below `$`; say which part that is.
         raise msgspec.ValidationError(str(exc).replace("`$", f"`$.{key}", 1)) from exc
+
+
+def _assigned_to(old: Any, new: Any) -> str:
+    """The node that a spec got; empty if that is not all that is new about it."""
+    if not isinstance(old, dict) or not isinstance(new, dict) or len(new) != len(old) + 1:
+        return ""
+    node = new.get("nodeName")
+    if not isinstance(node, str) or "nodeName" in old:
+        return ""
+    for key, value in old.items():
+        if new.get(key) is not value:
+            return ""
+    return node
 
 
 def _pod_spec(spec: Mapping[str, Any]) -> PodSpec:
