@@ -26,7 +26,7 @@ const COMFORTABLE = 480; // pixels of height that the squares should fill at mos
 /** Squares as large as fit a comfortable height, group by group. */
 export function layOut(groups: [string, string[]][], width: number): Layout {
   const count = groups.reduce((sum, [, members]) => sum + members.length, 0);
-  const size = cellSize(count, width);
+  const size = cellSize(count, width, Math.max(1, ...groups.map(([, members]) => members.length)));
   const gap = size > 12 ? 3 : size > 5 ? 2 : 1;
   const columns = Math.max(1, Math.floor((width + gap) / (size + gap)));
   const blocks: Block[] = [];
@@ -38,10 +38,13 @@ export function layOut(groups: [string, string[]][], width: number): Layout {
   return { blocks, size, gap, columns, height: Math.max(y, 60) };
 }
 
-function cellSize(count: number, width: number): number {
+function cellSize(count: number, width: number, largest: number): number {
   if (!count) return 20;
   const size = Math.floor(Math.sqrt((width * COMFORTABLE) / count)) - 2;
-  return Math.max(2, Math.min(size, count <= NAMED ? 68 : 40));
+  if (count > NAMED) return Math.max(2, Math.min(size, 40));
+  // Few nodes may be as large as fits the largest group in one line.
+  const inOneLine = Math.floor((width + 3) / largest) - 3;
+  return Math.min(size, Math.max(68, Math.min(inOneLine, 112)));
 }
 
 /** Where a node's square is. */

@@ -30,6 +30,13 @@ describe("the map", () => {
     expect(layOut([["all", names(50_000)]], 1200).height).toBeLessThan(900);
   });
 
+  it("shows few nodes as large as leaves a group in one line", () => {
+    const few = layOut([["x", names(10)], ["y", names(10)], ["z", names(10)]], 1200);
+    expect(few.columns).toBeGreaterThanOrEqual(10);
+    expect(few.size).toBeGreaterThan(100);
+    expect(layOut([["x", names(10)], ["y", names(10)], ["z", names(10)]], 360).size).toBeLessThanOrEqual(75);
+  });
+
   it("is walked by arrow keys, and no further than its ends", () => {
     const layout = layOut([["x", names(30)]], 200);
     expect(neighbour(layout, "", "ArrowRight")).toBe("n0");

@@ -114,7 +114,7 @@ function Answer({ answer }: { answer: WhatIf }) {
       <p class={isBad ? "verdict pending" : "verdict fits"}>{answer.summary}.</p>
       {answer.drain_order.length > 1 && <p>Drained in this order: {answer.drain_order.join(", ")}.</p>}
       <h2>Before and after</h2>
-      <Table label="Before and after" head={["Zone", "Nodes", "Pods", "Cpu", "Memory"]}>
+      <Table label="Before and after" head={["Group", "Nodes", "Pods", "Cpu", "Memory"]}>
         {answer.groups.map((each) => (
           <tr key={each.group}>
             <td>{each.group}</td>
