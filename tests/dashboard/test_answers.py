@@ -18,8 +18,11 @@ from kubesched.api import (
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.apiserver import LocalApi
 from kubesched.apiserver.store.object_store import Store
+from kubesched.dashboard.answers import Answers
+from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
+from kubesched.framework import CycleState, Plugin, Status
 from kubesched.testing import make_node, make_pod
 from kubesched.util.clock import RealClock
 from tests.dashboard.site import Site, Still, run
@@ -51,6 +54,33 @@ def test_a_pending_pod_is_explained() -> None:
         assert found["verdict"] == "pending"
         assert "Insufficient cpu" in found["summary"]
         assert found["suggestions"][0]["edits"]
+
+    run(work)
+
+
+class _Shunning(Plugin):
+    """A plugin of somebody's own, which wants no node."""
+
+    name = "Shunning"
+
+    def filter(self, state: CycleState, pod: Any, node: Any) -> Status:
+        return Status.unschedulable("node(s) are shunned")
+
+
+def test_plugins_of_ones_own_have_a_say_in_explanations() -> None:
+    async def work() -> None:
+        picture = Still(make_node("a"), make_pod("p"))
+        text = (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+            "profiles:\n- plugins: {filter: {enabled: [{name: Shunning}]}}\n"
+        )
+        plugins = {"Shunning": _Shunning}
+        configuration = read_configuration(text, plugins)
+        picture.configuration = lambda: configuration
+        answers = Answers(picture, now_ns=lambda: 0, plugins=plugins)
+        found = msgspec.json.decode(await answers.get("explanations/default/p", {}))
+        assert found["verdict"] == "pending"
+        assert "shunned" in found["summary"]
 
     run(work)
 

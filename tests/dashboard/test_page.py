@@ -373,6 +373,10 @@ def test_captures_are_gone_through_with_a_slider(captured: Opened) -> None:
 
 def test_names_with_markup_are_shown_as_text(captured: Opened) -> None:
     page = captured.page
+    # Whichever test was here before: the pod waits at the first moment only.
+    page.get_by_role("link", name="Cluster", exact=True).click()
+    page.get_by_label("Moment").press("Home")
+    page.get_by_role("img", name="Map of 1 node").wait_for()
     page.get_by_role("link", name=re.compile("^Queue")).click()
     page.get_by_role("link", name=f"default/{MARKUP}").first.click()
     page.get_by_test_id("summary").wait_for()
