@@ -157,6 +157,25 @@ def test_a_shell_completes_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.stdout.split() == ["plain,black", "plain,blue"]
 
 
+def test_logs_and_down_speak_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name in ("blue", "green"):
+        made = folder(state_folder(os.environ), name)
+        made.create()
+        made.log.write_bytes(b"first\nsecond \xff\nthird")
+
+    def told(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, arguments, prog_name="kubesched")
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    lines = [json.loads(line) for line in told("logs", "blue", "-o", "json").splitlines()]
+    assert [line["line"] for line in lines] == ["first", "second \ufffd", "third"]
+    assert {line["cluster"] for line in lines} == {"blue"}
+    assert json.loads(told("down", "--all", "-o", "json")) == ["blue", "green"]
+    assert json.loads(told("clusters", "-o", "json")) == []
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home with a kubeconfig of its own, in which nothing runs afterwards."""

@@ -11,12 +11,13 @@ import msgspec
 
 from kubesched.api.time import format_time
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
+from kubesched.cli.configuration_file import read_configuration
 from kubesched.cli.running_scheduler import RunningScheduler, scheduler_options
-from kubesched.config.load import load_configuration
 from kubesched.config.write import versioned
 from kubesched.explain import ExplainError
 from kubesched.explain.capture import Capture, write_capture
 from kubesched.explain.sources import Loaded, load_files, read_cluster
+from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.util.clock import RealClock
 
 __all__ = ["capture"]
@@ -73,7 +74,8 @@ def capture(
     if scheduler is not None:
         configuration, queue = asyncio.run(_of_scheduler(scheduler))
     if config_file is not None:
-        configuration = versioned(load_configuration(config_file.read_bytes()))
+        plugins = out_of_tree_plugins(())
+        configuration = versioned(read_configuration(config_file, plugins))
     taken = format_time(RealClock().now_ns())
     whole = Capture(tuple(loaded.objects), taken, loaded.unknown, configuration, queue)
     try:
@@ -89,7 +91,8 @@ def capture(
         }
         click.echo(msgspec.json.encode(facts).decode())
         return
-    click.echo(f"{count} objects in {path} ({path.stat().st_size / 1024:.0f} KiB)")
+    size = f" ({path.stat().st_size / 1024:.0f} KiB)" if path.is_file() else ""
+    click.echo(f"{count} objects in {path}{size}", err=not path.is_file())
     if loaded.unknown:
         click.echo(f"not allowed to read: {', '.join(loaded.unknown)}", err=True)
 

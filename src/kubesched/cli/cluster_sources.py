@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +12,14 @@ import click
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
-from kubesched.config.load import load_configuration
+from kubesched.cli.configuration_file import read_configuration
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain import Snapshot
 from kubesched.explain.sources import load_files
 from kubesched.plugins.registry import IN_TREE_PLUGINS
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.runtime.plugin_registry import PluginRegistry, Registry
+from kubesched.util.standard_input import read_standard_text
 
 __all__ = ["ClusterSource", "SourceOptions", "source_options"]
 
@@ -51,7 +51,7 @@ class SourceOptions(NamedTuple):
             "configuration": self.configuration(),
             "plugins": self._registry(),
         }
-        stdin = sys.stdin.read() if "-" in self.files else ""
+        stdin = read_standard_text() if "-" in self.files else ""
         given = load_files(self.files, stdin).objects
         pods = tuple(each for each in given if isinstance(each, Pod))
         if self.capture is not None:
@@ -69,7 +69,7 @@ class SourceOptions(NamedTuple):
         configuration of the options is a change as well, and not the cluster's.
         """
         options: dict[str, Any] = {"plugins": self._registry()}
-        given = load_files(self.files, sys.stdin.read() if "-" in self.files else "").objects
+        given = load_files(self.files, read_standard_text() if "-" in self.files else "").objects
         if self.capture is not None:
             return Snapshot.from_capture(self.capture, **options), tuple(given)
         if any(isinstance(each, Node) for each in given):
@@ -90,8 +90,7 @@ class SourceOptions(NamedTuple):
     def configuration(self) -> KubeSchedulerConfiguration | None:
         if self.config_file is None:
             return None
-        known = out_of_tree_plugins(self.plugins).known_args()
-        return load_configuration(self.config_file.read_bytes(), known_args=known)
+        return read_configuration(self.config_file, out_of_tree_plugins(self.plugins))
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:

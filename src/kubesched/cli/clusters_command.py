@@ -81,7 +81,15 @@ def clusters(output: str) -> None:
 )
 @click.argument("names", nargs=-1, type=ClusterName(), metavar="NAME...")
 @click.option("--all", "everything", is_flag=True, help="All clusters that have names.")
-def down(names: tuple[str, ...], everything: bool) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["name", "json"]),
+    default="name",
+    show_default=True,
+    help="Names line by line, or a list of them in JSON.",
+)
+def down(names: tuple[str, ...], everything: bool, output: str) -> None:
     """End clusters, and remove their data, logs, kubeconfigs and contexts. Each prints its name."""
     root = state_folder(os.environ)
     if everything and names:
@@ -94,7 +102,10 @@ def down(names: tuple[str, ...], everything: bool) -> None:
     for folder in chosen:
         folder.end()
         folder.remove()
-        click.echo(folder.name)
+        if output == "name":
+            click.echo(folder.name)
+    if output == "json":
+        click.echo(msgspec.json.encode([folder.name for folder in chosen]).decode())
     with contextlib.suppress(OSError):  # there are others
         root.rmdir()
         root.parent.rmdir()
@@ -114,7 +125,15 @@ def down(names: tuple[str, ...], everything: bool) -> None:
     metavar="LINES",
     help="How many of the last lines.",
 )
-def logs(name: str, follow: bool, tail: int) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The lines as they are, or each as JSON in a line.",
+)
+def logs(name: str, follow: bool, tail: int, output: str) -> None:
     """Show what a cluster of `kubesched up --name NAME --detach` has written."""
     folder = named_cluster(state_folder(os.environ), name)
     try:
@@ -122,14 +141,38 @@ def logs(name: str, follow: bool, tail: int) -> None:
     except FileNotFoundError as exc:
         raise KubeschedError(f"cluster {name!r} has no log: it is not in the background") from exc
     with log:
+        shown = _LogLines(name, as_json=output == "json")
         lines = log.read().splitlines(keepends=True)
-        click.echo(b"".join(lines[len(lines) - min(tail, len(lines)) :]), nl=False)
+        shown.show(b"".join(lines[len(lines) - min(tail, len(lines)) :]))
         while follow:
             is_over = folder.state() not in ("starting", "running")
-            click.echo(log.read(), nl=False)
+            shown.show(log.read())
             if is_over:
                 break
             time.sleep(_LOOKED_EVERY_S)
+        shown.finish()
+
+
+class _LogLines:
+    """Shows what comes of a log; as JSON, line by line, a line once it is whole."""
+
+    def __init__(self, cluster: str, *, as_json: bool) -> None:
+        self._cluster, self._as_json = cluster, as_json
+        self._rest = b""
+
+    def show(self, content: bytes) -> None:
+        if not self._as_json:
+            click.echo(content, nl=False)
+            return
+        *lines, self._rest = (self._rest + content).split(b"\n")
+        for line in lines:
+            told = {"cluster": self._cluster, "line": line.decode(errors="replace")}
+            click.echo(msgspec.json.encode(told).decode())
+
+    def finish(self) -> None:
+        """Show the last line too, if nothing ended it."""
+        if self._rest:
+            self.show(b"\n")
 
 
 async def _rows(folders: Sequence[ClusterFolder]) -> list[ClusterRow]:

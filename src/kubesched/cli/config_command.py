@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from kubesched.config.yaml_output import dump_yaml
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.util.errors import ConfigError
+from kubesched.util.standard_input import read_standard_input
 
 __all__ = ["config"]
 
@@ -151,7 +151,7 @@ def _implemented(plugins: PluginRegistry) -> Implemented:
 
 def _read(file: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return read_standard_input() if file == "-" else Path(file).read_bytes()
     except OSError as exc:
         raise ConfigError((exc.strerror or str(exc)).lower()) from exc
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cli.listen_address import ListenAddress
@@ -71,6 +72,14 @@ __all__ = ["dashboard"]
     metavar="URL",
     help="The address by which a reverse proxy serves this one, with its path.",
 )
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the link on standard output.",
+)
 def dashboard(
     address: ClusterAddress,
     captures: tuple[Path, ...],
@@ -79,6 +88,7 @@ def dashboard(
     listen: Listen | None,
     namespace: str,
     public_url: str,
+    output: str,
 ) -> None:
     """Serve the page until Ctrl-C. Nothing is ever written to the cluster.
 
@@ -87,7 +97,8 @@ def dashboard(
     if sum(map(bool, (captures, report, files))) > 1:
         raise click.UsageError("choose one of --capture, --report and -f")
     listen = listen or Listen()
-    site = Site(listen, public_url, SignIn([listen.host], public_url=public_url))
+    sign_in = SignIn([listen.host], public_url=public_url)
+    site = Site(listen, public_url, sign_in, as_json=output == "json")
     asyncio.run(_serve(address, namespace, captures, report, files, site))
 
 
@@ -97,6 +108,7 @@ class Site(NamedTuple):
     listen: Listen
     public_url: str
     sign_in: SignIn
+    as_json: bool = False
 
     def link(self, own_url: str) -> str:
         """An address that signs its first user in."""
@@ -155,6 +167,8 @@ async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> No
         PageServer(page, listen.host, listen.port, path=path) as server,
         running(*parts),
     ):
-        click.echo(f"Dashboard: {site.link(server.url)}")
+        link = site.link(server.url)
+        told = msgspec.json.encode({"dashboard": link}).decode()
+        click.echo(told if site.as_json else f"Dashboard: {link}")
         click.echo("Ctrl-C stops.", err=True)
         await stopping.wait()

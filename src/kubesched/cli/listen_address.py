@@ -22,6 +22,8 @@ class ListenAddress(click.ParamType[Listen]):
             return value
         host, colon, port = value.rpartition(":")
         number = whole_number(port)
-        if number is None or number > 65_535 or (colon and not host) or not host.isascii():
+        in_brackets = host.startswith("[") and host.endswith("]")
+        is_host = host.isascii() and (in_brackets or not set("[]") & set(host))
+        if number is None or number > 65_535 or (colon and not host) or not is_host:
             self.fail(f"{value!r} is not HOST:PORT", param, ctx)
         return Listen(host.strip("[]") or "127.0.0.1", number)

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 it failed, 2 what was given cannot be used, 130 interrupte
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -100,6 +101,10 @@ def main() -> None:
     except KubeschedError as exc:
         _report(exc)
         sys.exit(2 if isinstance(exc, ConfigError) else 1)
+    except BrokenPipeError:
+        # Whoever read this has seen enough. Nobody is left to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as exc:
         # A file or an address that nobody has looked at more closely.
         where = f"{exc.filename}: " if exc.filename else ""

@@ -17,21 +17,19 @@ import msgspec
 from kubesched.api.time import format_time
 from kubesched.cli.cluster_run import ClusterRun, RunOptions, Started
 from kubesched.cli.cluster_summary import ClusterSummary, render
+from kubesched.cli.configuration_file import read_configuration
 from kubesched.cli.detached import DetachedError, arguments_again, report_to, start_detached
 from kubesched.cli.listen_address import ListenAddress
 from kubesched.cli.named_clusters import ClusterFolder, ClusterName, state_folder
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.config.defaults import default_configuration
 from kubesched.config.feature_gates import FeatureGates, check_built, parse_feature_gates
-from kubesched.config.load import load_configuration
-from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.config.problems import find_problems
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.runtime.plugin_loading import load_plugin, out_of_tree_plugins
 from kubesched.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.util.clock import MILLISECOND, SECOND, RealClock
-from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.util.errors import KubeschedError
 from kubesched.util.log_output import LogSettings, log_to
 
 __all__ = ["up"]
@@ -144,6 +142,7 @@ _UNNAMED: Final = "default"
 @click.option(
     "--timeout",
     default=60,
+    type=click.IntRange(0, 10**6),
     show_default=True,
     metavar="SECONDS",
     help="How long to wait until every pod is decided; then sum up what is, and fail.",
@@ -308,21 +307,8 @@ def _configuration(
     gates: FeatureGates,
 ) -> KubeSchedulerConfiguration:
     """The file's configuration; without a file the default one with the plugins that were named."""
-    known_args = registry.known_args()
     if config_file is not None:
-        text = config_file.read_bytes()
-        problems = find_problems(
-            text,
-            gates=gates,
-            known_args=known_args,
-            implemented={**IN_TREE_EXTENSION_POINTS, **registry.implemented()},
-        )
-        if problems:
-            error = ConfigError("\n".join(problem.at(str(config_file)) for problem in problems))
-            for note in (note for problem in problems for note in problem.notes):
-                error.add_note(note)
-            raise error
-        return load_configuration(text, gates=gates, known_args=known_args)
+        return read_configuration(config_file, registry, gates)
     if not plugins:
         return default_configuration(gates)
     enabled = [{"name": load_plugin(plugin).name} for plugin in plugins]

@@ -60,7 +60,7 @@ def _scales(
 @click.option(
     "--drain", multiple=True, callback=_names, metavar="NODE,...", help="Cordon and evict."
 )
-@click.option("--add", type=click.IntRange(min=1), metavar="N", help="More nodes.")
+@click.option("--add", type=click.IntRange(1, 100_000), metavar="N", help="More nodes.")
 @click.option("--like", default="", metavar="NODE", help="Of the added; default: the largest.")
 @click.option("--remove", multiple=True, callback=_names, metavar="NODE,...", help="Nodes gone.")
 @click.option(

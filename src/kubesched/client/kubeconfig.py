@@ -207,7 +207,7 @@ def _parse(path: Path, text: bytes) -> _File:
         line = exc.problem_mark.line + 1 if exc.problem_mark else 1
         raise ConfigError(f"{path}:{line}: not YAML: {exc.problem}") from exc
     except (yaml.YAMLError, ValueError) as exc:  # no text, or a value that is none
-        raise ConfigError(f"{path}: not YAML: {exc}") from exc
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(exc).split())}") from exc
     if document is None:
         return _File()
     try:

@@ -195,7 +195,9 @@ class EmbeddedCluster:
             except OSError as exc:
                 assert self._listen is not None
                 where = f"{self._listen.host} port {self._listen.port}"
-                why = os.strerror(exc.errno) if exc.errno else str(exc)
+                # Names that nobody knows have numbers of their own.
+                is_known = exc.errno is not None and exc.errno > 0
+                why = os.strerror(exc.errno) if is_known else exc.strerror or str(exc)
                 raise KubeschedError(f"cannot listen on {where}: {why}") from exc
             publish_own_address(self.store, self.url, self._clock.now_ns())
         return self

@@ -8,7 +8,6 @@ the rules of the store itself, against the other objects of the same files.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from kubesched.apiserver.store.custom_resource_definitions import serve
 from kubesched.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything
 from kubesched.util.errors import ManifestError, QuantityError
+from kubesched.util.standard_input import read_standard_text
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
 __all__ = ["Manifest", "apply_manifests", "load_manifests"]
@@ -162,7 +162,7 @@ async def _apply_status(api: LocalApi, manifest: Manifest, created: Any) -> None
 def _texts(path: str, problems: _Problems) -> Iterator[tuple[str, str]]:
     """The files that a path stands for, with their content."""
     if path == _STDIN:
-        yield "<stdin>", sys.stdin.read()
+        yield "<stdin>", read_standard_text()
         return
     place = Path(path)
     files = [place]

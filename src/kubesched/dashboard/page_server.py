@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from types import TracebackType
 
 from aiohttp import web
@@ -49,7 +50,10 @@ class PageServer:
         except OSError as error:
             await self._runner.cleanup()
             where = f"{self._host} port {self._port}"
-            raise KubeschedError(f"cannot listen on {where}: {error.strerror}") from error
+            # Without the words around it that asyncio has, unless the name is not known.
+            is_known = error.errno is not None and error.errno > 0
+            why = os.strerror(error.errno) if is_known else error.strerror
+            raise KubeschedError(f"cannot listen on {where}: {why}") from error
         if not self._port:
             self._port = self._runner.addresses[0][1]
         return self

@@ -19,6 +19,7 @@ from kubesched.api.kinds import by_api_version_kind, kind_of
 from kubesched.explain.anonymizing import Anonymizer
 from kubesched.explain.model import ExplainError
 from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.util.whole_file import write_whole
 
 __all__ = ["Capture", "read_capture", "write_capture"]
 
@@ -86,9 +87,7 @@ def write_capture(capture: Capture, path: Path, *, anonymize: bool = False) -> i
             items = [hide.document(msgspec.to_builtins(each)) for each in items]
         section = _Section(kind.api_version, kind.kind, msgspec.Raw(msgspec.json.encode(items)))
         lines.append(msgspec.json.encode(section))
-    partial = path.with_name(path.name + ".part")
-    partial.write_bytes(gzip.compress(b"\n".join(lines) + b"\n", _GZIP_LEVEL, mtime=0))
-    partial.replace(path)
+    write_whole(path, gzip.compress(b"\n".join(lines) + b"\n", _GZIP_LEVEL, mtime=0))
     return sum(map(len, by_kind.values()))
 
 

@@ -93,7 +93,10 @@ def load_checks(paths: Sequence[str | Path]) -> list[Check]:
     Raises:
         ConfigError: one line with file, line and what is wrong.
     """
-    return [check for path in paths for file in _files(Path(path)) for check in _checks(file)]
+    checks = [check for path in paths for file in _files(Path(path)) for check in _checks(file)]
+    if not checks:
+        raise ConfigError(f"{', '.join(map(str, paths))}: no placement tests in there")
+    return checks
 
 
 def _files(path: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.world import simulate
 from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.util.whole_file import replaced_whole
 
 __all__ = ["HistoryRecorder", "RecordedRun", "read_history", "write_history"]
 
@@ -110,10 +111,12 @@ def write_history(scenario: Scenario, results: Sequence[RunResult], path: Path) 
     Raises:
         KubeschedError: the file cannot be written.
     """
-    partial = path.with_name(f"{path.name}.part")
     seed = scenario.seeds[0]
     try:
-        with gzip.GzipFile(partial, "wb", _GZIP_LEVEL, mtime=0) as file:
+        with (
+            replaced_whole(path) as partial,
+            gzip.GzipFile(partial, "wb", _GZIP_LEVEL, mtime=0) as file,
+        ):
             file.write(msgspec.json.encode(_Line(format=FORMAT, scenario=scenario.name)) + b"\n")
             for result in results:
                 if result.seed != seed:
@@ -126,7 +129,6 @@ def write_history(scenario: Scenario, results: Sequence[RunResult], path: Path) 
                 file.write(msgspec.json.encode(line) + b"\n")
                 recorder = HistoryRecorder(scenario.start_ns, file.write)
                 simulate(scenario, configuration, seed, history=recorder.see)
-        partial.replace(path)
     except OSError as error:
         raise KubeschedError(f"{path}: cannot be written: {error.strerror}") from error
 

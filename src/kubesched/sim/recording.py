@@ -35,6 +35,8 @@ class Recording:
         self._start_ns = start_ns
         self._known: set[str] = set()
         self._over: set[str] = set()
+        self.added = 0
+        self.ended = 0
 
     def head(self) -> bytes:
         return _line({"format": FORMAT, "start": format_time(self._start_ns)})
@@ -45,10 +47,12 @@ class Recording:
         time = round((now_ns - self._start_ns) / SECOND, 6)
         if uid not in self._known and kind != "DELETED":
             self._known.add(uid)
+            self.added += 1
             yield _line({"time": time, "add": _pruned(pod)})
         is_over = kind == "DELETED" or pod.status.phase in ("Succeeded", "Failed")
         if is_over and uid in self._known and uid not in self._over:
             self._over.add(uid)
+            self.ended += 1
             key = f"{pod.metadata.namespace}/{pod.metadata.name}"
             yield _line({"time": time, "end": key, "ran": _ran(pod, now_ns)})
         if kind == "DELETED":
@@ -57,23 +61,31 @@ class Recording:
 
 
 async def record(
-    api: ApiAccess, clock: Clock, write: Callable[[bytes], object], duration_ns: int | None
+    api: ApiAccess,
+    clock: Clock,
+    write: Callable[[bytes], object],
+    duration_ns: int | None,
+    recording: Recording | None = None,
 ) -> None:
     """Follow the pods of a cluster for a time, or until cancelled.
 
-    Pods that are there in the beginning come at time zero.
+    Pods that are there in the beginning come at time zero. Nothing is written before the server
+    has shown its pods for the first time; a server that goes away later is asked again.
 
     Raises:
-        ApiError: the server refuses to show pods.
+        ApiError: the server refuses to show pods, or was never there.
     """
     start_ns = clock.now_ns()
-    recording = Recording(start_ns)
-    write(recording.head())
+    recording = Recording(start_ns) if recording is None else recording
+    begun = False
     version = ""
     while duration_ns is None or clock.now_ns() - start_ns < duration_ns:
         try:
             if not version:
                 listed = await api.list(Pod)
+                if not begun:
+                    write(recording.head())
+                    begun = True
                 for pod in listed.items:
                     for line in recording.see("ADDED", pod, clock.now_ns()):
                         write(line)
@@ -85,7 +97,7 @@ async def record(
                 for line in recording.see(event.type, event.object, clock.now_ns()):
                     write(line)
         except ApiError as error:
-            if error.code in (401, 403):
+            if error.code in (401, 403) or not begun:
                 raise
             if error.code == _GONE:
                 version = ""

@@ -12,6 +12,7 @@ import pytest
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
+from kubesched.apiserver.rules import shared_specs
 from kubesched.apiserver.rules.shared_specs import SharedSpec, once, shared
 from kubesched.apiserver.store.object_store import Store
 
@@ -216,3 +217,11 @@ def test_what_is_worked_out_about_a_shared_spec_is_worked_out_once() -> None:
     assert len(asked) == 1
     assert once(work, {"once": True}) == spec
     assert len(asked) == 2
+
+
+def test_a_large_spec_is_shared_by_nobody_and_not_kept() -> None:
+    large = {"containers": [{"name": "c", "image": "i" * shared_specs._LARGEST_KEPT}]}
+    before = shared_specs._known.cache_info().currsize
+    assert shared(large) == large
+    assert shared(large) is not shared(large)
+    assert shared_specs._known.cache_info().currsize == before

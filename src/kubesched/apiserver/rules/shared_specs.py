@@ -19,6 +19,8 @@ __all__ = ["SharedSpec", "once", "shared"]
 V = TypeVar("V")
 
 _SPECS_KEPT = 1024
+# Larger ones are few, and must not be kept by the thousand when their pods are gone.
+_LARGEST_KEPT = 8 * 1024  # bytes of JSON
 _encode = Encoder().encode
 _SAME: Any = object()
 
@@ -49,7 +51,10 @@ def shared(spec: dict[str, Any]) -> SharedSpec:
     Raises:
         TypeError, ValueError, RecursionError: it cannot be written as JSON.
     """
-    return spec if type(spec) is SharedSpec else _known(_encode(spec))
+    if type(spec) is SharedSpec:
+        return spec
+    written = _encode(spec)
+    return _known(written) if len(written) <= _LARGEST_KEPT else SharedSpec(decode(written))
 
 
 def once(work: Callable[[dict[str, Any]], V], spec: dict[str, Any]) -> V:

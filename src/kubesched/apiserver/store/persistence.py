@@ -76,7 +76,8 @@ class DataFile:
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=0)
             self._prepare()
         except (sqlite3.Error, OSError) as exc:
-            why = "another process uses it" if "locked" in str(exc) else exc
+            told = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            why = "another process uses it" if "locked" in str(exc) else told
             raise KubeschedError(f"cannot use {path}: {why}") from exc
         self._encode = msgspec.json.Encoder().encode
 

@@ -125,7 +125,8 @@ class ClientAuthorities:
         try:
             return Bundle(file.read(self._clock.monotonic_ns()))
         except (OSError, ValueError) as exc:
-            raise ConfigError(f"unable to load {what} {path!r}: {exc}") from exc
+            why = (exc.strerror or str(exc)).lower() if isinstance(exc, OSError) else exc
+            raise ConfigError(f"unable to load {what} {path!r}: {why}") from exc
 
     def _poll_files(self) -> None:
         now_ns = self._clock.monotonic_ns()

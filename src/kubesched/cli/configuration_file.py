@@ -1,0 +1,39 @@
+"""A configuration file of a command that has no flags of a scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.config.load import load_configuration
+from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.config.problems import find_problems
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.util.errors import ConfigError
+
+__all__ = ["read_configuration"]
+
+
+def read_configuration(
+    file: Path, plugins: PluginRegistry, gates: FeatureGates = DEFAULT_FEATURE_GATES
+) -> KubeSchedulerConfiguration:
+    """The configuration in a file, for a scheduler that also has these plugins.
+
+    Raises:
+        ConfigError: a line for everything that is wrong with it.
+        OSError: it cannot be read.
+    """
+    text, known_args = file.read_bytes(), plugins.known_args()
+    problems = find_problems(
+        text,
+        gates=gates,
+        known_args=known_args,
+        implemented={**IN_TREE_EXTENSION_POINTS, **plugins.implemented()},
+    )
+    if problems:
+        error = ConfigError("\n".join(problem.at(str(file)) for problem in problems))
+        for note in (note for problem in problems for note in problem.notes):
+            error.add_note(note)
+        raise error
+    return load_configuration(text, gates=gates, known_args=known_args)
