@@ -73,6 +73,24 @@ def test_what_a_long_collection_leaves_is_set_aside(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("settled")
+def test_cycles_that_were_set_aside_in_use_are_found_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kubesched.util.collector._LONG_NS", -1)
+    monkeypatch.setattr("kubesched.util.collector._GROWN_SHARE", 0.0)
+    monkeypatch.setattr("kubesched.util.collector._GROWN", 1_000)
+    gone = []
+    for _ in range(50):  # each time some are in use, are set aside, and go
+        links = [Link() for _ in range(100)]
+        for link in links:
+            link.other = link
+        gone += map(weakref.ref, links)
+        gc.collect()
+        del links, link
+    assert sum(each() is not None for each in gone) < 2_500
+
+
+@pytest.mark.usefixtures("settled")
 def test_settling_again_changes_nothing_but_what_is_set_aside() -> None:
     callbacks = list(gc.callbacks)
     kept = [[number] for number in range(100)]

@@ -227,6 +227,10 @@ class RowCounts:
         self._column = None
         self._splits.clear()
 
+    def drop_splits(self) -> None:
+        """Keep counts per domain up to date no longer; each refers to this, and this to each."""
+        self._splits.clear()
+
 
 class DomainCounts:
     """The things of a RowCounts, counted per domain."""

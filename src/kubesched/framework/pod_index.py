@@ -151,8 +151,11 @@ class _Answer(RowCounts):
             self.add_all(group.rows)
 
     def detach(self) -> None:
+        """Count no more, and be part of no cycle: who was forgotten goes at once."""
         for group in self.groups:
             group.answers.remove(self)
+        self.groups = []
+        self.drop_splits()
 
 
 class _Subject:

@@ -3,7 +3,9 @@
 Almost everything here is freed when its last reference goes; the collector is only needed for
 cycles, such as an exception and the frames it passed through. It finds them by walking over all
 containers there are, and stops everything meanwhile. So what is here to stay is set aside: it is
-then never walked over again, and still freed with its last reference.
+then not walked over again, and still freed with its last reference. Cycles that are in use when
+they are set aside would stay for ever: when much more is set aside than was in use when everything
+was last looked at, everything is looked at again.
 """
 
 from __future__ import annotations
@@ -18,17 +20,20 @@ __all__ = ["reclaim_set_aside", "settle_collector"]
 # 48,000 that stay, which takes about 20 ms.
 _THRESHOLDS = (2_000, 5, 3)
 _LONG_NS = 10_000_000
+# Everything is looked at again when there is a quarter more of it, and so many.
+_GROWN_SHARE, _GROWN = 0.25, 20_000
 
 
 def settle_collector() -> None:
     """Set aside all there is, and from now on what a long collection leaves.
 
     Call it when a process begins, and when its caches have synced. Cycles among what is set aside
-    are never found: these are the few that are in use at that moment. All others are, as usual.
+    are found when everything is looked at again. All others are, as usual.
     """
     gc.set_threshold(*_THRESHOLDS)
     gc.collect()
     gc.freeze()
+    _set_aside.everything_was_looked_at()
     if _set_aside not in gc.callbacks:
         gc.callbacks.append(_set_aside)
 
@@ -37,13 +42,14 @@ def reclaim_set_aside() -> None:
     """Look once at what long collections have set aside, and free what is garbage by now.
 
     Call it where a whole cluster has just been dropped: its parts know each other, so one that was
-    set aside would stay for ever. Does nothing if nothing was set aside since the last time.
+    set aside would stay for long. Does nothing if nothing was set aside since the last time.
     """
     if _set_aside.has_set_aside:
-        _set_aside.has_set_aside = False
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+        _set_aside.everything_was_looked_at()
+        _set_aside.has_set_aside = False
 
 
 class _SetAside:
@@ -52,6 +58,13 @@ class _SetAside:
     def __init__(self) -> None:
         self._began_ns = 0
         self.has_set_aside = False
+        self._in_use = 0  # how many there were when everything was last looked at
+        self._looks_at_everything = False
+
+    def everything_was_looked_at(self) -> None:
+        """What is set aside now is in use, all of it."""
+        self._in_use = gc.get_freeze_count()
+        self._looks_at_everything = False
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] != 2:
@@ -60,9 +73,16 @@ class _SetAside:
         now_ns = time.thread_time_ns()
         if phase == "start":
             self._began_ns = now_ns
+        elif self._looks_at_everything:
+            gc.freeze()
+            self.has_set_aside = True
+            self.everything_was_looked_at()
         elif now_ns - self._began_ns > _LONG_NS:
             gc.freeze()
             self.has_set_aside = True
+            if gc.get_freeze_count() > self._in_use * (1 + _GROWN_SHARE) + _GROWN:
+                gc.unfreeze()  # for the next collection, as none can begin within one
+                self._looks_at_everything = True
 
 
 _set_aside = _SetAside()

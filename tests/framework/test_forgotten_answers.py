@@ -1,0 +1,32 @@
+"""Answers that the index forgets are gone at once, and leave nothing to the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from kubesched.api.labels import Requirement, Selector
+from kubesched.engine import NodeTable
+from kubesched.engine.domain_counts import DomainCounts
+from kubesched.framework import pod_index
+from kubesched.framework.pod_index import PodIndex
+from kubesched.framework.pod_query import PodQuery
+
+
+def test_a_forgotten_answer_goes_with_its_last_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_index, "_ANSWERS_KEPT", 3)
+    table = NodeTable()
+    table.add_row("n")
+    index = PodIndex(table)
+    gc.disable()
+    try:
+        for number in range(10):
+            selector = Selector([Requirement.checked("app", "=", (str(number),))])
+            counts = index.count(PodQuery([(frozenset({"default"}), selector)]))
+            assert counts.by_domain(index.domains("zone")).total == 0
+            del counts
+        there = [each for each in gc.get_objects() if isinstance(each, DomainCounts)]
+        assert sum(each.domains.table is table for each in there) == 3
+    finally:
+        gc.enable()

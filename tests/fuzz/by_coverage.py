@@ -1,0 +1,31 @@
+"""A fuzz target driven by coverage: `python -m tests.fuzz.by_coverage TARGET [libFuzzer options]`.
+
+Needs Atheris (`pip install atheris`), which no other command does. TARGET is the name of a test of
+this folder, such as `test_texts:test_quantities`. What is found is an exception with its
+traceback, and a file with the bytes that lead to it, which replays it as the last argument.
+
+    python -m tests.fuzz.by_coverage test_texts:test_yaml_files -max_total_time=60
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+
+def main() -> None:
+    try:
+        import atheris
+    except ImportError:
+        sys.exit("by_coverage: needs Atheris: pip install atheris")
+    if len(sys.argv) < 2 or ":" not in sys.argv[1]:
+        sys.exit("by_coverage: which target? such as test_texts:test_quantities")
+    module, _, name = sys.argv.pop(1).partition(":")
+    with atheris.instrument_imports(include=["kubesched"]):
+        target = getattr(importlib.import_module(f"tests.fuzz.{module}"), name)
+    atheris.Setup(sys.argv, target.hypothesis.fuzz_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
