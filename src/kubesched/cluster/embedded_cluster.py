@@ -196,8 +196,8 @@ class EmbeddedCluster:
                 assert self._listen is not None
                 where = f"{self._listen.host} port {self._listen.port}"
                 # Names that nobody knows have numbers of their own.
-                is_known = exc.errno is not None and exc.errno > 0
-                why = os.strerror(exc.errno) if is_known else exc.strerror or str(exc)
+                number = exc.errno or 0
+                why = os.strerror(number) if number > 0 else exc.strerror or str(exc)
                 raise KubeschedError(f"cannot listen on {where}: {why}") from exc
             publish_own_address(self.store, self.url, self._clock.now_ns())
         return self

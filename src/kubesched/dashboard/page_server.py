@@ -51,8 +51,8 @@ class PageServer:
             await self._runner.cleanup()
             where = f"{self._host} port {self._port}"
             # Without the words around it that asyncio has, unless the name is not known.
-            is_known = error.errno is not None and error.errno > 0
-            why = os.strerror(error.errno) if is_known else error.strerror
+            number = error.errno or 0
+            why = os.strerror(number) if number > 0 else error.strerror
             raise KubeschedError(f"cannot listen on {where}: {why}") from error
         if not self._port:
             self._port = self._runner.addresses[0][1]
