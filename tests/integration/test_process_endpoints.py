@@ -176,7 +176,7 @@ async def judge_page(session: aiohttp.ClientSession, page: str, token: str) -> N
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]
     async with session.get(f"{page}/api/stream", headers=known) as response:
         frame = json.loads((await response.content.readline()).removeprefix(b"data: "))
-    assert [row["name"] for row in frame["nodes"]] == ["a"]
+    assert [name for _, name, *_ in frame["nodes"]] == ["a"]
     assert frame["queue"]["unschedulable"] == 1
     assert [each["pod"] for each in frame["decisions"]] == ["default/giant"]
     assert frame["writable"] is False
