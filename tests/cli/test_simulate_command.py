@@ -186,7 +186,7 @@ def test_from_a_cluster_to_a_lost_zone_as_the_document_types_it(tmp_path: Path) 
 
     captured, _, summary, again = asyncio.run(main())
     assert "objects in cluster.capture" in captured
-    assert summary.startswith("lose a zone: 12h of virtual time, 1 runs, 1 seed")
+    assert summary.startswith("lose a zone: 12h of virtual time, 1 run, 1 seed")
     rows = {line[:24].strip(): line[24:].split() for line in summary.splitlines() if line}
     assert rows["evicted"] == ["3"]
     assert rows["bound"] == ["3"]
