@@ -23,7 +23,7 @@ from tests.sim.scenarios import digest, scenario
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
 
-WRITTEN_DOWN = "73aea0c8552bd790ffb6aed0610c452f"
+WRITTEN_DOWN = "bb40c0bfb688b461124d6a2c97243e53"
 
 PRINT = "from tests.sim.scenarios import digest; print(digest())"
 

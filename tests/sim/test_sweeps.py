@@ -141,6 +141,19 @@ def test_the_first_difference_and_why() -> None:
     assert first_divergence(Side(planned, default, 1), Side(planned, default, 1)) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "want"), [("fail", "fails"), ("drain", "cordoned"), ("remove", "node-gone")]
+)
+def test_where_one_run_has_an_event_earlier_that_is_the_first_difference(
+    kind: str, want: str
+) -> None:
+    early, late = (scenario(events=[{kind: {"zone": "b"}, "at": at}]) for at in ("20m", "40m"))
+    default = early.configurations[0]
+    found = first_divergence(Side(early, default, 1), Side(late, default, 1), explain=False)
+    assert found is not None
+    assert found.first == (1200 * 10**9, want, "general-1", "")
+
+
 def test_summary(results: list[RunResult]) -> None:
     text = summary_text(results)
     assert text.startswith("small: 1h of virtual time, 6 runs, 3 seeds\n")

@@ -16,6 +16,7 @@ from kubesched.api import Node, Pod
 from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import node_amounts
 from kubesched.api.resource_amounts import Resources
+from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.sim.histogram import Histogram
 from kubesched.sim.pod_kinds import PodKinds
 from kubesched.sim.scenario import GROUP_LABEL, WORKLOAD_LABEL
@@ -68,7 +69,17 @@ class PodState:
 class NodeState:
     """A node, and what the pods on it ask for."""
 
-    __slots__ = ("allocatable", "group", "pods", "requested", "since_ns", "used", "zone")
+    __slots__ = (
+        "allocatable",
+        "group",
+        "is_cordoned",
+        "is_stopped",
+        "pods",
+        "requested",
+        "since_ns",
+        "used",
+        "zone",
+    )
 
     def __init__(self, node: Node, now_ns: int) -> None:
         self.group = node.metadata.labels.get(GROUP_LABEL, _NOBODY)
@@ -79,6 +90,8 @@ class NodeState:
         self.used: Counter[str] = Counter()  # by pods that run
         self.pods = 0
         self.since_ns = now_ns
+        self.is_stopped = STOPPED in node.metadata.annotations
+        self.is_cordoned = node.spec.unschedulable
 
 
 class Observer:
@@ -130,7 +143,14 @@ class Observer:
                     if pod.running_ns >= 0:
                         self._use(known, pod, 1)
             return
-        allocatable = NodeState(node, now_ns).allocatable
+        now = NodeState(node, now_ns)
+        if now.is_stopped != known.is_stopped:
+            known.is_stopped = now.is_stopped
+            self.note(now_ns, "fails" if now.is_stopped else "is back", name)
+        if now.is_cordoned != known.is_cordoned:
+            known.is_cordoned = now.is_cordoned
+            self.note(now_ns, "cordoned" if now.is_cordoned else "uncordoned", name)
+        allocatable = now.allocatable
         if allocatable != known.allocatable:
             _add(self.total, known.allocatable, -1)
             _add(self.total, allocatable)
