@@ -125,8 +125,11 @@ def test_failures_at_a_rate_hit_one_node_at_a_time() -> None:
         events=[{"fail": {"group": "general"}, "rate": "2/h", "for": "1m"}],
     )
     first = simulate(failing, failing.configurations[0], 1, window=(0, 10**15))[1]
-    names = {what for _, what, _, _ in first.observer.decisions}
-    assert names == {"node"}  # nodes stay; they only stop for a while
+    decisions = first.observer.decisions
+    # Nodes stay; they only stop for a while.
+    assert {what for _, what, _, _ in decisions} == {"node", "fails", "is back"}
+    times = [time_ns for time_ns, what, _, _ in decisions if what == "fails"]
+    assert len(times) == len(set(times)) > 10
 
 
 def test_finished_jobs_leave_nothing_behind() -> None:
