@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -83,6 +84,8 @@ class Network:
         self._service = ApiService(self.store, self.clock)
         self.trouble: Callable[[Request], Trouble | None] = lambda _: None
         self.on_sent: Callable[[str, Request], None] = lambda *_: None
+        self.on_connecting: Callable[[str, Request], None] = lambda *_: None
+        """Called before a request has a connection."""
         self.on_applied: Callable[[str, Request, Answer], None] = lambda *_: None
         self.on_answered: Callable[[str, Request, Answer], None] = lambda *_: None
         """Called when the sender has the answer in hands."""
@@ -94,6 +97,8 @@ class Network:
         """Whether watches tell of several changes of an object as one."""
         self.replays = 0
         """How many revisions before the one that it asks for a watch begins."""
+        self.faults: Counter[str] = Counter()
+        """How often watches skipped or replayed something that there was."""
         self.chunk_size = 1 << 20
         self.is_up = True
         self.requests: list[tuple[str, Request]] = []
@@ -219,6 +224,7 @@ class Network:
             served = msgspec.structs.replace(served, query=query)
         got = self._service.answer(served)
         is_replay = served.query.get("resourceVersion", "") != version
+        self.faults["watches replay"] += is_replay
         if is_replay and isinstance(got, request_and_answer.Answer):  # it is too old for that
             got = self._service.answer(_as_served(request))
         stream = _Stream(self, request.target, got)
@@ -246,6 +252,7 @@ class _Transport:
 
     async def _send(self, request: Request) -> Answer:
         trouble = self._network.trouble(request) or CALM
+        self._network.on_connecting(self._name, request)
         await self._connect(trouble)
         if request.before_send is not None:
             target = limited(request.target, request.before_send())
@@ -375,7 +382,9 @@ class _Stream:
         try:
             seen = [each for each in self._served.watcher.read() if each.record is not None]
             if self._network.skips:
-                seen = _latest(seen)
+                latest = _latest(seen)
+                self._network.faults["watches skip"] += len(latest) < len(seen)
+                seen = latest
         except ApiError as error:
             self._is_over = True
             status = msgspec.json.encode({"type": "ERROR", "object": status_body(error.status)})

@@ -12,6 +12,7 @@ import hashlib
 import os
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.torture.cluster_plan import make_plan
@@ -30,13 +31,15 @@ def main() -> None:
         _plant(options.seeds or 500, options.jobs)
     seeds = range(options.first, options.first + (options.seeds or 100))
     digest = hashlib.sha256()
+    faults: Counter[str] = Counter()
     failed: list[int] = []
     started = time.perf_counter()
     with ProcessPoolExecutor(options.jobs) as pool:
-        for seed, (violations, outcome) in zip(
+        for seed, (violations, outcome, happened) in zip(
             seeds, pool.map(_run, seeds, chunksize=4), strict=True
         ):
             digest.update(outcome.encode())
+            faults.update(happened)
             if violations:
                 failed.append(seed)
                 print(f"seed {seed}: {violations[0]}", flush=True)
@@ -48,6 +51,9 @@ def main() -> None:
         if number < _TOLD:
             _tell(seed)
         print(f"again: python -m tests.torture --from {seed} --seeds 1", flush=True)
+    if options.faults:
+        for what, count in sorted(faults.items()):
+            print(f"{count:7} {what}")
     print(f"{seconds:.0f} s, {len(seeds) / seconds:.1f} seeds/s, digest {digest.hexdigest()[:16]}")
     print(f"{len(seeds) - len(failed)} of {len(seeds)} seeds hold")
     sys.exit(1 if failed else 0)
@@ -65,18 +71,21 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--planted", action="store_true", help="plant known bugs, and see that each is noticed"
     )
+    parser.add_argument(
+        "--faults", action="store_true", help="print how often each fault was in somebody's way"
+    )
     return parser.parse_args()
 
 
-def _run(seed: int) -> tuple[list[str], str]:
+def _run(seed: int) -> tuple[list[str], str, Counter[str]]:
     try:
         outcome = run_plan(make_plan(seed))
     except Exception as error:
         # A run that ends like this is a finding too, and no reason not to try the next.
-        return [f"the run fails: {error!r}"], f"{seed} fails"
+        return [f"the run fails: {error!r}"], f"{seed} fails", Counter()
     if seed % _COLLECT_EVERY == 0:
         gc.collect()
-    return outcome.violations, outcome.digest
+    return outcome.violations, outcome.digest, outcome.faults
 
 
 def _tell(seed: int) -> None:

@@ -95,6 +95,8 @@ _WEATHER = (
     "replica crashes",
     "replica crashes",
     "replica pauses",
+    "replica pauses at a write",
+    "replica ends",
     "clock jumps",
 )
 

@@ -46,7 +46,7 @@ def cluster_node(plan: Plan, number: int) -> Node:
         pods=dice.choice([4, 20, 110]),
         zone=dice.choice(ZONES),
         labels={"disk": dice.choice(["ssd", "hdd"])},
-        taints=["dedicated=x:NoSchedule"] if dice.random() < 0.2 else [],
+        taints=["dedicated=x:NoSchedule"] if dice.random() < 0.3 else [],
         images={"i": 50 << 20} if dice.random() < 0.5 else {},
     )
     # The reference's hint about nodes does not know that this is left to the extender.

@@ -6,7 +6,7 @@ Each check is a generator of sentences about what differs; none means that all i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kubesched.api import Node, Pod
@@ -15,7 +15,7 @@ from kubesched.engine import NodeTable
 from kubesched.framework import NodeInfo, PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 
-__all__ = ["differences", "leaks"]
+__all__ = ["differences", "leaks", "task_differences"]
 
 Named = Mapping[Any, Any]
 
@@ -50,6 +50,23 @@ def leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
         yield f"extenders are busy: {scheduler._extender_tasks.busy}"
     yield from _lost_nominations(scheduler, store)
     yield from _plugin_leaks(scheduler)
+
+
+def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str]:
+    """Tasks of a process at rest: those that it was born with, each once."""
+    running = Counter(name for name in names if name != "network")  # what was sent goes on alone
+    informers = len(list(scheduler.informers.components()))
+    if running.pop("Informer", 0) != informers:
+        yield f"there are not {informers} tasks of informers"
+    for name, count in running.items():
+        if count > 1 or not name.startswith(_OWN_TASKS):
+            yield f"{count} tasks are left at rest: {name}"
+
+
+_OWN_TASKS = (
+    *("EventBroadcaster", "QueueFlusher", "event ", "placing"),
+    *("leading", "over", "waiting"),  # of the election
+)
 
 
 def _served(store: Store, kind: type[Any]) -> dict[str, Any]:

@@ -167,6 +167,15 @@ class Replica:
             if left := [name for name in names if name != "network"]:
                 self.deaths.append(RuntimeError(f"{left} outlived {identity}"))
 
+    @property
+    def lease_s(self) -> float:
+        return self._retry_s * 7.5
+
+    def end(self) -> None:
+        """End it in good order: the lease is given back."""
+        for task in self._tasks:
+            task.cancel()
+
     def crash(self) -> None:
         """Kill it: nothing more is sent, whatever is done on the way out."""
         if self.life is not None:

@@ -19,6 +19,7 @@ import re
 import signal
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -44,7 +45,7 @@ from tests.torture.moody_extender import MoodyExtender
 from tests.torture.newborn import Newborn, conditions
 from tests.torture.objects import SECOND_PROFILE
 from tests.torture.odd_plugin import odd_plugin
-from tests.torture.recount import differences, leaks
+from tests.torture.recount import differences, leaks, task_differences
 from tests.torture.replica import Life, Replica, follow_tasks
 from tests.torture.users import Users
 from tests.torture.weather import Weather
@@ -60,8 +61,16 @@ _LONGEST_CPU_S = 20
 class Outcome:
     """What came of a run: violations (none if all held), and a digest of where pods went."""
 
-    def __init__(self, plan: Plan, violations: list[str], digest: str, story: list[str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        violations: list[str],
+        digest: str,
+        story: list[str],
+        faults: Counter[str],
+    ) -> None:
         self.plan = plan
+        self.faults = faults
         self.violations = violations
         self.digest = digest
         self.story = story
@@ -154,6 +163,7 @@ class Run:
         ]
         restart = self._restart if plan.in_file else None
         self.weather = Weather(self.network, self.replicas, restart)
+        self.network.on_connecting = self.weather.connecting
         self.network.on_sent = self._sent
         self.network.on_applied = self._applied
         self.network.on_answered = self.history.answered
@@ -211,7 +221,8 @@ class Run:
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if left:
             self._violated(f"{len(left)} tasks are left: {left[0].get_name()}")
-        return Outcome(self.plan, self.violations, self._digest(), self.story)
+        faults = self.weather.faults + self.network.faults
+        return Outcome(self.plan, self.violations, self._digest(), self.story, faults)
 
     # The server and what belongs to it
 
@@ -313,6 +324,8 @@ class Run:
         for life in lives if is_last else leaders:
             problems += differences(life.scheduler, store)
             problems += leaks(life.scheduler, store)
+            names = [task.get_name() for task in life.tasks if not task.done()]
+            problems += task_differences(life.scheduler, names)
             problems += metric_differences(life, self.history, is_calm=self.is_calm_plan)
         problems += self._overlooked(leaders[0])
         problems += event_differences(self.history, store, is_calm=self.is_calm_plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from kubesched.client.transport import Answer, Request, TransportError
@@ -32,10 +33,13 @@ class Weather:
         """`restart` starts the server again from its file, if it has one."""
         self._network, self._replicas, self._restart = network, replicas, restart
         self._doomed: dict[int, str] = {}  # replica -> crashes before or after its next write
+        self.faults: Counter[str] = Counter()  # how often each was really in somebody's way
+        self._tired: dict[int, float] = {}  # replica -> for how long it stops at its next write
 
     def calm_down(self) -> None:
         self._clear()
         self._doomed.clear()
+        self._tired.clear()
         if not self._network.is_up:
             self._network.come_up()
         for replica in self._replicas:
@@ -56,16 +60,28 @@ class Weather:
         if step.what.startswith("watches"):
             self._trouble_watches(step.what, dice)
         elif step.what == "history gone":
+            self.faults[step.what] += network.watches
             network.compact()
             network.break_streams()
         elif step.what == "server down":
+            self.faults[step.what] += 1
             network.go_down()
             await asyncio.sleep(step.pause_s)
             if self._restart is not None:
                 await self._restart()
             network.come_up(forgetful=dice.random() < 0.3)
         else:
-            network.trouble = _troubled(step.what, dice)
+            network.trouble = self._counted(step.what, _troubled(step.what, dice))
+
+    def _counted(
+        self, what: str, trouble: Callable[[Request], Trouble | None]
+    ) -> Callable[[Request], Trouble | None]:
+        def counted(request: Request) -> Trouble | None:
+            given = trouble(request)
+            self.faults[what] += given is not None
+            return given
+
+        return counted
 
     # Machines
 
@@ -76,12 +92,17 @@ class Weather:
 
     def _strike(self, replica: Replica, what: str, dice: random.Random) -> None:
         loop = asyncio.get_running_loop()
+        self.faults[what] += 1
         if what == "clock jumps":
             seconds = dice.choice([-3600, -60, -5, -1, 5, 60, 3600])
             replica.clock.wall_offset_ns += seconds * SECOND
         elif what == "replica pauses":
-            replica.clock.awake.clear()
-            loop.call_later(dice.choice([0.5, 12, 40, 90, 180]), replica.clock.awake.set)
+            self._pause(replica, dice.choice([0.5, 12, 40, 90, 180]))
+        elif what == "replica pauses at a write":
+            seconds = replica.lease_s * dice.choice([0.8, 1.4, 1.7, 3])
+            self._tired[self._replicas.index(replica)] = seconds
+        elif what == "replica ends":
+            loop.call_later(dice.choice([0, 0.5, 3]), replica.end)
         else:
             when = dice.choice(["now", "soon", "sent", "applied"])
             if when == "now":
@@ -90,6 +111,18 @@ class Weather:
                 loop.call_later(dice.uniform(0, 3), replica.crash)
             else:
                 self._doomed[self._replicas.index(replica)] = when
+
+    def _pause(self, replica: Replica, seconds: float) -> None:
+        replica.clock.awake.clear()
+        asyncio.get_running_loop().call_later(seconds, replica.clock.awake.set)
+
+    def connecting(self, name: str, request: Request) -> None:
+        """A request waits for a connection: perhaps its machine stops right now."""
+        if not self._tired or request.method == "GET" or name.startswith("lease "):
+            return
+        number = int(name.partition("-")[0])
+        if (seconds := self._tired.pop(number, 0)) > 0:
+            self._pause(self._replicas[number], seconds)
 
     def saw(self, name: str, request: Request, when: str) -> None:
         """A request was sent, or took effect: perhaps the last thing that its sender did."""
@@ -104,6 +137,8 @@ class Weather:
 
     def _trouble_watches(self, what: str, dice: random.Random) -> None:
         network = self._network
+        if what in ("watches break", "watches end", "watches stall"):
+            self.faults[what] += network.watches
         if what == "watches break":
             network.break_streams()
         elif what == "watches end":
@@ -117,9 +152,13 @@ class Weather:
             network.replays = dice.choice([1, 5, 50])
             network.break_streams()
         elif what == "watches cut":
-            network.mangle = lambda _, lines: _cut(lines, dice)
+            network.mangle = lambda _, lines: self._noted(what, lines, _cut(lines, dice))
         else:
-            network.mangle = lambda _, lines: _garbled(lines, dice)
+            network.mangle = lambda _, lines: self._noted(what, lines, _garbled(lines, dice))
+
+    def _noted(self, what: str, lines: bytes, mangled: Mangled) -> Mangled:
+        self.faults[what] += mangled is not lines
+        return mangled
 
 
 def _cut(lines: bytes, dice: random.Random) -> Mangled:
