@@ -20,6 +20,7 @@ from kubesched.testing import (
     FakeObjects,
     FakePodInPreBind,
     FakeWaitingPod,
+    make_node,
     make_pod,
 )
 from kubesched.testing.fake_handle import RecordedEvent
@@ -349,6 +350,21 @@ def test_if_the_room_would_not_help_any_more_the_victim_stays() -> None:
         await world.after(0.5)
         world.handle.helps = False
         await world.handle.finish_work()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_if_those_that_go_already_are_enough_the_victim_stays() -> None:
+    """Seed 250: others had left since, and one victim less had to go."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.handle.objects.put(make_node("n"))
+        world.handle.objects.put(victim("leaving", deletion_timestamp=GOING))
+        world.handle.refresh()
+        await world.evict()
         assert world.deleted == []
         assert list(world.handle.activated) == ["default/preemptor"]
 

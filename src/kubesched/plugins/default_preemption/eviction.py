@@ -89,6 +89,7 @@ class _Preemption:
         self._is_of_group = is_of_group
         self._no_room_at = handle.dry_run.version
         self._was_nominated = False
+        self.sent: set[str] = set()  # uids of victims whose deletion was asked for
 
     @property
     def uid(self) -> str:
@@ -125,8 +126,18 @@ class _Preemption:
             return False
         self._no_room_at = dry_run.version
         node = self._handle.snapshot.get(self.node_name)
-        # One that was to be bound there may not have been.
-        return node is None or node.has_pod(victim.metadata.uid)
+        if node is None:
+            return True
+        if not node.has_pod(victim.metadata.uid):
+            return False  # it was to be bound there, and was not
+        leaving = [each for each in node.pods if self._is_leaving(each)]
+        # Those that go already may be enough, if others have left since.
+        return not leaving or not dry_run.fits_without(self._pod_info, self.node_name, leaving)
+
+    def _is_leaving(self, other: PodInfo) -> bool:
+        """Whether a pod is on its way out, or about to be sent there by this preemption."""
+        is_lower = pod_priority(other.pod) < pod_priority(self.preemptor)
+        return other.uid in self.sent or (is_lower and is_terminating(other.pod))
 
 
 class Evictions:
@@ -298,6 +309,7 @@ class Evictions:
         if not preemption.is_needed(victim):
             # The mark stays: the disruption controller takes back those that led to nothing.
             return _Outcome.SPARED
+        preemption.sent.add(uid)
         try:
             await self._handle.api.delete(Pod, name, namespace, uid=uid)
         except ApiError as exc:
