@@ -193,7 +193,9 @@ class FakeHandle:
         self.runner = runner
         self.metrics = SchedulerMetrics(CollectorRegistry())
         self.room = False  # what dry_run.fits_now answers
-        self.helps = True  # what dry_run.fits_without answers
+        self.helps = True  # what dry_run.fits_without answers about all victims, or more
+        self.enough: frozenset[str] = frozenset()  # names of pods that need only be gone as well
+        self._victims: dict[str, frozenset[str]] = {}  # uid of a pod -> whom it asked about first
         self.work: set[asyncio.Task[None]] = set()
         self._waiting = {entry.pod.metadata.uid: entry for entry in waiting}
         self._in_pre_bind = {entry.pod.metadata.uid: entry for entry in in_pre_bind}
@@ -225,7 +227,7 @@ class FakeHandle:
             activate=self.activate,
             spawn=self.spawn,
             fits_now=lambda *_: self.room,
-            fits_without=lambda *_: self.helps,
+            fits_without=lambda _, pod, __, gone: self.fits_without(pod, gone),
             metrics=self.metrics,
             shared=self.shared,
             pod_groups=self.pod_groups,
@@ -254,6 +256,11 @@ class FakeHandle:
         """Wait for all that was spawned; its exceptions come out here."""
         while self.work:
             await self.work.pop()
+
+    def fits_without(self, pod_info: PodInfo, gone: Collection[PodInfo]) -> bool:
+        names = frozenset(each.pod.metadata.name for each in gone)
+        victims = self._victims.setdefault(pod_info.uid, names)
+        return self.helps and (names >= victims or names >= (self.enough or victims))
 
     def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
         return self._in_pre_bind.get(uid)
@@ -292,11 +299,11 @@ class FakeDryRun:
 
     def fits_without(
         self,
-        pod_info: PodInfo,  # noqa: ARG002
+        pod_info: PodInfo,
         node_name: str,  # noqa: ARG002
-        gone: Collection[PodInfo],  # noqa: ARG002
+        gone: Collection[PodInfo],
     ) -> bool:
-        return self._handle.helps
+        return self._handle.fits_without(pod_info, gone)
 
     def filter_node(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> Status:
         return self._runner.filter_node(state, pod_info, node)

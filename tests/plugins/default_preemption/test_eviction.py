@@ -364,6 +364,7 @@ def test_if_those_that_go_already_are_enough_the_victim_stays() -> None:
         world.handle.objects.put(make_node("n"))
         world.handle.objects.put(victim("leaving", deletion_timestamp=GOING))
         world.handle.refresh()
+        world.handle.enough = frozenset({"leaving"})
         await world.evict()
         assert world.deleted == []
         assert list(world.handle.activated) == ["default/preemptor"]
