@@ -35,8 +35,9 @@ def bound(kind: str, user: str, role_kind: str, role: str) -> tuple[str, dict[st
     return kind, body
 
 
-# The viewer has what docs/explain.md says. Of the others, one may read pods of a namespace and
-# nodes, one such pods and nothing else.
+# The viewer has what docs/explain.md says, but for volumes and storage classes: what may not be
+# read must be named. Of the others, one may read pods of a namespace and nodes, one such pods and
+# nothing else.
 GRANTS: list[tuple[str, dict[str, Any]]] = [
     ("clusterroles", {"metadata": {"name": "nodes"}, "rules": [NODES]}),
     ("namespaces/default/roles", {"metadata": {"name": "pods"}, "rules": [PODS]}),
