@@ -30,10 +30,6 @@ def test_what_must_hold_holds(first: int) -> None:
         check(seed)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="one seed in 1,600: a remade pod is bound before its device is reserved (seed 1289)",
-)
 @pytest.mark.parametrize("part", range(0, FRESH, AT_ONCE))
 def test_what_must_hold_holds_for_seeds_that_nobody_has_seen(part: int) -> None:
     first = int.from_bytes(os.urandom(5), "big")

@@ -127,7 +127,9 @@ def test_a_claim_that_is_reserved_for_the_pod_needs_nothing() -> None:
 
 def test_a_conflict_is_tried_again_with_the_latest_claim() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
+        given = claim("c", exactly())
+        given = replace(given, metadata=replace(given.metadata, resource_version="1"))
+        placing = Placing(slice_of("a"), given)
         placing.handle.clock = current_clock()
         placing.choose()
         changed = replace(
@@ -137,9 +139,6 @@ def test_a_conflict_is_tried_again_with_the_latest_claim() -> None:
         # Behind the cache's back: the watch has not brought it.
         placing.handle.objects.listeners.clear()
         placing.handle.objects.put(changed)
-        state_claim = placing.state.read("DynamicResources").claims[0]
-        stale = replace(state_claim, metadata=replace(state_claim.metadata, resource_version="1"))
-        placing.state.read("DynamicResources").claims[0] = stale
         assert await placing.pre_bind() == SUCCESS
         assert placing.stored.metadata.labels == {"x": "y"}
         assert users(placing.stored) == ["pod"]
@@ -157,6 +156,11 @@ IN_THE_MEANTIME = {
         True,
         lambda c: replace(c, status=replace(c.status, allocation=None)),
         f"claim {NAME} got deallocated elsewhere in the meantime",
+    ),
+    "allocated anew": (
+        True,
+        lambda c: allocated(c, {"device": "b"}),
+        f"claim {NAME} got allocated elsewhere in the meantime",
     ),
     "deleted": (
         False,
@@ -178,8 +182,7 @@ def test_what_others_did_in_the_meantime(case: tuple[bool, Any, str]) -> None:
             given = allocated(given, {"device": "a"})
         placing = Placing(slice_of("a", "b"), given)
         placing.choose()
-        data = placing.state.read("DynamicResources")
-        data.claims[0] = change(data.claims[0])
+        placing.handle.objects.put(change(placing.stored))
         status = await placing.pre_bind()
         assert status.message == want
         await placing.unreserve()
@@ -229,6 +232,37 @@ def test_pre_bind_waits_for_what_an_earlier_attempt_still_gives_back() -> None:
         assert await placing.pre_bind() == SUCCESS
         await placing.handle.finish_work()
         assert users(placing.stored) == ["pod"]
+
+    run(case())
+
+
+def test_a_reservation_that_was_given_back_before_pre_bind_is_written_again() -> None:
+    """Seed 1289: PreBind of the next attempt began late, and took what it had read for true."""
+
+    async def case() -> None:
+        placing = Placing(slice_of("a"), claim("c", exactly()))
+        placing.choose()
+        assert await placing.pre_bind() == SUCCESS
+        placing.plugin.unreserve(placing.state, placing.pod, "n")
+        placing.choose()
+        await placing.handle.finish_work()
+        assert users(placing.stored) == []
+        assert await placing.pre_bind() == SUCCESS
+        assert users(placing.stored) == ["pod"]
+
+    run(case())
+
+
+def test_a_write_that_came_late_is_not_taken_for_the_one_of_this_attempt() -> None:
+    async def case() -> None:
+        placing = Placing(slice_of("a", "b"), claim("c", exactly()))
+        placing.choose()
+        user = {"resource": "pods", "name": "pod", "uid": placing.pod.metadata.uid}
+        placing.handle.objects.put(allocated(placing.stored, {"device": "b"}, reservedFor=[user]))
+        status = await placing.pre_bind()
+        assert status.message == f"claim {NAME} got allocated elsewhere in the meantime"
+        await placing.unreserve()
+        assert placing.in_flight == 0
 
     run(case())
 

@@ -29,7 +29,7 @@ from kubesched.util.clock import MILLISECOND, SECOND
 from kubesched.util.errors import CacheError, KubeschedError
 from kubesched.util.logging import get_logger
 
-__all__ = ["FINALIZER", "ClaimError", "ClaimWriter", "is_reserved_for"]
+__all__ = ["FINALIZER", "ClaimError", "ClaimWriter", "check_devices_stayed", "is_reserved_for"]
 
 log = get_logger(__name__)
 
@@ -53,6 +53,17 @@ def is_reserved_for(claim: ResourceClaim, pod: Pod, group: PodGroup | None = Non
     """Whether the pod may use the claim, or its group if the claim is the group's."""
     uids = {pod.metadata.uid} if group is None else {pod.metadata.uid, group.metadata.uid}
     return any(each.uid in uids for each in claim.status.reserved_for)
+
+
+def check_devices_stayed(known: ResourceClaim, current: ResourceClaim) -> None:
+    """Raise ClaimError if a claim had devices when the pod was placed, and has them no more."""
+    had, has = known.status.allocation, current.status.allocation
+    if had is None or known is current:
+        return
+    if has is None:
+        raise ClaimError(f"claim {_name(current)} got deallocated elsewhere in the meantime")
+    if has.devices != had.devices or has.node_selector != had.node_selector:
+        raise ClaimError(f"claim {_name(current)} got allocated elsewhere in the meantime")
 
 
 def _consumer(pod: Pod, group: PodGroup | None) -> ResourceClaimConsumerReference:
@@ -124,11 +135,13 @@ class ClaimWriter:
                 chance = self._handle.random.random()
                 await self._handle.clock.sleep(int(_PAUSE_NS * (1 + _JITTER * chance)))
                 try:
-                    claim = await self._handle.api.get(
+                    current = await self._handle.api.get(
                         ResourceClaim, claim.metadata.name, claim.metadata.namespace
                     )
                 except ApiError as exc:
                     raise ClaimError(f"get updated claim {name} after conflict: {exc}") from exc
+                check_devices_stayed(claim, current)
+                claim = current
             try:
                 is_written = is_in_group and _has(claim, allocation)
                 return await self._write_once(claim, None if is_written else allocation, consumer)

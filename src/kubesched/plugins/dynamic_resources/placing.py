@@ -18,6 +18,7 @@ from kubesched.plugins.dynamic_resources.claim_writing import (
     FINALIZER,
     ClaimError,
     ClaimWriter,
+    check_devices_stayed,
     is_reserved_for,
 )
 from kubesched.plugins.dynamic_resources.condition_wait import ConditionWait
@@ -198,12 +199,11 @@ class Placing:
     async def pre_bind(self, data: PodDevices, pod: Pod, node_name: str) -> Status:
         """Write the claims, then wait until their devices are ready."""
         for place in range(len(data.claims)):
-            await self._catch_up(data, place)
-            if is_reserved_for(data.claims[place], pod, data.groups.get(place)):
-                self._let_go(data, place)
-                continue
             try:
-                if data.in_group:
+                await self._catch_up(data, place)
+                if self._is_done(data, place, pod):
+                    self._let_go(data, place)
+                elif data.in_group:
                     await self._bind_in_turn(data, place, pod, node_name)
                 else:
                     await self._writer.bind(data, place, pod, node_name)
@@ -223,13 +223,17 @@ class Placing:
         """Write a claim that other members may be about to write too; raises ClaimError."""
         claim = data.claims[place]
         async with self._devices.turn_at(claim):
-            current = self._devices.claims.get(claim.metadata.name, claim.metadata.namespace)
-            if current is not None and current.metadata.uid == claim.metadata.uid:
-                data.claims[place] = current
+            self._refresh(data, place)
             if is_reserved_for(data.claims[place], pod, data.groups.get(place)):
                 self._let_go(data, place)  # another member has done all there is to do
                 return
             await self._writer.bind(data, place, pod, node_name)
+
+    def _is_done(self, data: PodDevices, place: int, pod: Pod) -> bool:
+        """Whether the claim is the pod's already, with the devices that the pod was placed for."""
+        if place in data.allocations and not data.in_group:
+            return False
+        return is_reserved_for(data.claims[place], pod, data.groups.get(place))
 
     def _let_go(self, data: PodDevices, place: int) -> None:
         """Have a claim in flight no longer that is written already."""
@@ -238,11 +242,19 @@ class Placing:
             self._devices.land(data.claims[place].metadata.uid)
 
     async def _catch_up(self, data: PodDevices, place: int) -> None:
-        """Wait for what an earlier attempt still writes to the claim."""
-        claim = data.claims[place]
-        pending = self._devices.pending_writes.get(claim.metadata.uid)
+        """Have the claim as it is: an earlier attempt may have given it back since, or does so.
+
+        Raises:
+            ClaimError: its devices are others than those that the pod was placed for.
+        """
+        pending = self._devices.pending_writes.get(data.claims[place].metadata.uid)
         if pending is not None:
             await pending.wait()
-            current = self._devices.claims.get(claim.metadata.name, claim.metadata.namespace)
-            if current is not None and current.metadata.uid == claim.metadata.uid:
-                data.claims[place] = current
+        self._refresh(data, place)
+
+    def _refresh(self, data: PodDevices, place: int) -> None:
+        claim = data.claims[place]
+        current = self._devices.claims.get(claim.metadata.name, claim.metadata.namespace)
+        if current is not None and current.metadata.uid == claim.metadata.uid:
+            check_devices_stayed(claim, current)
+            data.claims[place] = current
