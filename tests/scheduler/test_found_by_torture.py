@@ -7,6 +7,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Container, Deployment, Node, Pod, PriorityClass, ResourceClaim
@@ -19,7 +20,8 @@ from kubesched.api.dynamic_resources import (
 )
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.meta import Status as ApiStatus
-from kubesched.api.pod import ContainerPort
+from kubesched.api.pod import ContainerPort, PodCondition
+from kubesched.api.pod_status_writer import POD_SCHEDULED, PodStatusWriter
 from kubesched.apiserver.local_api import Fault, LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
@@ -289,3 +291,28 @@ def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
     assert {port.port for port in node.used_ports} == {80}
     node.remove_pod(pods[1].uid)
     assert not node.used_ports
+
+
+def test_what_is_said_of_a_pod_is_not_written_into_its_successor() -> None:
+    """Seed 2199: a slow write nominated a gated pod that had been made under the same name."""
+
+    async def main() -> None:
+        clock = current_clock()
+        api = EmbeddedCluster(clock, derive(0, "store"), heartbeats=False).api
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        document = {"metadata": {"name": "p"}, "spec": spec}
+        await api.create_document(Pod, "default", document)
+        first = await api.get(Pod, "p", "default")
+        await api.delete(Pod, "p", "default", grace_period_seconds=0)
+        await api.create_document(Pod, "default", document)
+        condition = PodCondition(type=POD_SCHEDULED, status="False", reason="Unschedulable")
+        writer = PodStatusWriter(api, clock, derive(0, "status"))
+        with pytest.raises(ApiError, match="UID in precondition"):
+            await writer.write(first, condition, "n0")
+        second = await api.get(Pod, "p", "default")
+        assert second.status.nominated_node_name == ""
+        assert second.status.conditions == ()
+        await writer.write(second, condition, "n0")
+        assert (await api.get(Pod, "p", "default")).status.nominated_node_name == "n0"
+
+    run(main)

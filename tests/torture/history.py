@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -75,7 +76,7 @@ class History:
 
     def answered(self, name: str, request: Request, answer: Answer) -> None:
         path = request.target.partition("?")[0]
-        if path.endswith("/binding") and answer.status == 201:
+        if path.endswith("/binding") and answer.status == 201 and _can_be_read(answer):
             pod = path.split("/")[-2]
             record = self._store().find("pods", f"default/{pod}")
             if record is not None and record["spec"].get("nodeName"):
@@ -342,6 +343,13 @@ class History:
         namespace, _, name = claim.partition("/")
         known = life.scheduler.informers.lister(ResourceClaim).get(name, namespace)
         return known is not None and known.status.allocation is not None
+
+
+def _can_be_read(answer: Answer) -> bool:
+    """Whether an answer says anything: a page of a proxy is as good as none."""
+    with contextlib.suppress(ValueError):
+        return isinstance(json.loads(answer.body), dict)
+    return False
 
 
 def _has_odd_plugin(life: Life) -> bool:

@@ -11,7 +11,13 @@ from kubesched.api.scheduling import PodGroup
 from kubesched.api.time import format_time
 from kubesched.util.clock import MILLISECOND, Clock
 
-__all__ = ["POD_SCHEDULED", "PodStatusWriter", "send_status_patch", "status_patch"]
+__all__ = [
+    "POD_SCHEDULED",
+    "PodStatusWriter",
+    "for_this_object",
+    "send_status_patch",
+    "status_patch",
+]
 
 POD_SCHEDULED = "PodScheduled"
 _RETRIED_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict"})
@@ -63,6 +69,12 @@ def _condition_change(pod: Pod, wanted: PodCondition, now_ns: int) -> dict[str, 
     }
 
 
+def for_this_object(target: Pod | PodGroup, patch: dict[str, Any]) -> dict[str, Any]:
+    """The patch, refused by the server if it reaches another object under the same name."""
+    uid = target.metadata.uid
+    return {"metadata": {"uid": uid}, **patch} if uid else patch
+
+
 class PodStatusWriter:
     """Sends status patches, trying again when the server is only busy."""
 
@@ -93,9 +105,10 @@ async def send_status_patch(
     """Patch the status of an object, trying again when the server is only busy.
 
     Raises:
-        ApiError: all tries failed.
+        ApiError: all tries failed, or another object has taken the name.
     """
     metadata, delay_ns = target.metadata, _FIRST_DELAY_NS
+    patch = for_this_object(target, patch)
     for attempt in range(1, _TRIES + 1):
         try:
             await api.patch(

@@ -554,7 +554,7 @@ def test_pods_of_lower_priority_lose_their_nomination_to_the_node() -> None:
             nominate(world.handle, pod, node)
         await world.evict()
         assert world.api.started[0] == ("patch", "lower", 0)
-        assert world.patches["lower"] == {"status": {"nominatedNodeName": None}}
+        assert world.patches["lower"]["status"] == {"nominatedNodeName": None}
         assert set(world.patches) == {"lower", "v"}
 
     run(scenario)

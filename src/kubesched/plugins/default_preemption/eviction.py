@@ -302,7 +302,9 @@ class Evictions:
             mark = _disrupted_by(preemption.preemptor, current)
             await self._writer().write(current, mark, None)
         except ApiError as exc:
-            if exc.code == _NOT_FOUND:
+            # A conflict may say that another pod has taken the victim's name.
+            is_gone = exc.code == _CONFLICT and self._listed(victim) is None
+            if exc.code == _NOT_FOUND or is_gone:
                 return self._left_by_itself(victim)
             log.error("Could not add the condition to a victim", exc=exc, pod=victim)
             return _Outcome.FAILED

@@ -21,6 +21,7 @@ from kubesched.api import (
     ResourceClaimStatus,
 )
 from kubesched.api.codec import to_builtins
+from kubesched.api.pod_status_writer import for_this_object
 from kubesched.api.time import format_time
 from kubesched.framework import Handle
 from kubesched.plugins.dynamic_resources.device_state import DeviceState
@@ -269,7 +270,9 @@ class ClaimWriter:
         status = PodExtendedResourceClaimStatus(
             request_mappings=data.mappings, resource_claim_name=claim.metadata.name
         )
-        patch = {"status": {"extendedResourceClaimStatus": to_builtins(status)}}
+        patch = for_this_object(
+            pod, {"status": {"extendedResourceClaimStatus": to_builtins(status)}}
+        )
         try:
             await self._handle.api.patch(
                 Pod, pod.metadata.name, pod.metadata.namespace, patch, subresource="status"
@@ -283,7 +286,9 @@ class ClaimWriter:
         """Write to the pod what its claims take of the node; raises ClaimError."""
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         told = [to_builtins(each) for each in statuses]
-        patch = {"status": {"nodeAllocatableResourceClaimStatuses": told or None}}
+        patch = for_this_object(
+            pod, {"status": {"nodeAllocatableResourceClaimStatuses": told or None}}
+        )
         try:
             await self._handle.api.patch(
                 Pod, pod.metadata.name, pod.metadata.namespace, patch, subresource="status"
