@@ -9,7 +9,10 @@ import random
 
 import msgspec
 
-__all__ = ["Plan", "Step", "make_plan"]
+__all__ = ["STORM_ENDS", "Plan", "Step", "make_plan"]
+
+STORM_ENDS = "the storm is over"
+"""The step after which requests, watches and machines do as they should."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -56,6 +59,10 @@ def make_plan(seed: int) -> Plan:
         "plugin": "" if is_calm else dice.choice(["", "", "", *_ODD]),
     }
     steps = _steps(dice, is_calm=is_calm, is_scaled=bool(features["workload"]))
+    steps.append(Step(STORM_ENDS, pause_s=dice.choice([0.0, 5.0, 40.0])))
+    for _ in range(dice.choice([0, 1, 2, 3])):
+        pause_s = dice.choice([0.0, 0.3, 3.0, 14.0])
+        steps.append(Step("puzzle", number=dice.randrange(1 << 30), pause_s=pause_s))
     return Plan(
         seed=seed,
         replicas=1 if is_calm else dice.choice([1, 1, 2, 2, 3]),
@@ -65,14 +72,14 @@ def make_plan(seed: int) -> Plan:
         in_file=not is_calm and dice.random() < 0.1,
         flushes=dice.random() < 0.1,
         # A plugin that answers by chance answers differently when it is asked again.
-        verifies=dice.random() < 0.3 and features["plugin"] in ("", "waits", "slow"),
+        verifies=dice.random() < 0.3 and features["plugin"] in ("", "waits", "slow", "declines"),
         retry_s=dice.choice([2, 5, 10]),
         whole_calm=dice.random() < 0.1,
         **features,  # type: ignore[arg-type]
     )
 
 
-_ODD = ("raises", "waits", "nonsense", "forgets", "slow")
+_ODD = ("raises", "waits", "nonsense", "forgets", "slow", "declines")
 _WEATHER = (
     "server down",
     "history gone",
@@ -97,6 +104,7 @@ _WEATHER = (
     "replica pauses",
     "replica pauses at a write",
     "replica ends",
+    "replica ends at a write",
     "clock jumps",
 )
 

@@ -25,7 +25,7 @@ from kubesched.apiserver.store.records import Change
 from kubesched.client.transport import Answer, Request
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import CacheError
-from tests.torture.judge import objections
+from tests.torture.judge import is_wanted_near, objections
 from tests.torture.objects import FOO
 from tests.torture.replica import Life
 
@@ -244,8 +244,11 @@ class History:
             for each in placed
             if each.spec.node_name != node or pod_priority(each) >= pod_priority(preemptor)
         ]
-        for text in objections(preemptor, node, nodes, [*kept, *promised]):
-            yield f"would not fit then: {text}"
+        # Whom it wants to be near may be less important, and is not evicted.
+        near = [each for each in placed if each not in kept and is_wanted_near(preemptor, each)]
+        if any(objections(preemptor, node, nodes, [*kept, *near, *promised])):
+            for text in objections(preemptor, node, nodes, [*kept, *promised]):
+                yield f"would not fit then: {text}"
 
     def _is_judged(self, pod: Pod) -> bool:
         """Whether the judge knows all of a pod's wishes."""

@@ -13,7 +13,7 @@ from kubesched.api.pod_requests import pod_requested
 from kubesched.api.quantity import parse_quantity
 from tests.torture.objects import FOO
 
-__all__ = ["objections"]
+__all__ = ["is_wanted_near", "objections"]
 
 _MILLI = {"cpu": 1000}
 
@@ -108,6 +108,11 @@ def _near(pod: Pod) -> Sequence[PodAffinityTerm]:
     if affinity is None or affinity.pod_affinity is None:
         return ()
     return affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+
+
+def is_wanted_near(pod: Pod, other: Pod) -> bool:
+    """Whether a pod asks to be where the other one is."""
+    return any(_matches(term.label_selector, other) for term in _near(pod))
 
 
 def _place(nodes: Mapping[str, Node], pod: Pod, key: str) -> str | None:

@@ -78,6 +78,8 @@ def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
     elif roll < 0.3:
         affinity = make_affinity(apart_preferred=[(10, make_pod_term(ZONE, labels))])
     spread = [make_spread(ZONE, labels=labels, max_skew=2)] if dice.random() < 0.15 else []
+    if plan.workload and app == "web":
+        spread = []  # as in the reference, it could evict those that are replaced there for ever
     amounts = {"cpu": dice.choice(["100m", "500m", "1500m", "3"]), "memory": "64Mi"}
     selector = {"disk": "ssd"} if dice.random() < 0.15 else None
     tolerations = ["dedicated=x:NoSchedule"] if dice.random() < 0.3 else []

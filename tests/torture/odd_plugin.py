@@ -1,17 +1,38 @@
-"""A plugin that misbehaves now and then, from a seed: raises, waits, forgets, talks nonsense."""
+"""A plugin that misbehaves now and then, from a seed: raises, waits, forgets, talks nonsense.
+
+One that declines is no misbehaviour: it has pods wait for something, and says for what.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kubesched.api import Pod
-from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, Status, Wait
+from kubesched.api import Pod, StorageClass
+from kubesched.framework import (
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    Handle,
+    NodeInfo,
+    Plugin,
+    Status,
+    Wait,
+)
 from kubesched.util.clock import SECOND
 
-__all__ = ["odd_plugin"]
+__all__ = ["NEEDS", "OPEN", "odd_plugin"]
+
+OPEN = "open"
+"""The storage class without which a plugin that declines pods goes on doing so."""
+NEEDS = "example.com/needs"
+"""The annotation of a pod with the storage class without which it is declined."""
+_STORAGE_CLASS_ADDED = ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD)
 
 
 def odd_plugin(kind: str, seed: int, is_storming: Callable[[], bool]) -> type[Plugin]:
@@ -34,6 +55,23 @@ def odd_plugin(kind: str, seed: int, is_storming: Callable[[], bool]) -> type[Pl
     class Odd(Plugin):
         name = "Odd"
 
+        def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+            super().__init__(args, handle)
+            self._classes = None if handle is None else handle.lister(StorageClass)
+
+        def events_to_register(self) -> Sequence[ClusterEventWithHint] | None:
+            """Who is declined waits for one event alone, which may come while it is looked at."""
+            return (ClusterEventWithHint(_STORAGE_CLASS_ADDED),) if kind == "declines" else None
+
+        def _declines(self, share: float) -> bool:
+            if kind != "declines" or self._classes is None or dice.random() > share:
+                return False
+            return self._classes.get(OPEN) is None
+
+        def _lacks_approval(self, pod: Pod) -> bool:
+            needed = pod.metadata.annotations.get(NEEDS)
+            return bool(needed) and self._classes is not None and self._classes.get(needed) is None
+
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
             answer: Status = odd(0.02)
             return answer
@@ -43,12 +81,15 @@ def odd_plugin(kind: str, seed: int, is_storming: Callable[[], bool]) -> type[Pl
             return answer
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
-            if now_and_then("waits", 0.3):
+            if now_and_then("waits", 0.3) or self._declines(0.15):
                 return Wait(dice.randint(1, 20) * SECOND)
             answer: Status | Wait = odd(0.05)
             return answer
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+            if self._lacks_approval(pod) or self._declines(0.3):
+                await asyncio.sleep(dice.choice([0.5, 5, 30]))
+                return Status.unschedulable("not yet")
             if now_and_then("slow", 0.3):
                 await asyncio.sleep(dice.choice([0.5, 5, 30]))
             answer: Status = odd(0.1)

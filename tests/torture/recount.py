@@ -15,7 +15,7 @@ from kubesched.engine import NodeTable
 from kubesched.framework import NodeInfo, PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 
-__all__ = ["differences", "leaks", "task_differences"]
+__all__ = ["differences", "leaks", "stale_copies", "task_differences"]
 
 Named = Mapping[Any, Any]
 
@@ -23,7 +23,7 @@ Named = Mapping[Any, Any]
 def differences(scheduler: Scheduler, store: Store) -> Iterator[str]:
     """Where copies, cache, table, index or queue differ from what the server has."""
     yield from _broken_invariants(scheduler)
-    yield from _stale_copies(scheduler, store)
+    yield from stale_copies(scheduler, store)
     pods = _served(store, Pod)
     live = {key: pod for key, pod in pods.items() if not _is_over(pod)}
     nodes = _served(store, Node)
@@ -65,7 +65,7 @@ def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str
 
 _OWN_TASKS = (
     *("EventBroadcaster", "QueueFlusher", "event ", "placing"),
-    *("leading", "over", "waiting"),  # of the election
+    *("leading", "over", "told to end", "waiting"),  # of the election
 )
 
 
@@ -99,7 +99,8 @@ def _broken_invariants(scheduler: Scheduler) -> Iterator[str]:
             yield f"invariants: {error}"
 
 
-def _stale_copies(scheduler: Scheduler, store: Store) -> Iterator[str]:
+def stale_copies(scheduler: Scheduler, store: Store) -> Iterator[str]:
+    """Kinds of which a watch has not brought all there is."""
     for informer in scheduler.informers.components():
         copies = {
             "/".join(filter(None, (each.metadata.namespace, each.metadata.name))): each

@@ -20,6 +20,7 @@ from tests.client.wire_network import Machine, Network
 
 __all__ = ["Life", "Replica", "follow_tasks"]
 
+_GRACE_S = 15  # as of `kubesched run`
 _process: contextvars.ContextVar[Life | None] = contextvars.ContextVar("process", default=None)
 
 
@@ -75,6 +76,7 @@ class Replica:
         self._lives = 0
         self.life: Life | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._ending = asyncio.Event()
         self.deaths: list[BaseException] = []
 
     async def run(self) -> None:
@@ -137,26 +139,28 @@ class Replica:
     async def _live(self, identity: str) -> None:
         life, elector, begins = self._begin(identity)
         self.life = life
+        self._ending.clear()
         _process.set(life)
         placing = asyncio.create_task(life.scheduler.run(), name="placing")
         leading = asyncio.create_task(elector.run(), name="leading")
         self._tasks = (placing, leading)
+        told = asyncio.create_task(self._ending.wait(), name="told to end")
         waiting = asyncio.create_task(elector.leading.wait(), name="waiting")
+        over = asyncio.create_task(elector.over.wait(), name="over")
         try:
-            await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-            if elector.leading.is_set():
+            await _first(waiting, told, *self._tasks)
+            if elector.leading.is_set() and not told.done():
                 life.is_leading = True
                 begins.set()
-                over = asyncio.create_task(elector.over.wait(), name="over")
-                try:
-                    await asyncio.wait({over, placing}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    over.cancel()
+                await _first(over, told, placing)
+            if not life.machine.is_dead:
+                await self._come_to_an_end(life, elector, is_lost=over.done())
         finally:
             life.is_leading = False
-            for task in (*self._tasks, waiting):
+            tasks = (*self._tasks, told, waiting, over)
+            for task in tasks:
                 task.cancel()
-            ended = await asyncio.gather(*self._tasks, waiting, return_exceptions=True)
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
             self.deaths += [
                 each
                 for each in ended
@@ -167,14 +171,27 @@ class Replica:
             if left := [name for name in names if name != "network"]:
                 self.deaths.append(RuntimeError(f"{left} outlived {identity}"))
 
+    async def _come_to_an_end(self, life: Life, elector: LeaderElector, *, is_lost: bool) -> None:
+        """As `kubesched run` does: bindings are awaited for a while, then the lease is released.
+
+        Whoever has lost the lease abandons what is under way.
+        """
+        placing, leading = self._tasks
+        if is_lost:
+            placing.cancel()
+        else:
+            life.scheduler.stop()
+            await asyncio.wait([placing], timeout=_GRACE_S)
+            elector.stop()
+        await asyncio.wait([leading])
+
     @property
     def lease_s(self) -> float:
         return self._retry_s * 7.5
 
     def end(self) -> None:
         """End it in good order: the lease is given back."""
-        for task in self._tasks:
-            task.cancel()
+        self._ending.set()
 
     def crash(self) -> None:
         """Kill it: nothing more is sent, whatever is done on the way out."""
@@ -182,3 +199,7 @@ class Replica:
             self.life.machine.is_dead = True
         for task in self._tasks:
             task.cancel()
+
+
+async def _first(*tasks: asyncio.Task[Any]) -> None:
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -39,13 +39,13 @@ from kubesched.util.clock import SECOND, current_clock
 from kubesched.util.components import running
 from tests.client.wire_network import Network
 from tests.torture.accounting import event_differences, metric_differences
-from tests.torture.cluster_plan import Plan
+from tests.torture.cluster_plan import STORM_ENDS, Plan, Step
 from tests.torture.history import History
 from tests.torture.moody_extender import MoodyExtender
 from tests.torture.newborn import Newborn, conditions
 from tests.torture.objects import SECOND_PROFILE
 from tests.torture.odd_plugin import odd_plugin
-from tests.torture.recount import differences, leaks, task_differences
+from tests.torture.recount import differences, leaks, stale_copies, task_differences
 from tests.torture.replica import Life, Replica, follow_tasks
 from tests.torture.users import Users
 from tests.torture.weather import Weather
@@ -55,6 +55,8 @@ __all__ = ["Outcome", "run_plan"]
 CALM_S = (90, 150, 240, 420)
 """When to look whether the world is at rest. A watch that stalls is noticed within ten minutes."""
 _SETTLING_S = 15
+_SOLVED_WITHIN_S = (16, 30)
+"""When to look whether a puzzle's pod is placed; backoff lasts ten seconds at the most."""
 _LONGEST_CPU_S = 20
 
 
@@ -199,13 +201,8 @@ class Run:
             replicas = [asyncio.create_task(replica.run()) for replica in self.replicas]
             try:
                 for step in self.plan.steps:
-                    self._tell(f"{step.what} {step.name}")
-                    if not await self.users.step(step):
-                        await self.weather.change(step)
-                    await asyncio.sleep(step.pause_s)
-                self.weather.calm_down()
-                self.is_storming = False
-                self._tell("the storm is over")
+                    await self._take(step)
+                await self._end_storm()
                 await self._come_to_rest()
             finally:
                 for task in replicas:
@@ -223,6 +220,49 @@ class Run:
             self._violated(f"{len(left)} tasks are left: {left[0].get_name()}")
         faults = self.weather.faults + self.network.faults
         return Outcome(self.plan, self.violations, self._digest(), self.story, faults)
+
+    async def _take(self, step: Step) -> None:
+        if step.what == "puzzle":
+            await self._pose(step)
+            return
+        if step.what == STORM_ENDS:
+            await self._end_storm()
+        else:
+            self._tell(f"{step.what} {step.name}")
+            if not await self.users.step(step):
+                await self.weather.change(step)
+        await asyncio.sleep(step.pause_s)
+
+    async def _end_storm(self) -> None:
+        if not self.is_storming:
+            return
+        self._tell(STORM_ENDS)
+        self.weather.calm_down()
+        self.is_storming = False
+        if self.plan.plugin == "declines":
+            await self.users.open()
+
+    async def _pose(self, step: Step) -> None:
+        """Pose a puzzle and solve it; then its pod must be placed with nothing else happening."""
+        puzzle = self.users.puzzle(step.number)
+        self._tell(f"puzzle {puzzle.kind}: {puzzle.pod} is posed")
+        await anext(puzzle.steps)
+        await asyncio.sleep(step.pause_s)
+        self._tell(f"puzzle {puzzle.kind}: it is solved")
+        await anext(puzzle.steps)
+        for pause_s in _SOLVED_WITHIN_S:
+            await asyncio.sleep(pause_s)
+            pod = self.network.store.find("pods", f"default/{puzzle.pod}")
+            if pod is None or pod["spec"].get("nodeName") or not self._is_up_to_date():
+                break
+        else:
+            self._violated(f"puzzle {puzzle.kind}: {puzzle.pod} could be placed, and waits")
+        await anext(puzzle.steps, None)
+
+    def _is_up_to_date(self) -> bool:
+        """Whether there is one leader, and its watches have brought it all there is."""
+        lives = [each.life for each in self.replicas if each.life and each.life.is_leading]
+        return len(lives) == 1 and not any(stale_copies(lives[0].scheduler, self.network.store))
 
     # The server and what belongs to it
 
@@ -419,4 +459,6 @@ _OF_USERS = (
     "change node",
     "replace node",
     "scale",
+    "puzzle",
+    STORM_ENDS,
 )

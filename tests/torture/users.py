@@ -35,6 +35,8 @@ from tests.torture.objects import (
     local_volume,
     with_devices,
 )
+from tests.torture.odd_plugin import OPEN
+from tests.torture.puzzles import Puzzle, puzzle_kinds
 
 __all__ = ["Users"]
 
@@ -72,6 +74,16 @@ class Users:
         if plan.workload:
             await self.api.create_document(Deployment, "default", _DEPLOYMENT)
             await self._create(make_pdb("db", selector={"app": "db"}, disruptions_allowed=1))
+
+    async def open(self) -> None:
+        """Let those in whom a plugin declined until now."""
+        document = {**STORAGE_CLASSES[0], "metadata": {"name": OPEN}}
+        await self.api.create_document(StorageClass, None, document)
+
+    def puzzle(self, number: int) -> Puzzle:
+        dice = random.Random(f"puzzle/{number}")
+        self._nodes += 1
+        return Puzzle(dice.choice(puzzle_kinds(self._plan)), self.api, self._nodes - 1, dice)
 
     async def step(self, step: Step) -> bool:
         """Do what a step says; False if that is no user's business."""

@@ -32,7 +32,7 @@ class Weather:
     ) -> None:
         """`restart` starts the server again from its file, if it has one."""
         self._network, self._replicas, self._restart = network, replicas, restart
-        self._doomed: dict[int, str] = {}  # replica -> crashes before or after its next write
+        self._doomed: dict[int, str] = {}  # replica -> what becomes of it at its next write
         self.faults: Counter[str] = Counter()  # how often each was really in somebody's way
         self._tired: dict[int, float] = {}  # replica -> for how long it stops at its next write
 
@@ -88,7 +88,7 @@ class Weather:
     def _victim(self, dice: random.Random) -> Replica:
         """Mostly the one that leads: there is more to be lost."""
         leaders = [each for each in self._replicas if each.life and each.life.is_leading]
-        return dice.choice(leaders if leaders and dice.random() < 0.6 else self._replicas)
+        return dice.choice(leaders if leaders and dice.random() < 0.7 else self._replicas)
 
     def _strike(self, replica: Replica, what: str, dice: random.Random) -> None:
         loop = asyncio.get_running_loop()
@@ -101,6 +101,11 @@ class Weather:
         elif what == "replica pauses at a write":
             seconds = replica.lease_s * dice.choice([0.8, 1.4, 1.7, 3])
             self._tired[self._replicas.index(replica)] = seconds
+        elif what == "replica ends at a write":
+            self._clear()
+            longest_s = replica.lease_s * dice.uniform(0.1, 0.6)
+            self._network.trouble = self._counted(what, _slow_writes(dice, longest_s))
+            self._doomed[self._replicas.index(replica)] = "ends"
         elif what == "replica ends":
             loop.call_later(dice.choice([0, 0.5, 3]), replica.end)
         else:
@@ -129,9 +134,13 @@ class Weather:
         number = name.partition("-")[0]
         if not self._doomed or request.method == "GET" or name.startswith("lease "):
             return
-        if self._doomed.get(int(number)) == when:
+        doom = self._doomed.get(int(number))
+        if doom == when:
             del self._doomed[int(number)]
             self._replicas[int(number)].crash()
+        elif doom == "ends" and when == "sent":
+            del self._doomed[int(number)]
+            self._replicas[int(number)].end()
 
     # Watches
 
@@ -211,6 +220,17 @@ def _troubled(what: str, dice: random.Random) -> Callable[[Request], Trouble | N
     if what == "wrong content":
         return some(lambda _: _wrong_content(dice))
     return some(lambda request: _refusal(dice, what, request))
+
+
+def _slow_writes(dice: random.Random, longest_s: float) -> Callable[[Request], Trouble | None]:
+    """The server takes its time about everything but leases, which change hands meanwhile."""
+
+    def slow(request: Request) -> Trouble | None:
+        if request.method == "GET" or "/leases" in request.target:
+            return None
+        return Trouble(server_ns=int(longest_s * dice.uniform(0.5, 1) * SECOND))
+
+    return slow
 
 
 def _wrong_content(dice: random.Random) -> Trouble:
