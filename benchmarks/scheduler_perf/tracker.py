@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from benchmarks.measuring import Stopwatch, percentile
 from kubesched.apiserver.store.records import Change
 
@@ -29,16 +31,13 @@ def selector_of(labels: Mapping[str, str] | None) -> Selector:
     return frozenset((labels or {}).items())
 
 
-class _Seen:
+class _Seen(msgspec.Struct, gc=False):
     """A pod: whom it counts for, and how far it is."""
 
-    __slots__ = ("created_s", "is_attempted", "is_bound", "selectors")
-
-    def __init__(self, created_s: float, selectors: tuple[Selector, ...]) -> None:
-        self.created_s = created_s
-        self.selectors = selectors
-        self.is_attempted = False
-        self.is_bound = False
+    created_s: float
+    selectors: tuple[Selector, ...]
+    is_attempted: bool = False
+    is_bound: bool = False
 
 
 class Measurement:
@@ -103,6 +102,7 @@ class Tracker:
 
     def __init__(self, selectors: Iterable[Selector]) -> None:
         self._selectors = tuple({ALL, *selectors})
+        self._of_unlabelled = (ALL,)
         self._seen: dict[str, _Seen] = {}
         self._bound: Counter[tuple[str, Selector]] = Counter()
         self._attempted: Counter[tuple[str, Selector]] = Counter()
@@ -124,8 +124,8 @@ class Tracker:
         is_bound = bool(data["spec"].get("nodeName"))
         is_attempted = is_bound or _has_condition(data)
         if seen is None:
-            labels = data["metadata"].get("labels", {}).items()
-            selectors = tuple(each for each in self._selectors if each <= labels)
+            labels = data["metadata"].get("labels")
+            selectors = self._matching(labels) if labels else self._of_unlabelled
             seen = self._seen[key] = _Seen(time.perf_counter(), selectors)
         if seen.is_attempted is is_attempted and seen.is_bound is is_bound:
             return
@@ -138,6 +138,9 @@ class Tracker:
             now_s = time.perf_counter()
             for measurement in self.measurements:
                 measurement.note(namespace, seen, now_s)
+
+    def _matching(self, labels: Mapping[str, str]) -> tuple[Selector, ...]:
+        return tuple(each for each in self._selectors if each <= labels.items())
 
     def _count(self, namespace: str, seen: _Seen, change: int) -> None:
         if not seen.is_attempted:
@@ -185,5 +188,5 @@ class Tracker:
 
 
 def _has_condition(pod: Mapping[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(condition["type"] == "PodScheduled" for condition in conditions)
+    conditions = pod.get("status", {}).get("conditions")
+    return bool(conditions) and any(each["type"] == "PodScheduled" for each in conditions)

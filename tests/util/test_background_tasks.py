@@ -37,3 +37,118 @@ def test_what_cancelled_work_starts_on_its_way_out_is_ended_too() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(story)
+
+
+class TestSoon:
+    """Work of one turn that shares a task until some of it waits."""
+
+    def test_work_that_does_not_wait_shares_a_task_and_keeps_its_order(self) -> None:
+        async def story() -> None:
+            tasks = BackgroundTasks()
+            ran: list[tuple[int, asyncio.Task[None] | None]] = []
+
+            async def work(number: int) -> None:
+                ran.append((number, asyncio.current_task()))
+
+            async with tasks.finished():
+                for number in range(4):
+                    tasks.spawn_soon(work(number), "work")
+                assert not ran
+            assert [number for number, _ in ran] == [0, 1, 2, 3]
+            assert len({task for _, task in ran}) == 1
+
+        run(story)
+
+    def test_work_that_waits_holds_up_no_other(self) -> None:
+        async def story() -> None:
+            tasks, ended = BackgroundTasks(), []
+            loop = asyncio.get_running_loop()
+
+            async def work(name: str, seconds: float) -> None:
+                began_s = loop.time()
+                if seconds:
+                    await asyncio.sleep(seconds)
+                ended.append((name, loop.time() - began_s))
+
+            async with tasks.finished():
+                for name, seconds in (("a", 0), ("b", 3), ("c", 2), ("d", 0), ("e", 2)):
+                    tasks.spawn_soon(work(name, seconds), "work")
+            assert ended == [("a", 0), ("d", 0), ("c", 2), ("e", 2), ("b", 3)]
+
+        run(story)
+
+    def test_what_work_awaits_may_fail_and_is_told_to_the_work(self) -> None:
+        async def story() -> None:
+            tasks, caught = BackgroundTasks(), []
+
+            async def work() -> None:
+                failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_later(1, failing.set_exception, OSError("boom"))
+                try:
+                    await failing
+                except OSError as exc:
+                    caught.append(str(exc))
+                await asyncio.sleep(1)  # and it may go on
+                caught.append("went on")
+
+            async with tasks.finished():
+                tasks.spawn_soon(work(), "work")
+            assert caught == ["boom", "went on"]
+
+        run(story)
+
+    def test_a_bug_costs_one_work_not_the_others(self) -> None:
+        async def story() -> None:
+            tasks, ran = BackgroundTasks(), []
+
+            async def work(number: int) -> None:
+                if number == 1:
+                    raise RuntimeError("a bug")
+                ran.append(number)
+
+            async with tasks.finished():
+                for number in range(3):
+                    tasks.spawn_soon(work(number), "work")
+            assert ran == [0, 2]
+
+        run(story)
+
+    def test_cancelling_the_task_of_waiting_work_ends_that_work_alone(self) -> None:
+        async def story() -> None:
+            tasks, ran = BackgroundTasks(), []
+
+            async def waits() -> None:
+                ran.append("begun")
+                task = asyncio.current_task()
+                assert task is not None
+                asyncio.get_running_loop().call_later(1, task.cancel)
+                await asyncio.Event().wait()
+
+            async def other() -> None:
+                await asyncio.sleep(2)
+                ran.append("other")
+
+            async with tasks.finished():
+                tasks.spawn_soon(waits(), "work")
+                tasks.spawn_soon(other(), "work")
+            assert ran == ["begun", "other"]
+
+        run(story)
+
+    def test_work_that_never_began_is_left_to_nobody(self) -> None:
+        async def story() -> None:
+            tasks = BackgroundTasks()
+
+            async def work() -> None:
+                raise AssertionError("it has begun")
+
+            async def fails() -> None:
+                async with tasks.finished():
+                    tasks.spawn_soon(work(), "work")
+                    raise RuntimeError("over")
+
+            with pytest.raises(RuntimeError, match="over"):
+                await fails()  # a coroutine that nobody awaited would be a warning, and fail here
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        run(story)

@@ -36,6 +36,7 @@ __all__ = [
     "fit_requested",
     "is_restartable_init_container",
     "node_amounts",
+    "plain_amounts",
     "pod_level_requests_set",
     "pod_nonzero_requested",
     "pod_requested",
@@ -77,6 +78,17 @@ NODE_REQUESTS: Final = PodRequestOptions(
 
 SCORE_REQUESTS: Final = PodRequestOptions(pod_level=False, defaults=_DEFAULTS)
 """What NodeResourcesFit scores an incoming pod by; blind to requests of the pod as a whole."""
+
+
+def plain_amounts(pod: Pod) -> tuple[Resources, tuple[int, int]] | None:
+    """`node_amounts` of a pod of which every way to count comes to that; None for another pod.
+
+    It has one container and nothing else that could count, and no status says what it was given.
+    """
+    status = pod.status
+    if status.container_statuses or not _is_one_container(pod, NODE_REQUESTS):
+        return None
+    return _amounts_of_one(tuple(pod.spec.containers[0].resources.requests.items()))
 
 
 def pod_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) -> Resources:

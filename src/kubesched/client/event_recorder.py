@@ -21,6 +21,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.events import Event
 from kubesched.client.backoff import jitter
 from kubesched.client.event_naming import EventNames, reference_to
+from kubesched.client.event_queue import EventQueue
 from kubesched.client.event_series import EventKey, EventSeriesCache, Sending
 from kubesched.util.clock import MILLISECOND, MINUTE, SECOND, Clock
 from kubesched.util.components import Component
@@ -43,6 +44,7 @@ _TRIES = 12
 _RETRY_AFTER_NS = 10 * SECOND
 _REFRESH_PERIOD_NS = 30 * MINUTE
 _FINISH_PERIOD_NS = 6 * MINUTE
+_NOT_FOUND = 404
 _NOTE_LIMIT = 1024
 _NOTE_CUT_MARK = " ..."
 
@@ -135,7 +137,7 @@ class EventBroadcaster:
         self._is_busy, self._on_drop = is_busy, on_drop
         self._turn = asyncio.Lock()
         self._cache = EventSeriesCache()
-        self._queue: asyncio.Queue[tuple[Sending, int]] = asyncio.Queue(capacity)
+        self._queue = EventQueue(capacity)
         self._names = EventNames(random)
         self._stopping = asyncio.Event()
         # How many events were never sent because too many were waiting.
@@ -149,17 +151,17 @@ class EventBroadcaster:
         now_ns = self._clock.now_ns()
         known, sending = self._cache.repeat(key, now_ns)
         if not known:
-            if self._queue.full():
+            if self._queue.is_full:
                 self._drop()
                 return
             name = self._names.name(key.regarding.name, now_ns)
             sending = self._cache.add(key, name, sprintf_without_arguments(note), now_ns)
         if sending is None:
             return
-        if self._queue.full():
+        if self._queue.is_full:
             self._drop()
         else:
-            self._queue.put_nowait((sending, now_ns))
+            self._queue.put(sending, now_ns)
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -186,7 +188,7 @@ class EventBroadcaster:
                 async with asyncio.timeout(_FLUSH_NS / SECOND):
                     await self.drain()
             except TimeoutError:
-                log.error("Events were not sent before the end", count=self._queue.qsize())
+                log.error("Events were not sent before the end", count=len(self._queue))
             for task in working:
                 task.cancel()
 
@@ -203,20 +205,20 @@ class EventBroadcaster:
         while True:
             sending, queued_ns = await self._queue.get()
             try:
-                await self._wait_for_turn(queued_ns)
-                await self._send_with_retries(sending)
+                if self._is_busy is not None:
+                    await self._wait_for_turn(self._is_busy, queued_ns)
+                if not await self._send(sending):
+                    await self._send_again(sending)
             except Exception as error:
                 # A single event is not worth the senders.
                 log.exception("Unable to write event", error, event=sending.recorded.name)
             finally:
-                self._queue.task_done()
+                self._queue.done()
 
-    async def _wait_for_turn(self, queued_ns: int) -> None:
-        if self._is_busy is None:
-            return
+    async def _wait_for_turn(self, is_busy: Callable[[], bool], queued_ns: int) -> None:
         async with self._turn:  # only the first in line keeps looking
             while (
-                self._is_busy()
+                is_busy()
                 and not self._stopping.is_set()
                 and self._clock.now_ns() - queued_ns < _PATIENCE_NS
             ):
@@ -231,37 +233,43 @@ class EventBroadcaster:
             if await self._send(sending):
                 self._cache.forget(sending)
 
-    async def _send_with_retries(self, sending: Sending) -> None:
-        for attempt in range(_TRIES):
-            if attempt:
-                wait_ns = jitter(_RETRY_AFTER_NS, 0.25, self._random)
-                if await self._clock.wait(self._stopping, timeout_ns=wait_ns):
-                    break
+    async def _send_again(self, sending: Sending) -> None:
+        for _ in range(_TRIES - 1):
+            wait_ns = jitter(_RETRY_AFTER_NS, 0.25, self._random)
+            if await self._clock.wait(self._stopping, timeout_ns=wait_ns):
+                break
             if await self._send(sending):
                 return
         log.error("Unable to write event (retry limit exceeded!)", event=sending.recorded.name)
 
     async def _send(self, sending: Sending) -> bool:
         """Send once; False if it should be tried again."""
-        async with sending.recorded.sending:
-            try:
-                await self._patch_or_create(sending)
-            except ApiError as error:
-                return self._is_final(error, sending)
+        recorded = sending.recorded
+        while recorded.is_sent is not None:
+            await asyncio.wait((recorded.is_sent,))
+        is_sent = recorded.is_sent = asyncio.get_running_loop().create_future()
+        try:
+            if not sending.is_series or not await self._patch(sending):
+                await self._api.create(sending.event())
+        except ApiError as error:
+            return self._is_final(error, sending)
+        finally:
+            recorded.is_sent = None
+            is_sent.set_result(None)
         return True
 
-    async def _patch_or_create(self, sending: Sending) -> None:
-        if sending.is_series:
-            patch: dict[str, Any] = {"series": msgspec.to_builtins(sending.series())}
-            recorded = sending.recorded
-            try:
-                await self._api.patch(Event, recorded.name, recorded.namespace, patch)
-                return
-            except ApiError as error:
-                # The server keeps events for an hour or so; a series may outlive its event.
-                if error.code != 404:
-                    raise
-        await self._api.create(sending.event())
+    async def _patch(self, sending: Sending) -> bool:
+        """Tell how far a series is; False if the server has no such event."""
+        patch: dict[str, Any] = {"series": msgspec.to_builtins(sending.series())}
+        recorded = sending.recorded
+        try:
+            await self._api.patch(Event, recorded.name, recorded.namespace, patch)
+        except ApiError as error:
+            # The server keeps events for an hour or so; a series may outlive its event.
+            if error.code != _NOT_FOUND:
+                raise
+            return False
+        return True
 
     def _is_final(self, error: ApiError, sending: Sending) -> bool:
         """Whether there is no point in sending again."""

@@ -27,7 +27,7 @@ _KEPT: Final = {"Normal": 1_000, "Warning": 30_000}
 _SERIES_KEPT: Final = 30_000
 
 
-class EventKey(msgspec.Struct, frozen=True, gc=False):
+class EventKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """What makes two events the same. The references include the resource version."""
 
     kind: str
@@ -42,7 +42,7 @@ class EventKey(msgspec.Struct, frozen=True, gc=False):
 class RecordedEvent:
     """The first event of its key, and how often it came since."""
 
-    __slots__ = ("count", "key", "last_observed_ns", "name", "note", "sending", "time_ns")
+    __slots__ = ("count", "is_sent", "key", "last_observed_ns", "name", "note", "time_ns")
 
     def __init__(self, key: EventKey, name: str, note: str, time_ns: int) -> None:
         self.key = key
@@ -51,8 +51,8 @@ class RecordedEvent:
         self.time_ns = time_ns
         self.count = 0  # of the series; 0 while there is none
         self.last_observed_ns = 0
-        # Held while something about this event is sent, so that a patch follows its creation.
-        self.sending = asyncio.Lock()
+        # There while something about this event is sent, so that a patch follows its creation.
+        self.is_sent: asyncio.Future[None] | None = None
 
     @property
     def namespace(self) -> str:

@@ -201,7 +201,9 @@ class Informer(Generic[T]):
             async with silence, _closing(self._open_watch(send_initial_events=True)) as events:
                 async for event in events:
                     if is_whole:
-                        await self._take_in_turn(event)
+                        self._take_in(event)
+                        if self._changes_this_turn >= _CHANGES_PER_TURN:
+                            await self._give_others_a_turn()
                         continue
                     silence.ends_now()
                     if event.is_initial_end:
@@ -242,7 +244,9 @@ class Informer(Generic[T]):
                 async with _closing(self._open_watch()) as events:
                     async for event in events:
                         received = True
-                        await self._take_in_turn(event)
+                        self._take_in(event)
+                        if self._changes_this_turn >= _CHANGES_PER_TURN:
+                            await self._give_others_a_turn()
             except ApiError as error:
                 if error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
                     raise
@@ -265,11 +269,6 @@ class Informer(Generic[T]):
             send_initial_events=send_initial_events,
         )
 
-    async def _take_in_turn(self, event: WatchEvent[T]) -> None:
-        self._take_in(event)
-        if self._changes_this_turn >= _CHANGES_PER_TURN:
-            await self._give_others_a_turn()
-
     def _take_in(self, event: WatchEvent[T]) -> None:
         if event.type == "ERROR":
             raise ApiError(event.object if isinstance(event.object, Status) else _NAMELESS)
@@ -279,7 +278,8 @@ class Informer(Generic[T]):
             log.detail(4, "Passed over an old event", type=self.kind.__name__)
             return
         if event.type != "BOOKMARK":
-            change = self.store.apply(self._transformed_in(event))
+            taken = event if self._transform is None else self._transformed_in(event)
+            change = self.store.apply(taken)
             if change is not None:
                 self._notify(self._handlers, change)
         # Without a version, a watch would begin anywhere, and miss deletions.

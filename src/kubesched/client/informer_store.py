@@ -85,7 +85,8 @@ class ObjectStore(Generic[T]):
             objects = self._namespaces[namespace] = {}
         old = objects.get(name)
         objects[name] = new
-        self._tell(old, new)
+        if self._listeners:
+            self._tell(old, new)
         return Change(old, new)
 
     def replace(self, listed: Iterable[T]) -> Sequence[Change[T]]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Affinity, Pod
 from kubesched.api.host_ports import HostPort, host_ports
-from kubesched.api.pod_requests import node_amounts
+from kubesched.api.pod_requests import node_amounts, plain_amounts
 from kubesched.api.resource_amounts import Resources
 from kubesched.framework.affinity_terms import (
     AffinityTerm,
@@ -62,6 +62,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
     preferred_anti_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
     affinity_errors: tuple[str, ...] = ()
     _amounts: tuple[Resources, tuple[int, int]] | None = None
+    _is_plain: bool | None = None  # None: nobody has asked
     _host_ports: tuple[HostPort, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -131,6 +132,15 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return amounts[1]
 
     @property
+    def plain_requested(self) -> Resources | None:
+        """`requested`, if that is what the pod asks for however one counts; else None."""
+        if self._is_plain is None:
+            plain = plain_amounts(self.pod)
+            self._is_plain = plain is not None
+            self._amounts = plain or self._amounts
+        return self._amounts[0] if self._is_plain and self._amounts is not None else None
+
+    @property
     def host_ports(self) -> tuple[HostPort, ...]:
         if self._host_ports is None:
             self._host_ports = tuple(host_ports(self.pod))
@@ -165,6 +175,7 @@ class QueuedPodInfo:
         "gating_events",
         "gating_plugin",
         "initial_attempt_timestamp_ns",
+        "key",
         "pending_plugins",
         "pod_info",
         "timestamp_ns",
@@ -175,6 +186,8 @@ class QueuedPodInfo:
 
     def __init__(self, pod: Pod, now_ns: int) -> None:
         self.pod_info = PodInfo(pod)
+        # How the queue names the pod: by namespace and name, whatever its uid.
+        self.key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         self.timestamp_ns = now_ns
         self.attempts = 0
         self.unschedulable_count = 0
@@ -192,12 +205,6 @@ class QueuedPodInfo:
     @property
     def pod(self) -> Pod:
         return self.pod_info.pod
-
-    @property
-    def key(self) -> str:
-        """How the queue names the pod: by namespace and name, whatever its uid."""
-        metadata = self.pod_info.pod.metadata
-        return f"{metadata.namespace}/{metadata.name}"
 
     @property
     def is_gated(self) -> bool:

@@ -22,7 +22,15 @@ from prometheus_client.registry import Collector
 
 from kubesched.metrics.exposition import format_number
 
-__all__ = ["Counter", "Family", "FamilyGroup", "Gauge", "Histogram", "exponential_buckets"]
+__all__ = [
+    "Counter",
+    "Family",
+    "FamilyGroup",
+    "Gauge",
+    "Histogram",
+    "KeptChildren",
+    "exponential_buckets",
+]
 
 _NS_PER_SECOND = 1_000_000_000
 UNEXPECTED = "unexpected"
@@ -141,6 +149,22 @@ class Histogram:
             yield "_bucket", {"le": bound}, cumulative
         yield "_sum", {}, self.sum
         yield "_count", {}, self.count
+
+
+K = TypeVar("K")
+C = TypeVar("C")
+
+
+class KeptChildren(dict[K, C]):
+    """Children by what their user has at hand; each is looked for once, when it is first used."""
+
+    def __init__(self, find: Callable[[K], C]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, key: K) -> C:
+        child = self[key] = self._find(key)
+        return child
 
 
 I_co = TypeVar("I_co", bound=Instrument, covariant=True)

@@ -22,6 +22,7 @@ from kubesched.metrics.instruments import (
     FamilyGroup,
     Gauge,
     Histogram,
+    KeptChildren,
     exponential_buckets,
 )
 
@@ -37,8 +38,7 @@ _LONG = exponential_buckets(0.01, 2, 20)
 _DEVICES = exponential_buckets(0.1, 2, 14)
 
 # Attempts beyond the fourteenth share one label value.
-_ATTEMPTS = tuple(str(attempts) for attempts in range(15))
-_MANY_ATTEMPTS = "15+"
+_MANY_ATTEMPTS = 15
 
 
 class SchedulerMetrics(FamilyGroup):
@@ -55,6 +55,10 @@ class SchedulerMetrics(FamilyGroup):
         # Called before values are read: gauges that cost less to set then than to keep right.
         self.before_collect: list[Callable[[], None]] = []
         self._define_attempts()
+        self._attempts: KeptChildren[tuple[str, str], tuple[Counter, Histogram]] = KeptChildren(
+            self._attempt_children
+        )
+        self._waits: KeptChildren[int, Histogram] = KeptChildren(self._wait_children)
         self._define_queue()
         self._define_framework()
         self._define_batching()
@@ -73,15 +77,25 @@ class SchedulerMetrics(FamilyGroup):
 
     def observe_attempt(self, result: AttemptResult, profile: str, duration_ns: int) -> None:
         """Count an attempt, and how long it took from the start of its cycle to the outcome."""
-        self.schedule_attempts_total.labels(result, profile).value += 1
-        self.scheduling_attempt_duration_seconds.labels(result, profile).observe_ns(duration_ns)
+        attempts, durations = self._attempts[result, profile]
+        attempts.value += 1
+        durations.observe_ns(duration_ns)
 
     def observe_bound(self, attempts: int, since_first_queued_ns: int | None) -> None:
         """Record what it took to place a pod; None if it was never admitted to the queue."""
         self.pod_scheduling_attempts.observe(attempts)
         if since_first_queued_ns is not None:
-            label = _ATTEMPTS[attempts] if attempts < len(_ATTEMPTS) else _MANY_ATTEMPTS
-            self.pod_scheduling_sli_duration_seconds.labels(label).observe_ns(since_first_queued_ns)
+            self._waits[min(attempts, _MANY_ATTEMPTS)].observe_ns(since_first_queued_ns)
+
+    def _attempt_children(self, labels: tuple[str, str]) -> tuple[Counter, Histogram]:
+        return (
+            self.schedule_attempts_total.labels(*labels),
+            self.scheduling_attempt_duration_seconds.labels(*labels),
+        )
+
+    def _wait_children(self, attempts: int) -> Histogram:
+        label = str(attempts) if attempts < _MANY_ATTEMPTS else f"{_MANY_ATTEMPTS}+"
+        return self.pod_scheduling_sli_duration_seconds.labels(label)
 
     def count_preemption_attempt(self) -> None:
         self.preemption_attempts_total.inc()

@@ -24,7 +24,7 @@ from kubesched.runtime.plugin_calls import (
     is_being_cancelled,
 )
 from kubesched.runtime.plugin_set import ProfilePlugins
-from kubesched.runtime.point_metrics import PluginTiming, PointMetrics
+from kubesched.runtime.point_metrics import PointMetrics, timing_of
 from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import MINUTE
@@ -62,11 +62,14 @@ class BindingPoints:
 
     def _ask_to_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         for plugin in self._reserve:
-            with PluginTiming(state, plugin, "Reserve") as timed:
+            with timing_of(state, plugin, "Reserve") as timed:
                 try:
-                    status = as_status(plugin.reserve(state, pod, node_name))
+                    status = plugin.reserve(state, pod, node_name)
                 except THROWN as exc:
                     status = failure_of(exc)
+                if status is SUCCESS:  # as it mostly is
+                    continue
+                status = as_status(status)
                 timed.code = status.code
             if not status.is_success:
                 return _refusal(f'running Reserve plugin "{plugin.name}"', plugin, status)
@@ -76,7 +79,7 @@ class BindingPoints:
         """Undo Reserve of all plugins in reverse order, also of those not reached."""
         started_ns = self._metrics.now_ns()
         for plugin in reversed(self._reserve):
-            with PluginTiming(state, plugin, "Unreserve"):
+            with timing_of(state, plugin, "Unreserve"):
                 try:
                     plugin.unreserve(state, pod, node_name)
                 except THROWN as exc:
@@ -96,7 +99,9 @@ class BindingPoints:
         self, state: CycleState, pod: Pod, node_name: str, *, is_for_real: bool
     ) -> Status:
         started_ns = self._metrics.now_ns()
-        status = self._ask_permit(state, pod, node_name, is_for_real=is_for_real)
+        status = SUCCESS
+        if self._permit:
+            status = self._ask_permit(state, pod, node_name, is_for_real=is_for_real)
         self._metrics.observe("Permit", status.code, started_ns)
         return status
 
@@ -106,7 +111,7 @@ class BindingPoints:
         timeouts_ns: dict[str, int] = {}
         reasons: tuple[str, ...] = ()
         for plugin in self._permit:
-            with PluginTiming(state, plugin, "Permit") as timed:
+            with timing_of(state, plugin, "Permit") as timed:
                 try:
                     answer = as_permit_answer(plugin.permit(state, pod, node_name))
                 except THROWN as exc:
@@ -123,9 +128,14 @@ class BindingPoints:
             self._services.waiting_pods.add(WaitingPodEntry(pod, timeouts_ns))
         return Status(Code.WAIT, (*reasons, _WAITING))
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether there is a plugin that could hold pods."""
+        return bool(self._permit)
+
     async def wait_on_permit(self, pod: Pod) -> Status:
         """Wait until a pod that Permit held is allowed, refused or timed out."""
-        entry = self._services.waiting_pods.get(pod.metadata.uid) if self._permit else None
+        entry = self._services.waiting_pods.get(pod.metadata.uid)
         if entry is None:
             return SUCCESS
         clock, metrics = self._services.clock, self._services.metrics
@@ -154,9 +164,13 @@ class BindingPoints:
         overall = SKIP
         for plugin in self._pre_bind:
             try:
-                status = as_status(plugin.pre_bind_pre_flight(state, pod, node_name))
+                status = plugin.pre_bind_pre_flight(state, pod, node_name)
             except THROWN as exc:
                 status = failure_of(exc)
+            if status is SKIP:  # as it mostly is
+                state.skip_pre_bind.add(plugin.name)
+                continue
+            status = as_status(status)
             if status.is_success:
                 overall = SUCCESS
             elif status.is_skip:
@@ -230,13 +244,9 @@ class BindingPoints:
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Let the plugins bind in turn until one does not skip."""
         started_ns = self._metrics.now_ns()
-        status = await self._ask_to_bind(state, pod, node_name)
-        self._metrics.observe("Bind", status.code, started_ns)
-        return status
-
-    async def _ask_to_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        status = SKIP
         for plugin in self._bind:
-            with PluginTiming(state, plugin, "Bind") as timed:
+            with timing_of(state, plugin, "Bind") as timed:
                 try:
                     status = as_status(await plugin.bind(state, pod, node_name))
                 except THROWN as exc:
@@ -244,17 +254,17 @@ class BindingPoints:
                         raise
                     status = failure_of(exc)
                 timed.code = status.code
-            if status.is_skip:
-                continue
-            if status.is_success:
-                return status
-            return _refusal(f'running Bind plugin "{plugin.name}"', plugin, status)
-        return SKIP
+            if not status.is_skip:
+                if not status.is_success:
+                    status = _refusal(f'running Bind plugin "{plugin.name}"', plugin, status)
+                break
+        self._metrics.observe("Bind", status.code, started_ns)
+        return status
 
     async def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         started_ns = self._metrics.now_ns()
         for plugin in self._post_bind:
-            with PluginTiming(state, plugin, "PostBind"):
+            with timing_of(state, plugin, "PostBind"):
                 try:
                     await plugin.post_bind(state, pod, node_name)
                 except THROWN as exc:
@@ -266,7 +276,7 @@ class BindingPoints:
 
 
 async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:
-    with PluginTiming(state, plugin, "PreBind") as timed:
+    with timing_of(state, plugin, "PreBind") as timed:
         try:
             status = as_status(await plugin.pre_bind(state, pod, node_name))
         except THROWN as exc:

@@ -16,7 +16,7 @@ from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.plugin_set import ProfilePlugins
 from kubesched.util.randomness import derive
 
-__all__ = ["PluginTimer", "PluginTiming", "PointMetrics", "PointTiming"]
+__all__ = ["PluginTimer", "PluginTiming", "PointMetrics", "PointTiming", "timing_of"]
 
 _SAMPLED = 0.1
 _NS_PER_SECOND = 1_000_000_000
@@ -49,12 +49,13 @@ class PluginTimer:
 
 
 class PluginTiming:
-    """One call of a plugin, timed if the attempt was chosen for it."""
+    """One call of a plugin, as a `with` block; `code` is what came of it."""
 
     __slots__ = ("_plugin", "_point", "_started_ns", "_timer", "code")
 
-    def __init__(self, state: CycleState, plugin: Plugin, point: str) -> None:
-        self._timer: PluginTimer | None = state.plugin_timer
+    def __init__(self, timer: PluginTimer | None, plugin: str, point: str) -> None:
+        """Time nothing without a timer."""
+        self._timer = timer
         self._plugin, self._point = plugin, point
         self._started_ns = 0
         self.code = Code.SUCCESS
@@ -67,7 +68,16 @@ class PluginTiming:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if self._timer is not None:
             code = self.code if error is None else Code.ERROR
-            self._timer.observe(self._plugin.name, self._point, code, self._started_ns)
+            self._timer.observe(self._plugin, self._point, code, self._started_ns)
+
+
+_UNTIMED = PluginTiming(None, "", "")
+
+
+def timing_of(state: CycleState, plugin: Plugin, point: str) -> PluginTiming:
+    """For one call of a plugin, which is timed if the attempt was chosen for it."""
+    timer: PluginTimer | None = state.plugin_timer
+    return _UNTIMED if timer is None else PluginTiming(timer, plugin.name, point)
 
 
 class PointTiming:

@@ -22,7 +22,7 @@ from kubesched.runtime.plugin_calls import (
     failure_of,
     is_being_cancelled,
 )
-from kubesched.runtime.point_metrics import PluginTiming
+from kubesched.runtime.point_metrics import timing_of
 from kubesched.util.logging import get_logger
 
 __all__ = ["run_post_filter", "run_post_filter_with_review"]
@@ -36,7 +36,7 @@ def run_post_filter(
     """Ask the plugins in turn to make room; the first that succeeds ends it."""
     answers = _Answers()
     for plugin in plugins:
-        with PluginTiming(state, plugin, "PostFilter") as timed:
+        with timing_of(state, plugin, "PostFilter") as timed:
             try:
                 answer = plugin.post_filter(state, pod_info, diagnosis)
                 result = as_post_filter_result(answer)
@@ -58,7 +58,7 @@ async def run_post_filter_with_review(
     """As `run_post_filter`, for a pod that others have a say in."""
     answers = _Answers()
     for plugin in plugins:
-        with PluginTiming(state, plugin, "PostFilter") as timed:
+        with timing_of(state, plugin, "PostFilter") as timed:
             try:
                 answer = await plugin.post_filter_with_review(state, pod_info, diagnosis, review)
                 result = as_post_filter_result(answer)

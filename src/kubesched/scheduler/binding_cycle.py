@@ -14,6 +14,7 @@ from kubesched.api.pod_status_writer import PodStatusWriter
 from kubesched.backend.cache import Cache
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
+    SKIP,
     Code,
     CycleState,
     FitError,
@@ -79,7 +80,7 @@ class BindingCycle:
         self._running = services.metrics.goroutines.labels("binding")
 
     async def run(self, placement: Placement) -> None:
-        self._running.inc()
+        self._running.value += 1
         try:
             try:
                 status = await self._bind(placement)
@@ -92,38 +93,39 @@ class BindingCycle:
             else:
                 self._fail(placement, status)
         finally:
-            self._running.dec()
+            self._running.value -= 1
 
     async def _bind(self, placement: Placement) -> Status:
         framework, state, _, _ = placement.attempt
         node_name = placement.node_name
         pod, binding = placement.pod, framework.binding
         pre_flight = binding.run_pre_bind_pre_flight(state, pod, node_name)
-        if not pre_flight.is_success and not pre_flight.is_skip:
+        has_work = pre_flight is not SKIP and pre_flight.is_success
+        if not has_work and not pre_flight.is_skip:
             return pre_flight
-        if pre_flight.is_success or binding.will_wait_on_permit(pod):
+        if has_work or (binding.may_wait and binding.will_wait_on_permit(pod)):
             await self._publish_choice(pod, node_name)
-        status = await binding.wait_on_permit(pod)
-        if status.is_rejected:
-            return _one_node_rejection(node_name, status)
-        if not status.is_success:
-            return status
+        if binding.may_wait:
+            status = await binding.wait_on_permit(pod)
+            if status.is_rejected:
+                return _one_node_rejection(node_name, status)
+            if not status.is_success:
+                return status
         # From here on a failure is not a verdict on the pod: no event could undo it.
         self._queue.done(pod.metadata.uid)
-        if pre_flight.is_success:
+        if has_work:
             status = await self._pre_bind(placement)
             if not status.is_success:
                 return status
         else:
             # A PreBind without work counts too, as in the reference.
-            framework.point_metrics.observe(
-                "PreBind", Code.SUCCESS, framework.point_metrics.now_ns()
-            )
+            metrics = framework.point_metrics
+            metrics.observe("PreBind", Code.SUCCESS, metrics.now_ns())
         if self._extenders is not None:
             bound = await self._extenders.bind(pod, node_name)
             if bound is not None:
                 return bound
-        return await framework.binding.run_bind(state, pod, node_name)
+        return await binding.run_bind(state, pod, node_name)
 
     async def _pre_bind(self, placement: Placement) -> Status:
         task = asyncio.current_task()
@@ -150,7 +152,8 @@ class BindingCycle:
     async def _succeed(self, placement: Placement) -> None:
         framework, state, _, _ = placement.attempt
         pod, node_name = placement.pod, placement.node_name
-        log.detail(2, "Successfully bound pod to node", pod=pod, node=node_name)
+        if log.enabled(2):
+            log.detail(2, "Successfully bound pod to node", pod=pod, node=node_name)
         self._observe_success(placement.attempt)
         framework.recorder.event(
             pod,

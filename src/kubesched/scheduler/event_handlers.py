@@ -17,7 +17,7 @@ from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import ActionType, ClusterEvent, EventResource
 from kubesched.framework.object_changes import node_update_events, pod_update_events
-from kubesched.metrics.instruments import Histogram
+from kubesched.metrics.instruments import Histogram, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.waiting_pods import WaitingPods
 from kubesched.util.clock import Clock
@@ -62,8 +62,8 @@ class EventHandlers:
         self._is_responsible = is_responsible
         self._on_corruption = on_corruption
         metrics = metrics or SchedulerMetrics(CollectorRegistry())
-        self._durations = metrics.event_handling_duration_seconds
-        self._kept: dict[str, Histogram] = {}
+        durations = metrics.event_handling_duration_seconds
+        self._durations: KeptChildren[str, Histogram] = KeptChildren(durations.labels)
         self._now_ns = clock.monotonic_ns
 
     def add_node(self, node: Node) -> None:
@@ -232,10 +232,7 @@ class EventHandlers:
         return changed
 
     def _observe(self, label: str, started_ns: int) -> None:
-        kept = self._kept.get(label)
-        if kept is None:
-            kept = self._kept[label] = self._durations.labels(label)
-        kept.observe_ns(self._now_ns() - started_ns)
+        self._durations[label].observe_ns(self._now_ns() - started_ns)
 
     def _announce(self, event: ClusterEvent, old: Any, new: Any) -> None:
         self._queue.move_all(event, old, new, self._clock.now_ns())

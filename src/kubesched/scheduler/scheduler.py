@@ -95,6 +95,9 @@ class Scheduler:
         self._stopping = False
         self._ready = asyncio.Event()
         self._tasks = BackgroundTasks()
+        # Where no request ever waits, most bindings do not, and need no task each.
+        at_once = getattr(api, "answers_at_once", False)
+        self._start_binding = self._tasks.spawn_soon if at_once else self._tasks.spawn
         self._corruption: CacheCorruptedError | None = None
         plugins = all_plugins(**options)
         gates = options["feature_gates"]
@@ -396,7 +399,7 @@ class Scheduler:
         return True
 
     def _bind(self, placement: Placement) -> None:
-        self._tasks.spawn(self._binding.run(placement), "binding")
+        self._start_binding(self._binding.run(placement), "binding")
 
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
         # Not within a step of an attempt: this is asked by other tasks.

@@ -59,11 +59,12 @@ class _SetAside:
         self._began_ns = 0
         self.has_set_aside = False
         self._in_use = 0  # how many there were when everything was last looked at
+        self._at_most = 0  # so many are set aside by now, or fewer: some may have been freed
         self._looks_at_everything = False
 
     def everything_was_looked_at(self) -> None:
         """What is set aside now is in use, all of it."""
-        self._in_use = gc.get_freeze_count()
+        self._in_use = self._at_most = gc.get_freeze_count()
         self._looks_at_everything = False
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
@@ -78,11 +79,20 @@ class _SetAside:
             self.has_set_aside = True
             self.everything_was_looked_at()
         elif now_ns - self._began_ns > _LONG_NS:
+            self._at_most += len(gc.get_objects())
             gc.freeze()
             self.has_set_aside = True
-            if gc.get_freeze_count() > self._in_use * (1 + _GROWN_SHARE) + _GROWN:
+            if self._has_grown():
                 gc.unfreeze()  # for the next collection, as none can begin within one
                 self._looks_at_everything = True
+
+    def _has_grown(self) -> bool:
+        """Whether there is much more than when everything was last looked at."""
+        limit = self._in_use * (1 + _GROWN_SHARE) + _GROWN
+        if self._at_most > limit:
+            # Counting walks over all that is set aside, so it is done when it may matter.
+            self._at_most = gc.get_freeze_count()
+        return self._at_most > limit
 
 
 _set_aside = _SetAside()

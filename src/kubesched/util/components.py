@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+import types
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Protocol
 
 from kubesched.util.logging import get_logger
@@ -103,16 +106,42 @@ class BackgroundTasks:
     """Starts tasks, and waits for all of them at the end."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
+        self._soon: deque[Coroutine[Any, Any, None]] = deque()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run work in a task of its own; a bug in it costs one pod, not the scheduler."""
         task = asyncio.get_running_loop().create_task(_guarded(work), name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        # One that is cancelled before its turn has never begun, and must not be left like that.
-        task.add_done_callback(lambda _: work.close())
+        self._tasks[task] = work
+        task.add_done_callback(self._ended)
         return task
+
+    def spawn_soon(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run work that seldom waits for anything, in the next turn of the loop.
+
+        All such work of one turn shares a task. The first that does wait keeps it, and the others
+        get tasks of their own.
+        """
+        self._soon.append(work)
+        if len(self._soon) == 1:
+            self.spawn(self._run_in_turn(name), name)
+
+    async def _run_in_turn(self, name: str) -> None:
+        works, self._soon = self._soon, deque()
+
+        def let_others_run() -> None:
+            while works:
+                self.spawn(works.popleft(), name)
+
+        try:
+            while works:
+                await _guarded(_watched(works.popleft(), let_others_run))
+        finally:
+            let_others_run()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        # One that is cancelled before its turn has never begun, and must not be left like that.
+        self._tasks.pop(task).close()
 
     @contextlib.asynccontextmanager
     async def finished(self) -> AsyncIterator[None]:
@@ -127,10 +156,37 @@ class BackgroundTasks:
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.wait(self._tasks)
+            while self._soon:
+                self._soon.pop().close()
             raise
 
 
-async def _guarded(work: Coroutine[Any, Any, None]) -> None:
+@types.coroutine
+def _watched(
+    work: Coroutine[Any, Any, None], on_wait: Callable[[], None]
+) -> Generator[Any, Any, None]:
+    """Await work, and call back when it first waits for something."""
+    steps = work.__await__()
+    try:
+        awaited = next(steps)
+    except StopIteration:
+        return
+    on_wait()
+    while True:
+        try:
+            yield awaited
+        except BaseException as exc:
+            # What it waits for has failed, or it is to end: that is for the work to see to.
+            step = partial(steps.throw, exc)
+        else:
+            step = partial(next, steps)
+        try:
+            awaited = step()
+        except StopIteration:
+            return
+
+
+async def _guarded(work: Awaitable[None]) -> None:
     try:
         await work
     except Exception as exc:

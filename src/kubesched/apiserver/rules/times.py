@@ -74,7 +74,7 @@ def _look(value: Any, inside: _Inside, known: Any) -> str:
             return f'parsing time {shown} as "{inside}": cannot parse {shown} as "2006"'
         return ""
     if isinstance(inside, dict):
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not inside.keys().isdisjoint(value):
             before = known if isinstance(known, dict) else {}
             for field, deeper in inside.items():
                 if (each := value.get(field)) is not None and (

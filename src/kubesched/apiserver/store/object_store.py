@@ -43,7 +43,7 @@ from kubesched.apiserver.store.preconditions import check_deletion, check_write
 from kubesched.apiserver.store.quota_accounting import QuotaAccounting
 from kubesched.apiserver.store.records import Change, ChangeType, Record
 from kubesched.apiserver.store.stored_objects import StoredObjects, key_of
-from kubesched.apiserver.store.typed_views import derive
+from kubesched.apiserver.store.typed_views import derive, on_node
 from kubesched.util.errors import QuantityError
 
 __all__ = ["Deletion", "Store"]
@@ -353,7 +353,8 @@ class Store(StoredObjects):
         if not node:
             raise api_errors.unknown_failure("target.name: Required value")
         bound = bind(old.data, node, stamp(now_ns), self)
-        return self._commit("MODIFIED", pods, old.key, bound, old)
+        base = None if old.base is None else on_node(*old.base, bound)
+        return self._commit("MODIFIED", pods, old.key, bound, old, base=base)
 
     def delete(
         self,
@@ -483,14 +484,16 @@ class Store(StoredObjects):
         self.revision = revision = self.revision + 1
         data = {**data, "metadata": {**data["metadata"], "resourceVersion": str(revision)}}
         collection = self._collections[resource.group_resource]
-        record = Record(collection.resource, key, data, revision, previous, base)
-        self._publish(collection, Change(kind, record, previous))
+        if base is None and previous is not None:
+            base = previous.base
+        record = Record(collection.resource, key, data, revision, base)
+        self._publish(collection, Change(kind, record, previous, revision))
         return record
 
     def _remove(self, resource: Resource, old: Record) -> Record:
         self.revision += 1
         record = old.with_revision(self.revision)
-        self._publish(self.collection(resource), Change("DELETED", record, old))
+        self._publish(self.collection(resource), Change("DELETED", record, old, record.revision))
         if resource.namespaced:
             self._namespace_deletion.go_on(old.data["metadata"]["namespace"], self._now_ns)
         return record

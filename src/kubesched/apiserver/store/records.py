@@ -22,34 +22,29 @@ __all__ = ["Change", "ChangeType", "Record"]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-class Record:
-    """An object at a revision. Treat `data` as frozen."""
+class Record(msgspec.Struct, eq=False, gc=False):
+    """An object at a revision. Treat `data` as frozen.
 
-    __slots__ = ("_base", "_encoded", "_typed", "data", "key", "resource", "revision")
+    Nothing that a record holds leads back to it, so the garbage collector is not made to look at
+    the hundreds of thousands that a log may hold.
+    """
 
-    def __init__(
-        self,
-        resource: Resource,
-        key: str,
-        data: dict[str, Any],
-        revision: int,
-        previous: Record | None = None,
-        base: tuple[Any, dict[str, Any]] | None = None,
-    ) -> None:
-        """`base` is a struct and its data to make the struct of this object from.
+    resource: Resource
+    key: str
+    data: dict[str, Any]
+    revision: int
+    _base: tuple[Any, dict[str, Any]] | None = None
+    """A struct and its data, to make the struct of this object from."""
+    _typed: Any = None
+    _encoded: bytes | None = None
 
-        Without one it is the struct of `previous`, if anybody has asked for that.
+    @property
+    def base(self) -> tuple[Any, dict[str, Any]] | None:
+        """What to make the struct of the next revision from, if anybody has asked for this one's.
+
+        Not the record itself: records must not chain up their history.
         """
-        self.resource = resource
-        self.key = key
-        self.data = data
-        self.revision = revision
-        self._typed: Any = None
-        self._encoded: bytes | None = None
-        # Not the previous record itself: records must not chain up their history.
-        if base is None and previous is not None and previous._typed is not None:
-            base = (previous._typed, previous.data)
-        self._base = base
+        return None if self._typed is None else (self._typed, self.data)
 
     @property
     def typed(self) -> Any:
@@ -82,20 +77,17 @@ class Record:
         """The same object under another version, as a watch shows what left its selection."""
         metadata = {**self.data["metadata"], "resourceVersion": str(revision)}
         data = {**self.data, "metadata": metadata}
-        return Record(self.resource, self.key, data, revision, previous=self)
+        return Record(self.resource, self.key, data, revision, self.base)
 
 
-class Change:
+class Change(msgspec.Struct, eq=False, gc=False):
     """One entry of the log: what an object became, and what it was before."""
 
-    __slots__ = ("_event", "previous", "record", "revision", "type")
-
-    def __init__(self, kind: ChangeType, record: Record, previous: Record | None) -> None:
-        self.type = kind
-        self.record = record
-        self.previous = previous
-        self.revision = record.revision
-        self._event: WatchEvent[Any] | None = None
+    type: ChangeType
+    record: Record
+    previous: Record | None
+    revision: int
+    _event: WatchEvent[Any] | None = None
 
     @property
     def event(self) -> WatchEvent[Any]:

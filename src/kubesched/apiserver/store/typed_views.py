@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kubesched.api import Pod
 from kubesched.api.overlay import overlay, wire_fields
 from kubesched.api.pod import PodSpec
 from kubesched.apiserver.rules.shared_specs import SharedSpec, once
 
-__all__ = ["derive", "overlay", "typed_view"]
+__all__ = ["derive", "on_node", "overlay", "typed_view"]
 
 S = TypeVar("S", bound=msgspec.Struct)
+Json = dict[str, Any]
 
 _ABSENT: Any = object()
 
@@ -31,7 +33,7 @@ def typed_view(kind: type[S], data: Mapping[str, Any]) -> S:
     if type(spec) is not SharedSpec or kind is not Pod:
         return msgspec.convert(data, kind)
     rest = msgspec.convert({key: data[key] for key in data if key != "spec"}, kind)
-    return msgspec.structs.replace(rest, spec=once(_pod_spec, spec))
+    return replace(rest, spec=once(_pod_spec, spec))
 
 
 def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
@@ -44,10 +46,9 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
     Raises:
         msgspec.ValidationError: a changed part does not have its declared type.
     """
-    if isinstance(view, Pod) and (node := _assigned_to(old.get("spec"), new.get("spec"))):
+    if isinstance(view, Pod) and _is_assigned(old.get("spec"), new.get("spec")):
         # Nothing else of the spec is new: its struct is not made again, nor kept twice.
-        spec = msgspec.structs.replace(view.spec, node_name=node)
-        view, old = msgspec.structs.replace(view, spec=spec), {**old, "spec": new["spec"]}
+        view, old = on_node(view, old, new)
     changed = [key for key, value in new.items() if old.get(key, _ABSENT) is not value]
     if len(changed) == len(new):
         return typed_view(type(view), new)
@@ -59,7 +60,17 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
     for key in old:
         if key not in new and (field := fields.get(key)) is not None:
             changes[field.attribute] = field.default
-    return msgspec.structs.replace(view, **changes) if changes else view
+    return replace(view, **changes) if changes else view
+
+
+def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[S, Json]:
+    """A pod's struct and its data with the node that it is bound to, and nothing else new.
+
+    Whoever knows this to be all that is new about the spec saves `derive` from finding out.
+    """
+    assert isinstance(view, Pod)
+    spec = replace(view.spec, node_name=bound["spec"]["nodeName"])
+    return replace(view, spec=spec), {**old, "spec": bound["spec"]}
 
 
 def _converted(value: Any, kind: Any, key: str) -> Any:
@@ -70,17 +81,16 @@ def _converted(value: Any, kind: Any, key: str) -> Any:
         raise msgspec.ValidationError(str(exc).replace("`$", f"`$.{key}", 1)) from exc
 
 
-def _assigned_to(old: Any, new: Any) -> str:
-    """The node that a spec got; empty if that is not all that is new about it."""
-    if not isinstance(old, dict) or not isinstance(new, dict) or len(new) != len(old) + 1:
-        return ""
+def _is_assigned(old: Any, new: Any) -> bool:
+    """Whether a spec got its node, and that is all that is new about it."""
+    if old is new or not isinstance(old, dict) or not isinstance(new, dict):
+        return False
+    if len(new) != len(old) + 1:
+        return False
     node = new.get("nodeName")
     if not isinstance(node, str) or "nodeName" in old:
-        return ""
-    for key, value in old.items():
-        if new.get(key) is not value:
-            return ""
-    return node
+        return False
+    return all(new.get(key) is value for key, value in old.items())
 
 
 def _pod_spec(spec: Mapping[str, Any]) -> PodSpec:

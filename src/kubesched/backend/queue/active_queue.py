@@ -37,18 +37,18 @@ class ActiveQueue(KeyedHeap[str, QueuedPodInfo]):
     def add(self, value: QueuedPodInfo) -> bool:
         is_new = super().add(value)
         if is_new:
-            self._pending.inc()
+            self._pending.value += 1
         return is_new
 
     def delete(self, key: str) -> QueuedPodInfo | None:
         deleted = super().delete(key)
         if deleted is not None:
-            self._pending.dec()
+            self._pending.value -= 1
         return deleted
 
     def pop(self) -> QueuedPodInfo:
         popped = super().pop()
-        self._pending.dec()
+        self._pending.value -= 1
         return popped
 
     def pop_unless(self, _busy: Collection[str]) -> QueuedPodInfo | None:

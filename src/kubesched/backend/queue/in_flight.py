@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from kubesched.api import Pod
 from kubesched.framework import ClusterEvent, QueuedPodInfo
+from kubesched.metrics.instruments import Gauge, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 
 __all__ = ["InFlight", "InFlightPod", "SeenEvent"]
@@ -20,7 +23,7 @@ __all__ = ["InFlight", "InFlightPod", "SeenEvent"]
 POD_POPPED = "PodPopped"
 
 
-class SeenEvent(NamedTuple):
+class SeenEvent(msgspec.Struct, frozen=True):
     """Something that happened, with the object before and after."""
 
     event: ClusterEvent
@@ -28,7 +31,7 @@ class SeenEvent(NamedTuple):
     new: Any
 
 
-class InFlightPod(NamedTuple):
+class InFlightPod(msgspec.Struct, frozen=True, gc=False):
     queued: QueuedPodInfo
     popped: Pod  # the pod as it was when it was popped
     since_ns: int
@@ -39,7 +42,7 @@ class InFlight:
     """Who is in flight, by uid, and the record of events in the order they came."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
-        self._gauge = metrics.inflight_events
+        self._kept: KeptChildren[str, Gauge] = KeptChildren(metrics.inflight_events.labels)
         self._pods: OrderedDict[str, InFlightPod] = OrderedDict()
         self._events: list[SeenEvent] = []
         self._dropped = 0  # events that stood before self._events[0]
@@ -62,13 +65,13 @@ class InFlight:
         self._pods[pod.metadata.uid] = InFlightPod(
             queued, pod, now_ns, self._dropped + len(self._events)
         )
-        self._gauge.labels(POD_POPPED).inc()
+        self._kept[POD_POPPED].value += 1
 
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Keep an event for whoever is in flight; without anybody there is nothing to do."""
         if self._pods:
             self._events.append(SeenEvent(event, old, new))
-            self._gauge.labels(event.label).inc()
+            self._kept[event.label].value += 1
 
     def events_since_pop(self, uid: str) -> Sequence[SeenEvent] | None:
         """Return what happened since the pod was popped, or None if it is not in flight."""
@@ -82,13 +85,13 @@ class InFlight:
         pod = self._pods.pop(uid, None)
         if pod is None:
             return None
-        self._gauge.labels(POD_POPPED).dec()
+        self._kept[POD_POPPED].value -= 1
         kept_from = self._dropped + len(self._events)
         if self._pods:
             kept_from = next(iter(self._pods.values())).position
         if obsolete := kept_from - self._dropped:
             for seen in self._events[:obsolete]:
-                self._gauge.labels(seen.event.label).dec()
+                self._kept[seen.event.label].value -= 1
             del self._events[:obsolete]
             self._dropped = kept_from
         return pod

@@ -7,7 +7,8 @@ a person sees who asks about a pod; nothing is decided from it.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+
+import msgspec
 
 from kubesched.util.clock import SECOND
 
@@ -16,7 +17,7 @@ __all__ = ["Journal", "Transition"]
 _DEFAULT_LENGTH = 8192
 
 
-class Transition(NamedTuple):
+class Transition(msgspec.Struct, frozen=True, gc=False):
     """A pod entered a place, or left the queue. `cause` is an event's label or an operation."""
 
     at_ns: int

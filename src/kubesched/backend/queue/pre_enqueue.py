@@ -5,8 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from kubesched.framework import ClusterEvent, Code, ExtensionPoint, Plugin, QueuedPodInfo, Status
+from kubesched.api import Pod
+from kubesched.framework import (
+    SUCCESS,
+    ClusterEvent,
+    Code,
+    ExtensionPoint,
+    Plugin,
+    QueuedPodInfo,
+    Status,
+)
+from kubesched.metrics.instruments import Histogram, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.util.errors import PluginError
 from kubesched.util.logging import get_logger
@@ -15,7 +26,8 @@ __all__ = ["Gatekeeper"]
 
 log = get_logger(__name__)
 
-_SAMPLED_PERCENT = 10  # of the runs have the time of each plugin measured
+_UNEXPECTED = "Unexpected error running PreEnqueue plugin"
+_SAMPLED = 0.1  # of the runs have the time of each plugin measured
 
 
 class Gatekeeper:
@@ -36,6 +48,12 @@ class Gatekeeper:
             for plugin in enabled
         }
         self._metrics = metrics
+        durations = metrics.framework_extension_point_duration_seconds
+        self._durations: KeptChildren[str, Histogram] = KeptChildren(
+            lambda profile: durations.labels(
+                ExtensionPoint.PRE_ENQUEUE.label, Code.SUCCESS.label, profile
+            )
+        )
         self._random = random
         self._monotonic_ns = monotonic_ns
 
@@ -47,62 +65,44 @@ class Gatekeeper:
         if self._monotonic_ns is None:
             return self._check(queued, None)
         started_ns = self._monotonic_ns()
-        is_sampled = self._random.randrange(100) < _SAMPLED_PERCENT
+        is_sampled = self._random.random() < _SAMPLED
         passed = self._check(queued, self._monotonic_ns if is_sampled else None)
         elapsed_ns = self._monotonic_ns() - started_ns
         # The reference reports success whatever the outcome.
-        self._metrics.framework_extension_point_duration_seconds.labels(
-            ExtensionPoint.PRE_ENQUEUE.label, Code.SUCCESS.label, queued.pod.spec.scheduler_name
-        ).observe_ns(elapsed_ns)
+        self._durations[queued.pod.spec.scheduler_name].observe_ns(elapsed_ns)
         return passed
 
     def _check(self, queued: QueuedPodInfo, timer: Callable[[], int] | None) -> bool:
-        plugins = self._plugins.get(queued.pod.spec.scheduler_name, ())
+        pod = queued.pod
+        plugins = self._plugins.get(pod.spec.scheduler_name, ())
         gate = queued.gating_plugin
         if gate:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != gate))
         for plugin in plugins:
-            if not self._ask(plugin, queued, timer).is_success:
+            try:
+                answer = (
+                    plugin.pre_enqueue(pod) if timer is None else self._time(plugin, pod, timer)
+                )
+            except (Exception, asyncio.CancelledError, SystemExit) as exc:
+                log.exception(_UNEXPECTED, exc, pod=pod, plugin=plugin.name)
+                self._close(plugin.name, queued)
+                return False
+            if answer is not SUCCESS and not _passes(plugin, pod, answer):
                 self._close(plugin.name, queued)
                 return False
         queued.gating_plugin = ""
         return True
 
-    def _ask(
-        self, plugin: Plugin, queued: QueuedPodInfo, timer: Callable[[], int] | None
-    ) -> Status:
-        started_ns = timer() if timer is not None else 0
-        pod = queued.pod
+    def _time(self, plugin: Plugin, pod: Pod, timer: Callable[[], int]) -> Status:
+        started_ns, code = timer(), Code.ERROR
         try:
             status = plugin.pre_enqueue(pod)
-            if not isinstance(status, Status):
-                raise PluginError(f"the plugin returned {status!r}, which is not a Status")
-        except (Exception, asyncio.CancelledError, SystemExit) as exc:
-            log.exception(
-                "Unexpected error running PreEnqueue plugin", exc, pod=pod, plugin=plugin.name
-            )
-            status = Status.failure(exc)
-        else:
-            if status.code is Code.ERROR:
-                log.error(
-                    "Unexpected error running PreEnqueue plugin",
-                    exc=status.as_error(),
-                    pod=pod,
-                    plugin=plugin.name,
-                )
-            elif not status.is_success:
-                log.detail(
-                    4,
-                    "Status after running PreEnqueue plugin",
-                    pod=pod,
-                    plugin=plugin.name,
-                    status=status.message,
-                )
-        if timer is not None:
+            code = status.code if isinstance(status, Status) else Code.ERROR
+            return status
+        finally:
             self._metrics.plugin_execution_duration_seconds.labels(
-                plugin.name, ExtensionPoint.PRE_ENQUEUE.label, status.code.label
+                plugin.name, ExtensionPoint.PRE_ENQUEUE.label, code.label
             ).observe_ns(timer() - started_ns)
-        return status
 
     def _close(self, name: str, queued: QueuedPodInfo) -> None:
         if name not in queued.unschedulable_plugins and name not in queued.pending_plugins:
@@ -110,3 +110,17 @@ class Gatekeeper:
             queued.unschedulable_plugins |= {name}
         queued.gating_plugin = name
         queued.gating_events = self._events[name]
+
+
+def _passes(plugin: Plugin, pod: Pod, answer: Any) -> bool:
+    """Whether an answer lets the pod in; one that does not is logged."""
+    if not isinstance(answer, Status):
+        error = PluginError(f"the plugin returned {answer!r}, which is not a Status")
+        log.exception(_UNEXPECTED, error, pod=pod, plugin=plugin.name)
+        return False
+    if answer.code is Code.ERROR:
+        log.error(_UNEXPECTED, exc=answer.as_error(), pod=pod, plugin=plugin.name)
+    elif not answer.is_success:
+        said = "Status after running PreEnqueue plugin"
+        log.detail(4, said, pod=pod, plugin=plugin.name, status=answer.message)
+    return answer.is_success

@@ -39,6 +39,7 @@ from kubesched.framework import (
     QueuedPodInfo,
 )
 from kubesched.framework.object_changes import pod_update_events
+from kubesched.metrics.instruments import Counter, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.util.clock import MINUTE, SECOND
 from kubesched.util.errors import KubeschedError
@@ -96,6 +97,10 @@ class SchedulingQueue:
         self.scheduling_cycle = 0
         self.is_closed = False
         self._metrics = metrics or SchedulerMetrics(CollectorRegistry())
+        incoming = self._metrics.queue_incoming_pods_total
+        self._incoming: KeptChildren[tuple[str, str], Counter] = KeptChildren(
+            lambda labels: incoming.labels(*labels)
+        )
         self._max_in_unschedulable_ns = max_in_unschedulable_ns
         sort_key = self._sort_key = next(iter(profiles.values())).sort_key
         self._hints = HintTable({name: profile.hints for name, profile in profiles.items()})
@@ -172,16 +177,17 @@ class SchedulingQueue:
     def _take_off(self, queued: QueuedPodInfo, now_ns: int) -> bool:
         """Note that a pod which left its container is in flight; False: it already was."""
         queued.attempts += 1
-        key = queued.key
-        if queued.pod.metadata.uid in self._in_flight:
+        key, uid = queued.key, queued.pod.metadata.uid
+        if uid in self._in_flight:
             log.error("the same pod is tracked in multiple places in the scheduler", pod=queued.pod)
             self._journal.leave(key, "gone", "popped while in flight", now_ns)
             return False
         self._in_flight.start(queued, now_ns)
-        self.nominator.touch(queued.pod.metadata.uid)
+        self.nominator.touch(uid)
         self._journal.leave(key, Place.IN_FLIGHT, "pop", now_ns)
         self.scheduling_cycle += 1
-        self._count_rejectors(queued, -1)
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._count_rejectors(queued, -1)
         return True
 
     def done(self, uid: str) -> None:
@@ -436,11 +442,13 @@ class SchedulingQueue:
     def _entered(
         self, queued: QueuedPodInfo, key: str, queue: str, place: str, label: str, now_ns: int
     ) -> None:
-        self._metrics.queue_incoming_pods_total.labels(queue, label).inc()
+        self._incoming[queue, label].value += 1
         self._journal.enter(key, place, label, now_ns)
-        log.detail(
-            5, "Pod moved to an internal scheduling queue", pod=queued.pod, event=label, queue=queue
-        )
+        if log.enabled(5):
+            pod = queued.pod
+            log.detail(
+                5, "Pod moved to an internal scheduling queue", pod=pod, event=label, queue=queue
+            )
 
     def _requeue(
         self, queued: QueuedPodInfo, strategy: Strategy, label: str, now_ns: int

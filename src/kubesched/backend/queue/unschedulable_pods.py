@@ -90,6 +90,8 @@ class UnschedulablePods:
 
         A gated pod is among them only if its gating plugin registered the event in some profile.
         """
+        if not self._filings:
+            return []
         found: _Bucket = {}
         for profile, plugins in interest.plugins.items():
             for plugin in plugins:

@@ -7,6 +7,7 @@ in whether cpu and memory count as requested or with defaults for containers tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource_name
 from kubesched.config.args import ResourceSpec
 from kubesched.framework import Handle, NodeInfo, NodeView
@@ -25,6 +27,7 @@ __all__ = ["ResourceColumns", "ResourceUsage", "TrackedResources"]
 
 # Where a node has what counts with defaults for containers that request none.
 _NONZERO = {CPU: "nonzero_cpu", MEMORY: "nonzero_memory"}
+_REMEMBERED = 4096
 _FIELDS = {CPU: "milli_cpu", MEMORY: "memory", EPHEMERAL_STORAGE: "ephemeral_storage"}
 
 
@@ -35,6 +38,9 @@ class ResourceUsage(NamedTuple):
     allocated: int  # to the pods on the node
     requested: int  # with the incoming pod
     weight: int
+
+
+ScoreRule = Callable[[Sequence[ResourceUsage]], int]
 
 
 class ResourceColumns(NamedTuple):
@@ -70,6 +76,37 @@ class TrackedResources:
             for name in self.names
         )
         self._served = ServedAmounts(handle, self.names)
+        # Where all names are fields, all amounts of a node or a pod are read in one call.
+        self._of_node: Callable[[NodeInfo], tuple[int, ...]] | None = None
+        self._of_pod: Callable[[Resources], tuple[int, ...]] | None = None
+        if len(self.names) > 1 and all(name in _FIELDS for name in self.names):
+            fields = [_FIELDS[name] for name in self.names]
+            taken = [
+                _NONZERO[name] if with_defaults and name in _NONZERO else f"requested.{field}"
+                for name, field in zip(self.names, fields, strict=True)
+            ]
+            self._of_node = attrgetter(*(f"allocatable.{field}" for field in fields), *taken)
+            self._of_pod = attrgetter(*fields)
+
+    def amounts(self, requested: Resources) -> tuple[int, ...]:
+        """How much of each configured resource there is in what a pod requests."""
+        if self._of_pod is not None:
+            return self._of_pod(requested)
+        return tuple(requested.amount(name) for name in self.names)
+
+    def scoring_by(self, rule: ScoreRule) -> Callable[[tuple[int, ...], NodeInfo], int]:
+        """What a rule makes of the usages of a node, given what the pod asks for.
+
+        Nodes of a kind that are filled with pods of a kind go through the same few totals, so
+        scores are remembered by these.
+        """
+        of_node = self._of_node
+        if of_node is None:
+            return lambda wanted, node: rule(self.usages(wanted, node))
+        known = lru_cache(maxsize=_REMEMBERED)(
+            lambda wanted, totals: rule(self._usages_by_totals(wanted, totals))
+        )
+        return lambda wanted, node: known(wanted, of_node(node))
 
     @property
     def objects_read(self) -> tuple[type[Any], ...]:
@@ -88,7 +125,7 @@ class TrackedResources:
         usages: list[ResourceUsage] = []
         for place, amount in enumerate(wanted):
             weight = self._weights[place]
-            allocatable = 0
+            allocatable = allocated = 0
             if amount or not self._is_scalar[place]:
                 allocatable, allocated = (
                     self._allocatable[place](node),
@@ -96,12 +133,14 @@ class TrackedResources:
                 )
                 if not allocatable and self._served.may_count:
                     allocatable, allocated = self._served.of_node(self.names[place], node)
-            if allocatable:
-                requested = add_int64(allocated, amount)
-                usages.append(ResourceUsage(allocatable, allocated, requested, weight))
-            else:
-                usages.append(ResourceUsage(0, 0, 0, weight))
+            usages.append(_usage(allocatable, allocated, amount, weight))
         return usages
+
+    def _usages_by_totals(
+        self, wanted: tuple[int, ...], totals: tuple[int, ...]
+    ) -> list[ResourceUsage]:
+        count = len(wanted)
+        return list(map(_usage, totals[:count], totals[count:], wanted, self._weights))
 
     def columns(self, wanted: Sequence[int], nodes: NodeView) -> ResourceColumns | None:
         """The configured resources that count for the pod; None if none does.
@@ -156,6 +195,12 @@ class TrackedResources:
         if name == MEMORY:
             return nodes.nonzero_requested_memory
         return nodes.requested(name)
+
+
+def _usage(allocatable: int, allocated: int, wanted: int, weight: int) -> ResourceUsage:
+    if not allocatable:
+        return ResourceUsage(0, 0, 0, weight)
+    return ResourceUsage(allocatable, allocated, add_int64(allocated, wanted), weight)
 
 
 def _amount_of(total: str, name: str) -> Callable[[NodeInfo], int]:

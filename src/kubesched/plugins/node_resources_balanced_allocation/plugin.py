@@ -37,7 +37,7 @@ from kubesched.framework import (
 )
 from kubesched.plugins.helpers.device_classes import DeviceClassResolver
 from kubesched.plugins.helpers.features import feature_enabled
-from kubesched.plugins.helpers.resource_usage import TrackedResources
+from kubesched.plugins.helpers.resource_usage import ResourceUsage, TrackedResources
 
 __all__ = ["NodeResourcesBalancedAllocation"]
 
@@ -59,6 +59,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         config: NodeResourcesBalancedAllocationArgs
         config = args if args is not None else NodeResourcesBalancedAllocationArgs()
         self._tracked = TrackedResources(config.resources, handle, with_defaults=False)
+        self._score_of = self._tracked.scoring_by(_score_of_usages)
         self.reads = replace(self.reads, objects=self._tracked.objects_read)
         pod_level = feature_enabled(handle, "PodLevelResources")
         self._signed = PodRequestOptions(pod_level=pod_level)
@@ -70,7 +71,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         self._classes = DeviceClassResolver(handle)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        wanted = self._requests_of(pod_info.pod)
+        plain = pod_info.plain_requested
+        wanted = self._requests_of(pod_info.pod) if plain is None else self._tracked.amounts(plain)
         if not any(wanted):
             return SKIP
         state.write(STATE_KEY, wanted)
@@ -78,15 +80,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         wanted = self._wanted(state, pod)
-        if not any(wanted):
-            return 0
-        before: list[float] = []
-        after: list[float] = []
-        for allocatable, allocated, requested, _ in self._tracked.usages(wanted, node):
-            if allocatable:
-                before.append(_fraction(allocated, allocatable))
-                after.append(_fraction(requested, allocatable))
-        return 50 + (50 + _balance(after) - _balance(before)) // 2
+        return self._score_of(wanted, node) if any(wanted) else 0
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         wanted = self._wanted(state, pod)
@@ -109,8 +103,17 @@ class NodeResourcesBalancedAllocation(Plugin):
         return wanted
 
     def _requests_of(self, pod: Pod) -> tuple[int, ...]:
-        requested = pod_requested(pod, self._scored)
-        return tuple(requested.amount(name) for name in self._tracked.names)
+        return self._tracked.amounts(pod_requested(pod, self._scored))
+
+
+def _score_of_usages(usages: Sequence[ResourceUsage]) -> int:
+    before: list[float] = []
+    after: list[float] = []
+    for allocatable, allocated, requested, _ in usages:
+        if allocatable:
+            before.append(_fraction(allocated, allocatable))
+            after.append(_fraction(requested, allocatable))
+    return 50 + (50 + _balance(after) - _balance(before)) // 2
 
 
 def _fraction(part: int, whole: int) -> float:

@@ -7,6 +7,7 @@ numbers however many nodes there are, and each becomes a Status once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -44,24 +45,22 @@ class Demand(msgspec.Struct, frozen=True):
         is_ignored: Callable[[str], bool] = lambda _: False,
     ) -> Demand:
         """Leave out what is not asked for, and scalar resources that are ignored."""
-        amounts = [
-            (name, amount)
-            for name, amount in (
-                (CPU, wanted.milli_cpu),
-                (MEMORY, wanted.memory),
-                (EPHEMERAL_STORAGE, wanted.ephemeral_storage),
-            )
-            if amount > 0
-        ]
+        plain = _plain_demand(wanted.milli_cpu, wanted.memory, wanted.ephemeral_storage)
         if not wanted.scalar:
-            return cls(tuple(amounts))
+            return plain
         # Sorted, so that pods that ask for the same are told the same.
         scalars = [(n, a) for n, a in sorted(wanted.scalar.items()) if a and not is_ignored(n)]
-        return cls((*amounts, *scalars), served([name for name, _ in scalars]))
+        return cls((*plain.amounts, *scalars), served([name for name, _ in scalars]))
 
     def is_delegated(self, name: str, allocatable: int) -> bool:
         """Whether the resource is not the node's to give but a device driver's."""
         return allocatable <= 0 and name in self.served_by_devices
+
+
+@lru_cache(maxsize=1024)
+def _plain_demand(milli_cpu: int, memory: int, ephemeral_storage: int) -> Demand:
+    amounts = ((CPU, milli_cpu), (MEMORY, memory), (EPHEMERAL_STORAGE, ephemeral_storage))
+    return Demand(tuple([each for each in amounts if each[1] > 0]))
 
 
 def fit_status(

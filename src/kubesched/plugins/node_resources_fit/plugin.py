@@ -72,13 +72,14 @@ class NodeResourcesFit(Plugin):
         assert strategy is not None, "validated: there is a strategy"
         self._strategy = make_strategy(strategy)
         self._tracked = TrackedResources(strategy.resources, handle, with_defaults=True)
+        self._score_of = self._tracked.scoring_by(self._strategy.score)
         self.reads = replace(self.reads, objects=self._tracked.objects_read)
         self._options = PodRequestOptions(pod_level=feature_enabled(handle, "PodLevelResources"))
         self._has_device_classes = feature_enabled(handle, "DRAExtendedResource")
         self._classes = DeviceClassResolver(handle)
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        wanted = pod_requested(pod_info.pod, self._options)
+        wanted = pod_info.plain_requested or pod_requested(pod_info.pod, self._options)
         demand = Demand.from_resources(wanted, self._classes.served, self._is_ignored)
         state.write(PRE_FILTER_KEY, demand)
         return SUCCESS
@@ -105,11 +106,14 @@ class NodeResourcesFit(Plugin):
         )
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        state.write(PRE_SCORE_KEY, self._scored_requests(pod_info.pod))
+        if pod_info.plain_requested is not None and self._tracked.names == (CPU, MEMORY):
+            state.write(PRE_SCORE_KEY, pod_info.nonzero_requested)
+        else:
+            state.write(PRE_SCORE_KEY, self._scored_requests(pod_info.pod))
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return self._strategy.score(self._tracked.usages(self._wanted(state, pod), node))
+        return self._score_of(self._wanted(state, pod), node)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         columns = self._tracked.columns(self._wanted(state, pod), nodes)
@@ -132,7 +136,7 @@ class NodeResourcesFit(Plugin):
             return cpu, memory
         amounts = pod_requested(pod, _SCORED).clone()
         amounts.milli_cpu, amounts.memory = cpu, memory
-        return tuple(amounts.amount(name) for name in names)
+        return self._tracked.amounts(amounts)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         pod_changes = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN

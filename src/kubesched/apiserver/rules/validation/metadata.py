@@ -45,19 +45,18 @@ def check_metadata(
     if prefix := metadata.get("generateName"):
         # What is appended makes a trailing dash or dot harmless.
         checked = prefix[:-1] + "a" if prefix[-1:] in ("-", ".") and len(prefix) > 1 else prefix
-        complaints = _complaints(name_rule, checked)
-        problems += [invalid("metadata.generateName", prefix, text) for text in complaints]
+        if complaints := _complaints(name_rule, checked):
+            problems += [invalid("metadata.generateName", prefix, text) for text in complaints]
     name = metadata.get("name", "")
     if not name:
         problems.append(required("metadata.name", "name or generateName is required"))
-    else:
-        problems += [invalid("metadata.name", name, text) for text in name_rule(name)]
+    elif complaints := name_rule(name):
+        problems += [invalid("metadata.name", name, text) for text in complaints]
     namespace = metadata.get("namespace", "")
     if namespaced:
         if not namespace:
             problems.append(required("metadata.namespace"))
-        else:
-            complaints = _complaints(dns_label, namespace)
+        elif complaints := _complaints(dns_label, namespace):
             problems += [invalid("metadata.namespace", namespace, text) for text in complaints]
     elif namespace:
         problems.append(forbidden("metadata.namespace", "not allowed on this type"))

@@ -1,0 +1,78 @@
+"""Events that wait to be sent, in the order they were recorded.
+
+Events come in bursts, and where a server answers at once a single sender sends a whole burst in
+one turn of the loop. So an event does not wake a sender of its own: the first wakes one, which
+wakes the next if there is more than it takes, and so on for as long as sending takes time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from kubesched.client.event_series import Sending
+
+__all__ = ["EventQueue"]
+
+
+class EventQueue:
+    """A bounded queue of events, each with the time at which it was put."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._waiting: deque[tuple[Sending, int]] = deque()
+        self._senders: deque[asyncio.Future[None]] = deque()  # those that have nothing to do
+        self._is_waking = False  # one of them was woken, and has not had its turn
+        self._unfinished = 0
+        self._all_done = asyncio.Event()
+        self._all_done.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= self._capacity
+
+    def put(self, sending: Sending, now_ns: int) -> None:
+        self._waiting.append((sending, now_ns))
+        if not self._unfinished:
+            self._all_done.clear()
+        self._unfinished += 1
+        self._wake_one()
+
+    async def get(self) -> tuple[Sending, int]:
+        """The first event, once there is one; `done` must be called for it."""
+        while not self._waiting:
+            sender: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._senders.append(sender)
+            try:
+                await sender
+            except BaseException:
+                if not sender.cancelled() and sender.done():
+                    # It was woken and is told to end: somebody else must see to the event.
+                    self._is_waking = False
+                    self._wake_one()
+                else:
+                    self._senders.remove(sender)
+                raise
+            self._is_waking = False
+        taken = self._waiting.popleft()
+        if self._waiting:
+            self._wake_one()
+        return taken
+
+    def done(self) -> None:
+        """An event that was taken has been dealt with."""
+        self._unfinished -= 1
+        if not self._unfinished:
+            self._all_done.set()
+
+    async def join(self) -> None:
+        """Wait until everything that was put has been dealt with."""
+        await self._all_done.wait()
+
+    def _wake_one(self) -> None:
+        if self._senders and not self._is_waking:
+            self._is_waking = True
+            self._senders.popleft().set_result(None)
