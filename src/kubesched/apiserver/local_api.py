@@ -232,6 +232,7 @@ class LocalApi:
             self._clock.now_ns(),
             patch_type=patch_type,
             subresource=subresource,
+            trusted=True,
         )
         return cast("T", _answer(fault, record.typed))
 
@@ -363,7 +364,14 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         while not self._closed:
             watcher = self._watcher
             if watcher is not None and watcher.idle:
-                await self._change(watcher)
+                # Whatever changes next in the collection, seen by this watcher or not.
+                self._changed = changed = asyncio.get_running_loop().create_future()
+                watcher.collection.call_on_change(self._wake)
+                try:
+                    await changed
+                except BaseException:
+                    watcher.collection.forget(self._wake)
+                    raise
             if self._before is not None:
                 await self._before()
             if watcher is None:
@@ -378,16 +386,6 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
     async def aclose(self) -> None:
         self._closed = True
         self._events = iter(())
-
-    async def _change(self, watcher: Watcher) -> None:
-        """Wait for the next change of the collection, seen by this watcher or not."""
-        self._changed = changed = asyncio.get_running_loop().create_future()
-        watcher.collection.call_on_change(self._wake)
-        try:
-            await changed
-        except BaseException:
-            watcher.collection.forget(self._wake)
-            raise
 
     def _wake(self) -> None:
         changed = self._changed

@@ -10,16 +10,20 @@ was last looked at, everything is looked at again.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
+from collections.abc import Iterator
 
-__all__ = ["reclaim_set_aside", "settle_collector"]
+__all__ = ["collecting_rarely", "reclaim_set_aside", "settle_collector"]
 
 # How many containers are made, and not freed, before the youngest are looked at, and how many
 # times that happens before older ones are. The oldest generation is looked at after at most
 # 48,000 that stay, which takes about 20 ms.
 _THRESHOLDS = (2_000, 5, 3)
 _LONG_NS = 10_000_000
+# The same where nobody waits: what lives for hours of virtual time is not worth a look each time.
+_RARELY = 50
 # Everything is looked at again when there is a quarter more of it, and so many.
 _GROWN_SHARE, _GROWN = 0.25, 20_000
 
@@ -50,6 +54,21 @@ def reclaim_set_aside() -> None:
         gc.freeze()
         _set_aside.everything_was_looked_at()
         _set_aside.has_set_aside = False
+
+
+@contextlib.contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """Look at the oldest containers rarely while the block runs.
+
+    For work that nobody waits for step by step, such as a run in virtual time: there a longer pause
+    now and then does not matter, and many short ones only add up.
+    """
+    youngest, middle, oldest = gc.get_threshold()
+    gc.set_threshold(youngest, middle, max(oldest, _RARELY))
+    try:
+        yield
+    finally:
+        gc.set_threshold(youngest, middle, oldest)
 
 
 class _SetAside:

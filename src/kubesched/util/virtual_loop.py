@@ -34,7 +34,7 @@ from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
-from kubesched.util.collector import reclaim_set_aside
+from kubesched.util.collector import collecting_rarely, reclaim_set_aside
 from kubesched.util.errors import DeadlockError, VirtualTimeError
 from kubesched.util.randomness import derive
 
@@ -75,7 +75,7 @@ def run(
     def make_loop() -> VirtualLoop:
         return VirtualLoop(start_ns=start_ns, seed=seed, max_passes=max_passes)
 
-    with asyncio.Runner(debug=debug, loop_factory=make_loop) as runner:
+    with collecting_rarely(), asyncio.Runner(debug=debug, loop_factory=make_loop) as runner:
         return cast("T", runner.run(coroutine))
 
 
@@ -99,7 +99,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.start_ns = start_ns
         self.seed = seed
-        self._elapsed_ns = 0
+        self.elapsed_ns = 0
+        """Virtual time since the loop was made. To be read: only the loop lets time pass."""
         self._passes = 0  # since time last moved
         self._max_passes = max_passes
         self._thread = threading.get_ident()
@@ -110,21 +111,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_make_task)
 
     @property
-    def elapsed_ns(self) -> int:
-        """Virtual time since the loop was made."""
-        return self._elapsed_ns
-
-    @property
     def now_ns(self) -> int:
         """The virtual wall clock: nanoseconds since the epoch."""
-        return self.start_ns + self._elapsed_ns
+        return self.start_ns + self.elapsed_ns
 
     def random(self, *names: str | int) -> random.Random:
         """Return the stream of random numbers with this name, derived from the run's seed."""
         return derive(self.seed, *names)
 
     def time(self) -> float:
-        return self._elapsed_ns / _NS_PER_SECOND
+        return self.elapsed_ns / _NS_PER_SECOND
 
     def call_later(
         self,
@@ -133,7 +129,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Args,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        when_ns = self._elapsed_ns + round(delay * _NS_PER_SECOND)
+        when_ns = self.elapsed_ns + round(delay * _NS_PER_SECOND)
         return self.call_at_ns(when_ns, callback, *args, context=context)
 
     def call_at(
@@ -188,13 +184,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._cancelled_timers -= 1
             if not timers:
                 raise _deadlock(self, "nothing is runnable and no timer is set")
-            self._elapsed_ns = max(self._elapsed_ns, timers[0][0])
+            self.elapsed_ns = max(self.elapsed_ns, timers[0][0])
             self._passes = 0
         self._passes += 1
         if self._passes > self._max_passes:
             self._passes = 0  # so that the tasks can be cleaned up
             raise _deadlock(self, f"no task let it pass in {self._max_passes} passes of the loop")
-        now_ns = self._elapsed_ns
+        now_ns = self.elapsed_ns
         while timers and timers[0][0] <= now_ns:
             timer = heapq.heappop(timers)[2]
             timer._scheduled = False  # type: ignore[attr-defined]

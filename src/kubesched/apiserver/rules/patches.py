@@ -210,6 +210,7 @@ _MERGE_KEYS = {
 }
 _PRIMITIVE_MERGES = frozenset({"finalizers"})
 _SCALARS = (str, int, float)
+_TEXT_ALONE = frozenset({str})
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
@@ -246,12 +247,10 @@ def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) ->
         known = original.get(key)
         kind = type(value)
         if kind is dict:
-            value = _with_values(known if isinstance(known, dict) else {}, value, key)
+            is_known = isinstance(known, dict)
+            value = _with_values(known or {}, value, key) if is_known else _as_new(value, key)
         elif kind is list:
-            identity = _merge_key(key, name)
-            if identity is not None or key in _PRIMITIVE_MERGES:
-                base = known if isinstance(known, list) else []
-                value = _with_items(base, value, key, identity)
+            value = _with_list(known, value, key, name)
         if value is not known and (type(value) is not type(known) or value != known):
             if merged is None:
                 merged = dict(original)
@@ -259,19 +258,33 @@ def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) ->
     return original if merged is None else merged
 
 
-def _with_items(
-    original: list[Any], items: list[Any], field: str, identity: str | None
-) -> list[Any]:
-    merged = {_identity(item, identity): item for item in original}
-    named = []
-    for item in items:
-        known = _identity(item, identity)
-        named.append(known)
-        is_map = type(item) is dict
-        merged[known] = _with_values(merged.get(known, {}), item, field) if is_map else item
+def _as_new(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a patch says about something that is not there yet; `values` are changed for it."""
+    for key, value in values.items():
+        kind = type(value)
+        if kind is dict:
+            _as_new(value, key)
+        elif kind is list:
+            values[key] = _with_list(None, value, key, name)
+    return values
+
+
+def _with_list(original: Json, items: list[Any], field: str, parent: str) -> list[Any]:
+    identity = _merge_key(field, parent)
+    if identity is None and field not in _PRIMITIVE_MERGES:
+        return items
+    before = original if isinstance(original, list) else []
+    merged = dict(zip(_identities(before, identity), before, strict=True))
+    named = _identities(items, identity)
+    for name, item in zip(named, items, strict=True):
+        if type(item) is dict:
+            known = merged.get(name)
+            is_known = isinstance(known, dict)
+            item = _with_values(known or {}, item, field) if is_known else _as_new(item, field)
+        merged[name] = item
     if list(merged) == named:
         return list(merged.values())  # there are no others, and they are in order
-    return _in_order(list(merged.values()), items, original, identity)
+    return _in_order(list(merged.values()), items, before, identity)
 
 
 def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -391,6 +404,16 @@ def _identity(item: Json, key: str | None) -> Json:
     if isinstance(item, Mapping | list):
         raise PatchError(f"{item} does not tell an item of a list from others")
     return item
+
+
+def _identities(items: list[Any], key: str | None) -> list[Any]:
+    """What tells each item from the others."""
+    try:
+        names = [item[key] for item in items]
+    except (TypeError, LookupError):
+        return [_identity(item, key) for item in items]
+    is_usual = {*map(type, names)} <= _TEXT_ALONE
+    return names if is_usual else [_identity(item, key) for item in items]
 
 
 def _merge_lists(

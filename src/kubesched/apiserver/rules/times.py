@@ -6,6 +6,7 @@ What cannot be parsed is refused at the door, as the reference does when it deco
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -20,9 +21,10 @@ _LAYOUTS: Final = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": "2006-01-02T15:04:05Z07:00",
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": "2006-01-02T15:04:05.000000Z07:00",
 }
+_NOTHING: Final[Json] = {}
 
-# Where times are: a layout for a time itself, else what is inside of a list, a map or an object.
-_Inside = str | tuple[str, Any] | dict[str, Any]
+_Look = Callable[[Any, Any], str]
+"""From a value, and the one that is known to be fine, to what is wrong with it."""
 
 
 def time_problem(
@@ -32,63 +34,97 @@ def time_problem(
 
     Parts that are the very objects of the `known` document are known to be fine.
     """
-    name = definition_of(group, version, kind)
-    inside = {"metadata": _inside(_META)} if name is None else _inside(name)
-    return _look(document, inside, known) if inside else ""
+    look = _look_at(definition_of(group, version, kind))
+    return "" if look is None else look(document, known)
 
 
 @cache
-def _inside(name: str, above: tuple[str, ...] = ()) -> _Inside | None:
-    """Where the times of a definition are; None if it has none."""
+def _look_at(name: str | None) -> _Look | None:
+    """How to look at a kind; all have metadata, those without a definition nothing else."""
+    if name is not None:
+        return _look_inside(name)
+    metadata = _look_inside(_META)
+    assert metadata is not None
+    return _look_at_object({"metadata": metadata})
+
+
+@cache
+def _look_inside(name: str, above: tuple[str, ...] = ()) -> _Look | None:
+    """How to look at what has a definition; None if there are no times in it."""
     if name in _LAYOUTS:
-        return _LAYOUTS[name]
+        return _look_at_time(_LAYOUTS[name])
     if name in above:
         return None  # no kind of ours has a time inside of something recursive
     found = {
-        field: inside
+        field: look
         for field, schema in definitions()[name].get("properties", {}).items()
-        if (inside := _of_schema(schema, (*above, name))) is not None
+        if (look := _of_schema(schema, (*above, name))) is not None
     }
-    return found or None
+    return _look_at_object(found) if found else None
 
 
-def _of_schema(schema: Json, above: tuple[str, ...]) -> _Inside | None:
+def _of_schema(schema: Json, above: tuple[str, ...]) -> _Look | None:
     name = target(schema)
     if name is None and len(parts := schema.get("allOf", ())) == 1:
         name = target(parts[0])
     if name is not None:
-        return _inside(name, above)
-    for kind in ("items", "additionalProperties"):
+        return _look_inside(name, above)
+    for kind, look_at in (("items", _look_at_items), ("additionalProperties", _look_at_values)):
         within = schema.get(kind)
         if isinstance(within, dict) and (inside := _of_schema(within, above)) is not None:
-            return kind, inside
+            return look_at(inside)
     return None
 
 
-def _look(value: Any, inside: _Inside, known: Any) -> str:
-    if value is known:
-        return ""
-    if isinstance(inside, str):
-        if isinstance(value, str) and not _is_time(value):
-            shown = quote(value[:100])
-            return f'parsing time {shown} as "{inside}": cannot parse {shown} as "2006"'
-        return ""
-    if isinstance(inside, dict):
-        if isinstance(value, dict) and not inside.keys().isdisjoint(value):
-            before = known if isinstance(known, dict) else {}
-            for field, deeper in inside.items():
-                if (each := value.get(field)) is not None and (
-                    problem := _look(each, deeper, before.get(field))
-                ):
-                    return problem
-        return ""
-    kind, deeper = inside
-    wanted = list if kind == "items" else dict
-    if isinstance(value, wanted):
-        for each in value.values() if isinstance(value, dict) else value:
-            if problem := _look(each, deeper, None):
+def _look_at_time(layout: str) -> _Look:
+    def look(value: Any, _known: Any) -> str:
+        if not isinstance(value, str) or _is_time(value):
+            return ""
+        shown = quote(value[:100])
+        return f'parsing time {shown} as "{layout}": cannot parse {shown} as "2006"'
+
+    return look
+
+
+def _look_at_object(fields: dict[str, _Look]) -> _Look:
+    def look(value: Any, known: Any) -> str:
+        if value is known or not isinstance(value, dict):
+            return ""
+        before: dict[str, Any] = known if isinstance(known, dict) else _NOTHING
+        for field, inside in fields.items():
+            each = value.get(field)
+            if each is None or each is before.get(field):
+                continue
+            if problem := inside(each, before.get(field)):
                 return problem
-    return ""
+        return ""
+
+    return look
+
+
+def _look_at_items(inside: _Look) -> _Look:
+    def look(value: Any, known: Any) -> str:
+        if value is known or not isinstance(value, list):
+            return ""
+        fine = {*map(id, known)} if isinstance(known, list) else ()
+        for each in value:
+            if id(each) not in fine and (problem := inside(each, None)):
+                return problem
+        return ""
+
+    return look
+
+
+def _look_at_values(inside: _Look) -> _Look:
+    def look(value: Any, known: Any) -> str:
+        if value is known or not isinstance(value, dict):
+            return ""
+        for each in value.values():
+            if problem := inside(each, None):
+                return problem
+        return ""
+
+    return look
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ import msgspec
 from kubesched.api.access import WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.apiserver.store.typed_views import derive, typed_view
+from kubesched.apiserver.store.typed_views import derive, numbered_view, typed_view
 from kubesched.apiserver.store.wire_form import wire_form
 
 __all__ = ["Change", "ChangeType", "Record"]
@@ -33,10 +33,26 @@ class Record(msgspec.Struct, eq=False, gc=False):
     key: str
     data: dict[str, Any]
     revision: int
-    _base: tuple[Any, dict[str, Any]] | None = None
-    """A struct and its data, to make the struct of this object from."""
+    _made_from: tuple[Any, dict[str, Any], dict[str, Any]] | None = None
+    """A struct and its data, and the data of this object before it got its version."""
     _typed: Any = None
     _encoded: bytes | None = None
+
+    @staticmethod
+    def numbered(
+        resource: Resource,
+        key: str,
+        data: dict[str, Any],
+        revision: int,
+        base: tuple[Any, dict[str, Any]] | None,
+    ) -> Record:
+        """The next revision of an object, whose number becomes its version.
+
+        `base` is a struct and its data, to make the struct of this object from.
+        """
+        metadata = {**data["metadata"], "resourceVersion": str(revision)}
+        made_from = None if base is None else (*base, data)
+        return Record(resource, key, {**data, "metadata": metadata}, revision, made_from)
 
     @property
     def base(self) -> tuple[Any, dict[str, Any]] | None:
@@ -51,9 +67,10 @@ class Record(msgspec.Struct, eq=False, gc=False):
         """The struct of this object. Shared: structs are immutable."""
         typed = self._typed
         if typed is None:
-            if self._base is not None:
-                typed = derive(*self._base, self.data)
-                self._base = None
+            if self._made_from is not None:
+                version = self.data["metadata"]["resourceVersion"]
+                typed = numbered_view(derive(*self._made_from), version)
+                self._made_from = None
             else:
                 typed = typed_view(self.resource.type or CustomObject, self.data)
             self._typed = typed
@@ -71,13 +88,11 @@ class Record(msgspec.Struct, eq=False, gc=False):
         """See the same revision through another definition of its resource."""
         if data is not self.data or resource is not self.resource:
             self.resource, self.data = resource, data
-            self._typed = self._encoded = self._base = None
+            self._typed = self._encoded = self._made_from = None
 
     def with_revision(self, revision: int) -> Record:
         """The same object under another version, as a watch shows what left its selection."""
-        metadata = {**self.data["metadata"], "resourceVersion": str(revision)}
-        data = {**self.data, "metadata": metadata}
-        return Record(self.resource, self.key, data, revision, self.base)
+        return Record.numbered(self.resource, self.key, self.data, revision, self.base)
 
 
 class Change(msgspec.Struct, eq=False, gc=False):

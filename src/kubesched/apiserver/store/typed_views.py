@@ -19,7 +19,7 @@ from kubesched.api.overlay import overlay, wire_fields
 from kubesched.api.pod import PodSpec
 from kubesched.apiserver.rules.shared_specs import SharedSpec, once
 
-__all__ = ["derive", "on_node", "overlay", "typed_view"]
+__all__ = ["derive", "numbered_view", "on_node", "overlay", "typed_view"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
@@ -71,6 +71,12 @@ def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[
     assert isinstance(view, Pod)
     spec = replace(view.spec, node_name=bound["spec"]["nodeName"])
     return replace(view, spec=spec), {**old, "spec": bound["spec"]}
+
+
+def numbered_view(view: S, version: str) -> S:
+    """The struct of an object that has got another version, and nothing else."""
+    metadata: Any = view.metadata  # type: ignore[attr-defined]  # every type that is stored has it
+    return replace(view, metadata=replace(metadata, resource_version=version))
 
 
 def _converted(value: Any, kind: Any, key: str) -> Any:

@@ -7,7 +7,7 @@ gets a bookmark now and then, so that it can resume from where the log still rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kubesched.api.access import EventType, WatchEvent
@@ -23,20 +23,21 @@ BOOKMARK_EVERY = 1000
 _BATCH = 4096
 
 
-class Seen(NamedTuple):
-    """A change as a watcher sees it; a bookmark has no record."""
+class Shown(NamedTuple):
+    """Something else than the change itself, as a watcher sees it; a bookmark has no record."""
 
     type: EventType
     record: Record | None
     revision: int
-    change: Change | None = None
 
     @property
     def event(self) -> WatchEvent[Any]:
-        if self.change is not None:
-            return self.change.event
         typed = None if self.record is None else self.record.typed
         return WatchEvent(self.type, typed, str(self.revision))
+
+
+Seen = Change | Shown
+"""What a watcher sees: nearly always a change as it is."""
 
 
 class Watcher:
@@ -54,7 +55,7 @@ class Watcher:
         """`initial` is shown first, as added; `face` is the form in which to show objects."""
         self.collection = collection
         self._face = face
-        self._initial = [Seen("ADDED", record, record.revision) for record in initial]
+        self._initial: list[Seen] = [Shown("ADDED", record, record.revision) for record in initial]
         self._selection = selection
         self._position = collection.position_after(revision)
         # From a revision that is still to come, what happens before it is not news.
@@ -66,27 +67,30 @@ class Watcher:
         """Whether there is nothing to read."""
         return self._position >= self.collection.end and not self._initial
 
-    def read(self) -> list[Seen]:
+    def read(self) -> Sequence[Seen]:
         """What is new, oldest first; empty if nothing is.
 
         Raises:
             ApiError: 410, the watcher fell too far behind.
         """
-        seen, self._initial = self._initial, []
+        seen: Sequence[Seen] = []
+        if self._initial:
+            seen, self._initial = self._initial, []
         changes = self.collection.changes(self._position, _BATCH)
         if changes:
-            seen += self._select(changes)
+            news = self._select(changes)
+            seen = [*seen, *news] if seen else news
         if self._face is None:
             return seen
         return [_in_face(self._face, each) for each in seen]
 
-    def _select(self, changes: list[Change]) -> list[Seen]:
+    def _select(self, changes: list[Change]) -> Sequence[Seen]:
         self._position += len(changes)
         if changes[0].revision <= self._after:
             changes = [change for change in changes if change.revision > self._after]
         if self._selection.everything:
-            return [Seen(change.type, change.record, change.revision, change) for change in changes]
-        seen = []
+            return changes
+        seen: list[Seen] = []
         for change in changes:
             if (shown := self._show(change)) is not None:
                 seen.append(shown)
@@ -94,7 +98,7 @@ class Watcher:
             else:
                 self._unseen += 1
                 if self._unseen >= BOOKMARK_EVERY:
-                    seen.append(Seen("BOOKMARK", None, change.revision))
+                    seen.append(Shown("BOOKMARK", None, change.revision))
                     self._unseen = 0
         return seen
 
@@ -103,15 +107,13 @@ class Watcher:
         record, previous = change.record, change.previous
         before = previous is not None and matches(previous)
         if change.type == "DELETED":
-            return Seen("DELETED", record, change.revision, change) if before else None
-        now = matches(record)
-        if now:
+            return change if before else None
+        if matches(record):
             kind: EventType = "MODIFIED" if before else "ADDED"
-            same = change if kind == change.type else None
-            return Seen(kind, record, change.revision, same)
+            return change if kind == change.type else Shown(kind, record, change.revision)
         if before:
             assert previous is not None
-            return Seen("DELETED", previous.with_revision(change.revision), change.revision)
+            return Shown("DELETED", previous.with_revision(change.revision), change.revision)
         return None
 
 
@@ -121,4 +123,4 @@ def _in_face(face: Resource, seen: Seen) -> Seen:
         return seen
     assert face.from_stored is not None
     shown = Record(face, record.key, face.from_stored(record.data), record.revision)
-    return Seen(seen.type, shown, seen.revision)
+    return Shown(seen.type, shown, seen.revision)

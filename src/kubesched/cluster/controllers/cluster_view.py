@@ -6,7 +6,7 @@ a watch then brings late does not undo it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kubesched.api import OwnerReference, Pod, ResourceClaim
@@ -81,9 +81,9 @@ class View:
         """Objects of a kind in a namespace that nothing controls."""
         return self._orphans.get((kind, namespace), _EMPTY).values()
 
-    def reserved_by(self, uid: str) -> list[str]:
+    def reserved_by(self, uid: str) -> Sequence[str]:
         """Uids of the claims for devices that a pod has reserved."""
-        return list(self._reserved.get(uid, ()))
+        return tuple(self._reserved.get(uid, ()))
 
     def pods_on(self, node: str) -> Collection[Pod]:
         return self._on_node.get(node, _EMPTY).values()

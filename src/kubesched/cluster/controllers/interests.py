@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kubesched.api import (
@@ -40,6 +40,7 @@ __all__ = ["LOST_NODE", "concerned", "settles"]
 LOST_NODE = "lost-node/"
 """Begins the key of a node that does not exist and yet has pods."""
 
+_NOBODY: Mapping[str, Any] = {}
 _ADOPT_PODS: tuple[type[ApiObject], ...] = (
     ReplicaSet,
     ReplicationController,
@@ -51,10 +52,16 @@ _ADOPT_PODS: tuple[type[ApiObject], ...] = (
 
 def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> Iterator[str]:
     """Keys of those to look at soon."""
+    if type(subject) is Pod:
+        return _concerned_by_pod(view, subject, before, gone=gone)
+    return _concerned_by_other(view, subject, before, gone=gone)
+
+
+def _concerned_by_other(
+    view: View, subject: Any, before: Any | None, *, gone: bool
+) -> Iterator[str]:
     kind = type(subject)
-    if kind is Pod:
-        yield from _concerned_by_pod(view, subject, before, gone=gone)
-    elif kind is Node:
+    if kind is Node:
         yield from _concerned_by_node(view, subject, before, gone=gone)
     elif kind in PLANNED and not gone:
         yield subject.metadata.uid
@@ -67,12 +74,6 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
     if kind is Job and gone:
         for pod in view.controlled(subject.metadata.uid, Pod):
             yield pod.metadata.uid
-    if kind is Pod and gone and owner is not None:
-        # A Deployment that recreates its pods waits for the last of the old ones.
-        maker = view.get(owner.uid)
-        above = None if maker is None else controller_of(maker)
-        if above is not None:
-            yield above.uid
     if before is not None and (owned := controller_of(before)) is not None and owned != owner:
         yield owned.uid
     if kind is ReplicaSet and owner is None:
@@ -94,15 +95,15 @@ def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> It
             yield home.metadata.uid
 
 
-def settles(view: View, subject: Any) -> Iterator[str]:
+def settles(view: View, subject: Any) -> Sequence[str]:
     """Keys of those that look at a whole namespace: a little later, once for many changes."""
-    if type(subject) in (Node, Lease) or not subject.metadata.namespace:
-        return
+    kind = type(subject)
+    if kind in (Node, Lease) or not subject.metadata.namespace:
+        return ()
     here = view.all_within(subject.metadata.namespace)
-    if type(subject) is not PodDisruptionBudget and PodDisruptionBudget in here:
-        yield from here[PodDisruptionBudget]
-    if type(subject) is Pod and Service in here:
-        yield from here[Service]
+    budgets = here.get(PodDisruptionBudget, _NOBODY) if kind is not PodDisruptionBudget else _NOBODY
+    services = here.get(Service, _NOBODY) if kind is Pod else _NOBODY
+    return (*budgets, *services)
 
 
 def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
@@ -122,7 +123,8 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             used = view.find(PersistentVolumeClaim, pod.metadata.namespace, name)
             if used is not None and (used.metadata.deletion_timestamp or before is None):
                 yield used.metadata.uid
-    if controller_of(pod) is None and pod.metadata.labels:
+    owner = controller_of(pod)
+    if owner is None and pod.metadata.labels:
         yield from _adopters(view, pod, _ADOPT_PODS)
     if pod.spec.scheduling_group is not None and (group := group_of(view, pod)) is not None:
         yield group.metadata.uid
@@ -131,8 +133,20 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
         home: Node | None = view.find(Node, "", node)
         if home is None:
             yield LOST_NODE + node
-        elif any(taint.effect == NO_EXECUTE for taint in home.spec.taints):
+        elif home.spec.taints and any(each.effect == NO_EXECUTE for each in home.spec.taints):
             yield home.metadata.uid
+    if owner is not None:
+        yield owner.uid
+        if gone:
+            # A Deployment that recreates its pods waits for the last of the old ones.
+            maker = view.get(owner.uid)
+            above = None if maker is None else controller_of(maker)
+            if above is not None:
+                yield above.uid
+    if before is not None and before.metadata.owner_references != pod.metadata.owner_references:
+        former = controller_of(before)
+        if former is not None and former != owner:
+            yield former.uid
 
 
 def _concerned_by_group(view: View, group: PodGroup, *, gone: bool) -> Iterator[str]:

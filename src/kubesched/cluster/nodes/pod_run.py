@@ -247,18 +247,20 @@ class PodRun:
     def is_ready(self, now_ns: int) -> bool:
         """Whether the containers are ready; gates are another matter."""
         ready_ns = self._ready_ns()
-        return (
-            self.phase == "Running"
-            and ready_ns is not None
-            and ready_ns <= now_ns
-            and all(each.is_running for each in self.containers)
-        )
+        if ready_ns is None or ready_ns > now_ns:
+            return False
+        for container in self.containers:
+            if container.started_ns is None or container.ended_ns is not None:
+                return False
+        return True
 
     def _ready_ns(self) -> int | None:
         delay_ns = self.behavior.ready_delay_ns
         if delay_ns is None or self.phase != "Running":
             return None
-        began_ns = max((each.started_ns or 0 for each in self.containers), default=0)
+        began_ns = 0
+        for container in self.containers:
+            began_ns = max(began_ns, container.started_ns or 0)
         return began_ns + delay_ns
 
     def _deadline_ns(self) -> int | None:
@@ -275,10 +277,19 @@ class PodRun:
             return None
         if self.phase == "Pending":
             return None if self.pull_failed or self.init_failed else self.start_due_ns
+        soonest_ns = self._deadline_ns()
         ready_ns = self._ready_ns()
-        times = [each.next_ns() for each in self.containers]
-        times += [self._deadline_ns(), ready_ns if ready_ns and ready_ns > now_ns else None]
-        return min((each for each in times if each is not None), default=None)
+        if ready_ns is not None and ready_ns > now_ns:
+            soonest_ns = _sooner(soonest_ns, ready_ns)
+        for container in self.containers:
+            soonest_ns = _sooner(soonest_ns, container.next_ns())
+        return soonest_ns
+
+
+def _sooner(one_ns: int | None, other_ns: int | None) -> int | None:
+    if one_ns is None or other_ns is None:
+        return one_ns if other_ns is None else other_ns
+    return min(one_ns, other_ns)
 
 
 def _without_init(behavior: Behavior) -> Behavior:

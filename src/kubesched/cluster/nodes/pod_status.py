@@ -16,8 +16,8 @@ Json = dict[str, Any]
 
 _PULL_FAILED = "ErrImagePull"
 _CRASHED = "CrashLoopBackOff"
-_PLACED = {"PodScheduled": ("True", "", "")}
-"""What every pod that a kubelet sees is."""
+_TRUE = ("True", "", "")
+"""A condition that holds, of which there is nothing to say."""
 
 
 def needs_report(run: PodRun, now_ns: int) -> bool:
@@ -32,9 +32,9 @@ def needs_report(run: PodRun, now_ns: int) -> bool:
     if pod.status.observed_generation != pod.metadata.generation:
         return True
     held = {each.type: each.status for each in pod.status.conditions}
-    wanted = _conditions(run, now_ns)
-    if any(held.get(kind) != status for kind, (status, _, _) in wanted.items()):
-        return True
+    for kind, (status, _, _) in _conditions(run, now_ns).items():
+        if held.get(kind) != status:
+            return True
     reported = {each.name: each for each in pod.status.container_statuses}
     for container in run.containers:
         known = reported.get(container.name)
@@ -87,12 +87,12 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
         status_["initContainerStatuses"] = [
             _init_status(run, each, began) for each in pod.spec.init_containers
         ]
-    return status_ | _addresses(pod, addresses)
+    if not (pod.status.host_ip and pod.status.pod_ip):
+        status_ |= _addresses(pod, addresses)
+    return status_
 
 
 def _addresses(pod: Pod, addresses: tuple[str, str]) -> Json:
-    if pod.status.host_ip and pod.status.pod_ip:
-        return {}
     host_ip, pod_ip = addresses
     if pod.spec.host_network:
         pod_ip = host_ip
@@ -126,29 +126,28 @@ def _conditions(run: PodRun, now_ns: int) -> Mapping[str, tuple[str, str, str]]:
     if run.phase in FINISHED:
         reason = "PodFailed" if run.phase == "Failed" else "PodCompleted"
         return {
-            **_PLACED,
+            "PodScheduled": _TRUE,
             "PodReadyToStartContainers": ("False", "", ""),
             "Initialized": ("True", reason if run.phase == "Succeeded" else "", ""),
             "Ready": ("False", reason, ""),
             "ContainersReady": ("False", reason, ""),
         }
-    names = " ".join(each.name for each in run.containers)
-    unready = ("False", "ContainersNotReady", f"containers with unready status: [{names}]")
     if run.init_failed:
         begun = " ".join(each.name for each in run.pod.spec.init_containers)
         text = f"containers with incomplete status: [{begun}]"
         initialized = ("False", "ContainersNotInitialized", text)
     else:
-        initialized = ("True", "", "")
-    containers = ready = unready
-    if run.is_ready(now_ns):
-        containers = ready = ("True", "", "")
-        waiting = _closed_gates(run.pod)
-        if waiting:
-            ready = ("False", "ReadinessGatesNotReady", waiting)
+        initialized = _TRUE
+    containers = ready = _TRUE
+    if not run.is_ready(now_ns):
+        names = " ".join([each.name for each in run.containers])
+        text = f"containers with unready status: [{names}]"
+        containers = ready = ("False", "ContainersNotReady", text)
+    elif run.pod.spec.readiness_gates and (waiting := _closed_gates(run.pod)):
+        ready = ("False", "ReadinessGatesNotReady", waiting)
     return {
-        **_PLACED,
-        "PodReadyToStartContainers": ("True", "", ""),
+        "PodScheduled": _TRUE,
+        "PodReadyToStartContainers": _TRUE,
         "Initialized": initialized,
         "Ready": ready,
         "ContainersReady": containers,

@@ -72,6 +72,8 @@ def _complaints(rule: NameRule, text: str) -> Sequence[str]:
 
 def check_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
+    if new is old:
+        return problems
     if old.get("deletionTimestamp"):
         problems += check_new_finalizers(new, old)
     problems += [
