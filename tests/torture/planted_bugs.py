@@ -301,7 +301,8 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     ),
     # Tasks and files
     "work in the background is not waited for": (
-        _edited(BackgroundTasks, "spawn", "self._tasks.add(task)", "pass"),
+        _edited(BackgroundTasks, "spawn", "self._tasks[task] = work", "pass"),
+        (BackgroundTasks, "_ended", _nothing),
     ),
     "what was deleted is back after a restart": (
         _edited(DataFile, "write", 'if change.type == "DELETED":', 'if change.type == "GONE":'),
