@@ -126,7 +126,53 @@ def many_constraints(count: int) -> dict[str, Any]:
     return {"spec": {"topologySpreadConstraints": [constraint] * count}}
 
 
+def many_expressions(count: int) -> dict[str, Any]:
+    expressions = [{"key": f"k{n}", "operator": "DoesNotExist"} for n in range(count)]
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchExpressions": [{"key": "k", "operator": "Exists"}, *expressions]},
+    }
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"spec": {"affinity": {"podAntiAffinity": rule}}}
+
+
+def many_spread_expressions(count: int) -> dict[str, Any]:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {
+            "matchExpressions": [{"key": f"k{n}", "operator": "Exists"} for n in range(count)]
+        },
+    }
+    return {"spec": {"topologySpreadConstraints": [constraint]}}
+
+
+def many_node_requirements(count: int) -> dict[str, Any]:
+    terms = [
+        {"matchExpressions": [{"key": f"k{n}", "operator": "DoesNotExist"}]} for n in range(count)
+    ]
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"spec": {"affinity": {"nodeAffinity": rule}}}
+
+
+def many_tolerations(count: int) -> dict[str, Any]:
+    return {"spec": {"tolerations": [{"key": f"k{n}", "operator": "Exists"} for n in range(count)]}}
+
+
 TOO_MUCH = {
+    "expressions": (many_expressions, 511, "selector expressions in pod affinity terms, of which"),
+    "spread expressions": (
+        many_spread_expressions,
+        512,
+        "selector expressions in topology spread constraints, of which 512 are allowed",
+    ),
+    "node requirements": (
+        many_node_requirements,
+        1_000,
+        "5000 node selector requirements, of which 1000 are allowed",
+    ),
+    "tolerations": (many_tolerations, 512, "5000 tolerations, of which 512 are allowed"),
     "affinity terms": (many_terms, 64, "pod affinity terms, of which 64 are allowed"),
     "constraints": (many_constraints, 32, "topology spread constraints, of which 32 are allowed"),
 }
@@ -152,6 +198,21 @@ def test_a_pod_that_asks_too_much_is_put_aside_and_says_so(
             (condition,) = (each for each in pod.status.conditions if each.type == "PodScheduled")
             assert condition.reason == "Unschedulable"
             assert text in condition.message
+
+    tell(story)
+
+
+def test_a_pod_that_asks_for_very_many_resources_is_put_aside_and_says_so() -> None:
+    async def story(world: HostileWorld) -> None:
+        for number in range(5):
+            many = asking(**{f"example.com/r{each}": "1" for each in range(2_000)})
+            await world.add_pod(f"too-much-{number}", many)
+            await world.add_pod(f"innocent{number}", requests={"cpu": "1"})
+        for number in range(5):
+            await world.until_bound(f"innocent{number}")
+        pod = await world.api.get(Pod, "too-much-0", "default")
+        (condition,) = (each for each in pod.status.conditions if each.type == "PodScheduled")
+        assert "2000 resources, of which 128 are allowed" in condition.message
 
     tell(story)
 

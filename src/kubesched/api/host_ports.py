@@ -36,13 +36,17 @@ def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bo
 
     Addresses are compared as text, and only `0.0.0.0` means all of them.
     """
-    return any(_is_taken(port, used) for port in wanted)
-
-
-def _is_taken(wanted: HostPort, used: Collection[HostPort]) -> bool:
-    if wanted.ip != WILDCARD_IP:
-        return wanted in used or wanted._replace(ip=WILDCARD_IP) in used
-    return any(other.port == wanted.port and other.protocol == wanted.protocol for other in used)
+    numbers: set[tuple[str, int]] | None = None  # made once: there may be many on both sides
+    for port in wanted:
+        if port.ip != WILDCARD_IP:
+            if port in used or port._replace(ip=WILDCARD_IP) in used:
+                return True
+        else:
+            if numbers is None:
+                numbers = {(other.protocol, other.port) for other in used}
+            if (port.protocol, port.port) in numbers:
+                return True
+    return False
 
 
 def _ports_of(containers: Iterable[Container]) -> tuple[HostPort, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from copy import copy
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from kubesched.framework.affinity_terms import (
     parse_terms,
     parse_weighted_terms,
 )
+from kubesched.framework.pod_limits import affinity_excess
 from kubesched.util.errors import SelectorError
 
 __all__ = ["PodInfo", "QueuedPodInfo", "assigned_to"]
@@ -26,22 +27,9 @@ __all__ = ["PodInfo", "QueuedPodInfo", "assigned_to"]
 _NONE: Set[str] = frozenset()
 
 
-MOST_AFFINITY_TERMS: Final = 64
-"""Of all kinds in one pod: each may have to be compared with every pod (decision 0019)."""
-
-
 def assigned_to(pod: Pod, node_name: str) -> Pod:
     """The pod as it will be once it is bound to the node."""
     return replace(pod, spec=replace(pod.spec, node_name=node_name))
-
-
-def _term_count(affinity: Affinity) -> int:
-    return sum(
-        len(part.required_during_scheduling_ignored_during_execution)
-        + len(part.preferred_during_scheduling_ignored_during_execution)
-        for part in (affinity.pod_affinity, affinity.pod_anti_affinity)
-        if part is not None
-    )
 
 
 class PodInfo(msgspec.Struct, eq=False, gc=False):
@@ -70,10 +58,8 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
             self._parse_terms(self.pod.spec.affinity)
 
     def _parse_terms(self, affinity: Affinity) -> None:
-        if (count := _term_count(affinity)) > MOST_AFFINITY_TERMS:
-            self.affinity_errors = (
-                f"{count} pod affinity terms, of which {MOST_AFFINITY_TERMS} are allowed",
-            )
+        if excess := affinity_excess(affinity):
+            self.affinity_errors = (excess,)
             return
         namespace = self.pod.metadata.namespace
         errors: list[str] = []

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["YamlLimitError", "check_yaml"]
+__all__ = ["TooManyValuesError", "YamlLimitError", "check_yaml"]
 
 _DEEPEST: Final = 1_000
 _MOST_REPEATED: Final = 100_000
@@ -25,19 +25,25 @@ class YamlLimitError(yaml.MarkedYAMLError):
         super().__init__(problem=problem, problem_mark=mark)
 
 
-def check_yaml(text: str | bytes) -> None:
+class TooManyValuesError(YamlLimitError):
+    """More of them than the caller allows."""
+
+
+def check_yaml(text: str | bytes, *, most_values: int | None = None) -> None:
     """Look through a text without building anything.
 
     Raises:
         yaml.YAMLError: it is not YAML, or (YamlLimitError) goes beyond the bounds.
+        TooManyValuesError: it has more values than the caller allows.
     """
-    check = _Check()
+    check = _Check(most_values)
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         check.take(event)
 
 
 class _Check:
-    def __init__(self) -> None:
+    def __init__(self, most_values: int | None) -> None:
+        self._most = most_values
         self._count = 0  # values so far, those that aliases repeat included
         self._repeated = 0
         # Anchor and count at the beginning of every collection that is open.
@@ -45,6 +51,8 @@ class _Check:
         self._sizes: dict[str, int] = {}  # of finished values with an anchor
 
     def take(self, event: yaml.Event) -> None:
+        if self._most is not None and self._count > self._most:
+            raise TooManyValuesError(f"more than {self._most} values", event.start_mark)
         if isinstance(event, yaml.CollectionStartEvent):
             self._open.append((event.anchor, self._count))
             self._count += 1

@@ -38,6 +38,7 @@ from kubesched.apiserver.rules.apply import Manager, apply_document, is_tracked,
 from kubesched.apiserver.rules.generated_metadata import stamp
 from kubesched.apiserver.rules.patches import PatchError, apply_patch
 from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.rules.value_limit import check_object
 from kubesched.apiserver.store import custom_resource_definitions
 from kubesched.apiserver.store.admission_policies import POLICY, type_checked
 from kubesched.apiserver.store.custom_resource_definitions import (
@@ -330,6 +331,7 @@ class ResourceHandlers:
             stamp(now_ns),
             force=request.flag("force"),
         )
+        check_object(document)
         self._check_grant(resource, target, document)
         if live is None:
             document["metadata"]["name"] = target.name

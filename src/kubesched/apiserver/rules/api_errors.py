@@ -34,6 +34,7 @@ __all__ = [
     "timed_out",
     "too_large",
     "too_many_requests",
+    "too_many_values",
     "too_new",
     "unauthorized",
     "unknown_failure",
@@ -203,6 +204,11 @@ def not_possible(message: str) -> ApiError:
 
 def too_large(limit: int) -> ApiError:
     message = f"Request entity too large: limit is {limit}"
+    return _refusal(413, "RequestEntityTooLarge", message)
+
+
+def too_many_values(limit: int) -> ApiError:
+    message = f"Request entity too large: limit is {limit} values in an object"
     return _refusal(413, "RequestEntityTooLarge", message)
 
 

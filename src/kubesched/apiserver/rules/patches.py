@@ -22,6 +22,8 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _MOST_OPERATIONS = 10_000
 _MOST_COPIED_BYTES = 3 * 1024 * 1024
+_MOST_COPIED_ITEMS = 20_000_000
+"""Of the lists and maps on the way to what operations change, all together."""
 
 
 class PatchError(ValueError):
@@ -65,6 +67,7 @@ def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
         )
     document = original
     copied = 0
+    edit = _Edit()
     for operation in operations:
         if not isinstance(operation, Mapping) or "op" not in operation or "path" not in operation:
             raise PatchError("a JSON patch is a list of operations with 'op' and 'path'")
@@ -76,7 +79,7 @@ def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
                     "Unable to complete the copy, the accumulated size increase of copy is "
                     f"{copied}, exceeding the limit {_MOST_COPIED_BYTES}"
                 )
-        document = _apply(document, operation)
+        document = _apply(document, operation, edit)
     return document
 
 
@@ -84,18 +87,18 @@ def _size(value: Json) -> int:
     return len(msgspec.json.encode(value))
 
 
-def _apply(document: Json, operation: Mapping[str, Any]) -> Json:
+def _apply(document: Json, operation: Mapping[str, Any], edit: _Edit) -> Json:
     op, path = operation["op"], _pointer(operation["path"])
     if op in ("add", "replace", "test") and "value" not in operation:
         raise PatchError(f"the {op} operation of {operation['path']} has no value")
     match op:
         case "add":
-            return _edit(document, path, op, operation["value"])
+            return edit(document, path, op, operation["value"])
         case "replace":
             _lookup(document, path)
-            return _edit(document, path, op, operation["value"])
+            return edit(document, path, op, operation["value"])
         case "remove":
-            return _edit(document, path, op, None)
+            return edit(document, path, op, None)
         case "test":
             if _lookup(document, path) != operation["value"]:
                 raise PatchError(f"testing value {operation['path']} failed: test failed")
@@ -104,8 +107,8 @@ def _apply(document: Json, operation: Mapping[str, Any]) -> Json:
             source = _pointer(operation.get("from", ""))
             value = _lookup(document, source)
             if op == "move":
-                document = _edit(document, source, "remove", None)
-            return _edit(document, path, "add", value)
+                document = edit(document, source, "remove", None)
+            return edit(document, path, "add", value)
     raise PatchError(f"unexpected kind: {op}")
 
 
@@ -148,23 +151,45 @@ def _lookup(document: Json, path: Sequence[str]) -> Json:
     return value
 
 
-def _edit(document: Json, path: Sequence[str], op: str, value: Json) -> Json:
-    """A copy of the document in which only the way to `path` is new."""
-    if not path:
-        return value
-    token, rest = path[0], path[1:]
-    if isinstance(document, Mapping):
+class _Edit:
+    """Makes a copy of a document in which only the way to a path is new."""
+
+    def __init__(self) -> None:
+        self._copied = 0
+
+    def __call__(self, document: Json, path: Sequence[str], op: str, value: Json) -> Json:
+        if not path:
+            return value
+        if isinstance(document, Mapping):
+            self._count(document)
+            return self._in_map(document, path, op, value)
+        if isinstance(document, list):
+            self._count(document)
+            return self._in_list(document, path, op, value)
+        raise _missing(path)
+
+    def _count(self, copied: Mapping[str, Any] | list[Any]) -> None:
+        self._copied += len(copied)
+        if self._copied > _MOST_COPIED_ITEMS:
+            raise PatchError("the operations of this JSON patch are too much work for its object")
+
+    def _in_map(
+        self, document: Mapping[str, Any], path: Sequence[str], op: str, value: Json
+    ) -> Json:
+        token, rest = path[0], path[1:]
         if token not in document and (rest or op == "remove"):
             raise _missing(path)
         edited = dict(document)
         if rest:
-            edited[token] = _edit(document[token], rest, op, value)
+            edited[token] = self(document[token], rest, op, value)
         elif op == "remove":
             del edited[token]
         else:
             edited[token] = value
         return edited
-    if isinstance(document, list):
+
+    def _in_list(self, document: list[Any], path: Sequence[str], op: str, value: Json) -> Json:
+        token, rest = path[0], path[1:]
         items = list(document)
         adding = op == "add" and not rest
         index = _position(items, token, len(items) if adding else len(items) - 1, path)
@@ -173,13 +198,12 @@ def _edit(document: Json, path: Sequence[str], op: str, value: Json) -> Json:
         elif index >= len(items):
             raise _missing(path)
         elif rest:
-            items[index] = _edit(items[index], rest, op, value)
+            items[index] = self(items[index], rest, op, value)
         elif op == "remove":
             del items[index]
         else:
             items[index] = value
         return items
-    raise _missing(path)
 
 
 # Lists that merge item by item, and the field that identifies an item. All other lists are
@@ -319,12 +343,23 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
         if key.startswith(_DELETE_PRIMITIVES):
             field, gone = key.removeprefix(_DELETE_PRIMITIVES), _listed(patch, key)
             if isinstance(known := merged.get(field), list):
-                merged[field] = [item for item in known if item not in gone]
+                merged[field] = _others(known, gone)
         elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
             field, wanted = key.removeprefix(_ORDER), _listed(patch, key)
             if isinstance(known := merged.get(field), list):
                 merged[field] = _in_order(known, wanted, known, _merge_key(field, name))
     return merged
+
+
+def _others(items: list[Any], gone: list[Any]) -> list[Any]:
+    """The items of a list without some; looked up, for both lists may be long."""
+    plain = {item for item in gone if isinstance(item, _SCALARS)}
+    odd = [item for item in gone if not isinstance(item, _SCALARS)]
+    return [
+        item
+        for item in items
+        if (item not in plain if isinstance(item, _SCALARS) else item not in odd)
+    ]
 
 
 def _merge_plain(
@@ -458,9 +493,12 @@ def _in_order(items: list[Any], wanted: list[Any], server: list[Any], key: str |
     named = sorted((each for each in known if each[0] in rank), key=lambda each: rank[each[0]])
     others = [each for each in known if each[0] not in rank]
     others.sort(key=lambda each: place.get(each[0], len(place)))
+    # Both from their ends, where taking one away costs nothing.
+    named.reverse()
+    others.reverse()
     ordered: list[Any] = []
     while named and others:
-        left, right = others[0][0], named[0][0]
+        left, right = others[-1][0], named[-1][0]
         first = left in place and right in place and place[left] < place[right]
-        ordered.append((others if first else named).pop(0))
-    return [item for _, item in (*ordered, *named, *others)]
+        ordered.append((others if first else named).pop())
+    return [item for _, item in (*ordered, *reversed(named), *reversed(others))]

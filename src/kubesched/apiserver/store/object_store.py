@@ -35,6 +35,7 @@ from kubesched.apiserver.rules.request_documents import (
 )
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.rules.strategies.pods import bind
+from kubesched.apiserver.rules.value_limit import check_object
 from kubesched.apiserver.store.collection import Collection
 from kubesched.apiserver.store.first_objects import FIRST_OBJECTS
 from kubesched.apiserver.store.namespace_deletion import NamespaceDeletion
@@ -49,9 +50,6 @@ from kubesched.util.errors import QuantityError
 __all__ = ["Deletion", "Store"]
 
 Json = dict[str, Any]
-
-# What may be sent at once; patches must not make more of it.
-_LARGEST_OBJECT = 3 * 1024 * 1024
 
 DEFAULT_HISTORY = 10_000
 """Changes per resource that a late watcher can still catch up with, at least."""
@@ -264,8 +262,7 @@ class Store(StoredObjects):
             document = cleaned(document, old.data)
         if not trusted:
             check_details(resource, document, old.data)
-            if len(msgspec.json.encode(document)) > _LARGEST_OBJECT:
-                raise api_errors.too_large(_LARGEST_OBJECT)
+            check_object(document)
         base: tuple[Any, Json] | None = None
         if resource.type is not None:
             try:

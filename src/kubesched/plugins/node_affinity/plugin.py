@@ -37,6 +37,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.pod_limits import node_selection_excess
 from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if
 from kubesched.plugins.helpers.node_matching import match_any_term, match_required, match_term
 from kubesched.plugins.helpers.normalization import default_normalize
@@ -79,6 +80,8 @@ class NodeAffinity(Plugin):
     ) -> Status | OnlyNodes:
         pod = pod_info.pod
         own = _own_affinity(pod)
+        if excess := node_selection_excess(pod, own):
+            return Status.unresolvable(excess)
         required = own.required_during_scheduling_ignored_during_execution if own else None
         if required is None and self._added_required is None and pod.spec.node_selector is None:
             return SKIP
@@ -142,6 +145,8 @@ class NodeAffinity(Plugin):
         before, after = expect_or_none(Node, old), expect(Node, new)
         if self._added_required is not None and not self._added_required.matches_node(after):
             return QueueingHint.SKIP
+        if node_selection_excess(pod, _own_affinity(pod)):
+            return QueueingHint.SKIP  # whatever the node is like
         required = RequiredNodeAffinity.of(pod)
         if not required.check(after.metadata.labels, after.metadata.name):
             return QueueingHint.SKIP

@@ -96,12 +96,15 @@ class NodePorts(Plugin):
 
 
 def _rows_where_taken(wanted: Sequence[HostPort], nodes: NodeView) -> list[NDArray[np.intp]]:
-    return [
-        holders.rows
-        for port in wanted
-        for ip, holders in nodes.table.ports.holders(port.protocol, port.port).items()
-        if port.ip == WILDCARD_IP or ip in (port.ip, WILDCARD_IP)
-    ]
+    taken = []
+    for port in dict.fromkeys(wanted):
+        holders = nodes.table.ports.holders(port.protocol, port.port)
+        if not holders:
+            continue
+        # Looked up by address: there may be many on both sides.
+        ips = holders if port.ip == WILDCARD_IP else (port.ip, WILDCARD_IP)
+        taken += [holders[ip].rows for ip in ips if ip in holders]
+    return taken
 
 
 def _missing(exc: StateNotFoundError) -> Status:

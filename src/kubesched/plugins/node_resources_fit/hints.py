@@ -9,6 +9,7 @@ from kubesched.api.pod_requests import FIT_REQUESTS, NODE_REQUESTS, pod_requeste
 from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY
 from kubesched.framework import QueueingHint
+from kubesched.framework.pod_limits import MOST_RESOURCES
 from kubesched.plugins.helpers.hints import expect, expect_or_none, is_placed, queue_if, same_pod
 from kubesched.plugins.node_resources_fit.filtering import Demand, fit_status
 
@@ -40,6 +41,8 @@ def after_node_change(demand: Demand, old: Any, new: Any) -> QueueingHint:
     `demand` knows no ignored resources: whether the pod could fit is asked without them.
     """
     before, after = expect_or_none(Node, old), expect(Node, new)
+    if len(demand.amounts) > MOST_RESOURCES:
+        return QueueingHint.SKIP  # whatever the node has
     has = Resources.from_resource_list(after.status.allocatable)
     allowed_pods = Resources.allowed_pods(after.status.allocatable)
     if not fit_status(demand, has, allowed_pods, _NOTHING, 0).is_success:

@@ -36,6 +36,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.pod_limits import MOST_RESOURCES
 from kubesched.plugins.helpers.device_classes import DeviceClassResolver
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.missing_state import reject_all
@@ -81,6 +82,8 @@ class NodeResourcesFit(Plugin):
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         wanted = pod_info.plain_requested or pod_requested(pod_info.pod, self._options)
         demand = Demand.from_resources(wanted, self._classes.served, self._is_ignored)
+        if (count := len(demand.amounts)) > MOST_RESOURCES:
+            return Status.unresolvable(f"{count} resources, of which {MOST_RESOURCES} are allowed")
         state.write(PRE_FILTER_KEY, demand)
         return SUCCESS
 

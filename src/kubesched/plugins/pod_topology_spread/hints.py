@@ -7,6 +7,7 @@ from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.framework import QueueingHint
+from kubesched.framework.pod_limits import spread_excess
 from kubesched.plugins.helpers.hints import expect_or_none, is_placed, queue_if, same_pod
 from kubesched.plugins.pod_topology_spread.constraints import Constraint
 
@@ -23,6 +24,8 @@ class SpreadHints:
         before, after = expect_or_none(Pod, old), expect_or_none(Pod, new)
         if not all(_is_involved(pod, each) for each in (after, before) if each is not None):
             return QueueingHint.SKIP
+        if spread_excess(pod):
+            return QueueingHint.SKIP  # whoever is where
         constraints = self._hard_constraints(pod)
         if before is None or after is None:
             changed = before or after
@@ -46,6 +49,8 @@ class SpreadHints:
 
     def after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Node, old), expect_or_none(Node, new)
+        if spread_excess(pod):
+            return QueueingHint.SKIP
         keys = [each.topology_key for each in self._hard_constraints(pod)]
         matched, matches = _has_all(before, keys), _has_all(after, keys)
         if before is None or after is None:

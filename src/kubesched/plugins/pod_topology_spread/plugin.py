@@ -30,6 +30,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.pod_limits import spread_excess
 from kubesched.plugins.helpers.missing_state import reject_all
 from kubesched.plugins.pod_topology_spread.constraints import (
     DO_NOT_SCHEDULE,
@@ -47,7 +48,6 @@ from kubesched.util.errors import SelectorError
 __all__ = ["SYSTEM_DEFAULTS", "PodTopologySpread"]
 
 # Each may have to be compared with every pod (decision 0019).
-_MOST_CONSTRAINTS = 32
 _PRE_FILTER_KEY = "PreFilterPodTopologySpread"
 _PRE_SCORE_KEY = "PreScorePodTopologySpread"
 
@@ -128,10 +128,8 @@ class PodTopologySpread(Plugin):
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod
-        if (count := len(pod.spec.topology_spread_constraints)) > _MOST_CONSTRAINTS:
-            return Status.unresolvable(
-                f"{count} topology spread constraints, of which {_MOST_CONSTRAINTS} are allowed"
-            )
+        if pod.spec.topology_spread_constraints and (excess := spread_excess(pod)):
+            return Status.unresolvable(excess)
         try:
             constraints = self._hard_constraints(pod)
         except SelectorError as exc:

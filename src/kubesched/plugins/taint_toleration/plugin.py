@@ -36,8 +36,10 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.pod_limits import MOST_TOLERATIONS
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
+from kubesched.plugins.helpers.missing_state import reject_all
 from kubesched.plugins.helpers.normalization import default_normalize
 from kubesched.plugins.helpers.tolerations import COMPARISON_OPERATORS
 from kubesched.util.errors import KubeschedError
@@ -64,9 +66,13 @@ class TaintToleration(Plugin):
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         assert node.node is not None
+        if (count := len(pod.spec.tolerations)) > MOST_TOLERATIONS:
+            return _too_many(count)
         return UNTOLERATED if self._is_kept_away(pod, node.node.spec.taints) else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        if (count := len(pod.spec.tolerations)) > MOST_TOLERATIONS:
+            return reject_all(nodes, _too_many(count))
         taint_set = nodes.taint_set
         if not taint_set.any():
             return Rejections.none()
@@ -130,6 +136,8 @@ class TaintToleration(Plugin):
         return queue_if(same_pod(pod, expect(Pod, new)))
 
     def _is_kept_away(self, pod: Pod, taints: Sequence[Taint]) -> bool:
+        if len(pod.spec.tolerations) > MOST_TOLERATIONS:
+            return True
         found = first_untolerated(
             taints, pod.spec.tolerations, comparison_operators=self._comparison_operators
         )
@@ -143,6 +151,10 @@ class TaintToleration(Plugin):
             )
             for taint in taints
         )
+
+
+def _too_many(count: int) -> Status:
+    return Status.unresolvable(f"{count} tolerations, of which {MOST_TOLERATIONS} are allowed")
 
 
 def _relevant_tolerations(state: CycleState) -> tuple[Toleration, ...]:

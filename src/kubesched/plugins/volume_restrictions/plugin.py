@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kubesched.api import PersistentVolumeClaim, Pod, Volume
+from kubesched.api import PersistentVolumeClaim, Pod
 from kubesched.config.plugin_names import VOLUME_RESTRICTIONS
 from kubesched.framework import (
     SKIP,
@@ -33,7 +33,7 @@ from kubesched.plugins.helpers.hints import expect, queue_if
 from kubesched.plugins.helpers.missing_state import reject_all
 from kubesched.plugins.helpers.row_facts import RowFacts
 from kubesched.plugins.helpers.volume_claims import named_claims, not_found
-from kubesched.plugins.volume_restrictions.disks import disks_of, share_a_disk
+from kubesched.plugins.volume_restrictions.disks import DiskUse, disk_use, share_a_disk
 
 __all__ = ["VolumeRestrictions"]
 
@@ -49,7 +49,7 @@ _ONE_POD = "ReadWriteOncePod"
 class _Wanted(msgspec.Struct, gc=False):
     """What the pod wants for itself alone."""
 
-    disks: tuple[Volume, ...]
+    disks: DiskUse
     claims: frozenset[str]  # names of claims that one pod may use
     conflicts: int  # how many of them others use; a dry run counts up and down
 
@@ -70,13 +70,13 @@ class VolumeRestrictions(Plugin):
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
         self._claims = None if handle is None else handle.lister(PersistentVolumeClaim)
-        self._disks: RowFacts[tuple[Volume, ...]] = RowFacts(_disks_on)
+        self._disks: RowFacts[DiskUse] = RowFacts(_disks_on)
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod
         if not pod.spec.volumes:
             return SKIP
-        disks = disks_of(pod)
+        disks = disk_use(pod.spec.volumes)
         alone = set()
         for name in named_claims(pod):
             claim = self._claim(name, pod.metadata.namespace)
@@ -117,12 +117,12 @@ class VolumeRestrictions(Plugin):
         return (
             not isinstance(wanted, Status)
             and not wanted.uses(other.pod)
-            and not share_a_disk(wanted.disks, other.pod.spec.volumes)
+            and not share_a_disk(wanted.disks, disk_use(other.pod.spec.volumes))
         )
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        disks = disks_of(pod)
-        if disks and any(share_a_disk(disks, other.pod.spec.volumes) for other in node.pods):
+        disks = disk_use(pod.spec.volumes)
+        if disks and any(share_a_disk(disks, disk_use(o.pod.spec.volumes)) for o in node.pods):
             return DISK_TAKEN
         wanted = _wanted(state)
         if isinstance(wanted, Status):
@@ -158,7 +158,7 @@ class VolumeRestrictions(Plugin):
         deleted = expect(Pod, old)
         if deleted.metadata.namespace != pod.metadata.namespace:
             return QueueingHint.SKIP  # also if it had a disk that the pod wants
-        if share_a_disk(disks_of(pod), deleted.spec.volumes):
+        if share_a_disk(disk_use(pod.spec.volumes), disk_use(deleted.spec.volumes)):
             return QueueingHint.QUEUE
         return queue_if(not set(named_claims(pod)).isdisjoint(named_claims(deleted)))
 
@@ -176,7 +176,7 @@ def _wanted(state: CycleState) -> _Wanted | Status:
     return wanted
 
 
-def _disks_on(node: NodeInfo) -> tuple[Volume, ...] | None:
+def _disks_on(node: NodeInfo) -> DiskUse | None:
     """The disks that pods on a node use; None if there are none."""
-    used = [disk for other in node.pods for disk in disks_of(other.pod)]
-    return tuple(used) or None
+    volumes = [volume for other in node.pods for volume in other.pod.spec.volumes]
+    return disk_use(volumes) or None

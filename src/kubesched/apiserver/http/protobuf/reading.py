@@ -23,6 +23,7 @@ from kubesched.apiserver.http.protobuf.messages import (
     messages,
 )
 from kubesched.apiserver.rules.schema import definition_of
+from kubesched.apiserver.rules.value_limit import MOST_VALUES, check_values, value_refusal
 from kubesched.util.clock import SECOND
 from kubesched.util.go_format import format_duration
 
@@ -36,6 +37,7 @@ def read_protobuf(body: bytes) -> Json:
 
     Raises:
         MalformedError: it cannot be read, or its kind has no known binary form.
+        ApiError: 413, it has too many fields.
     """
     if not body.startswith(MAGIC):
         raise MalformedError("provided data does not appear to be a protobuf message")
@@ -52,25 +54,38 @@ def read_protobuf(body: bytes) -> Json:
     if name is None or name not in messages():
         raise MalformedError(f"no binary form of {kind} in {api_version} is known")
     try:
-        content = _message(envelope.get(2, b""), name)
+        content = _message(envelope.get(2, b""), name, _Budget())
     except RecursionError:
         raise MalformedError("exceeded max depth") from None
     return {"kind": kind, "apiVersion": api_version, **content}
 
 
-def _message(message: bytes, name: str) -> Json:
+class _Budget:
+    """How many more fields there may be, in all messages together, known or not."""
+
+    def __init__(self) -> None:
+        self._left = MOST_VALUES
+
+    def spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise value_refusal()
+
+
+def _message(message: bytes, name: str, budget: _Budget) -> Json:
     known = messages().get(name, {})
     document: Json = {}
     for number, raw in fields(message):
+        budget.spend()
         field = known.get(str(number))
         if field is None:
             continue
         label, form, kind = field
         if form == "map":
-            key, value = _entry(raw, kind)
+            key, value = _entry(raw, kind, budget)
             document.setdefault(label, {})[key] = value
             continue
-        value = _value(raw, kind)
+        value = _value(raw, kind, budget)
         if form == "list":
             document.setdefault(label, []).append(value)
         elif form == "inline":
@@ -81,7 +96,7 @@ def _message(message: bytes, name: str) -> Json:
     return document
 
 
-def _entry(raw: int | bytes, kind: str) -> tuple[str, Any]:
+def _entry(raw: int | bytes, kind: str, budget: _Budget) -> tuple[str, Any]:
     if not isinstance(raw, bytes):
         raise MalformedError("expected an entry of a map")
     parts = dict(fields(raw))
@@ -89,10 +104,10 @@ def _entry(raw: int | bytes, kind: str) -> tuple[str, Any]:
     if not isinstance(key, bytes):
         raise MalformedError("expected the key of a map")
     empty: int | bytes = 0 if kind in ("i", "b") else b""
-    return key.decode(errors="replace"), _value(parts.get(2, empty), kind)
+    return key.decode(errors="replace"), _value(parts.get(2, empty), kind, budget)
 
 
-def _value(raw: int | bytes, kind: str) -> Any:
+def _value(raw: int | bytes, kind: str, budget: _Budget) -> Any:
     if isinstance(raw, int):
         if kind not in ("i", "b"):
             raise MalformedError("a number where there should be none")
@@ -105,9 +120,11 @@ def _value(raw: int | bytes, kind: str) -> Any:
         return struct.unpack("<d", raw)[0]
     if (special := _SPECIAL.get(kind)) is not None:
         return special(raw)
+    if (schemas := _SCHEMAS.get(kind)) is not None:
+        return schemas(raw, budget)
     if kind in ("i", "b", "d", "f"):
         raise MalformedError("bytes where there should be a number")
-    return _message(raw, kind)
+    return _message(raw, kind, budget)
 
 
 def _numbers(raw: bytes) -> dict[int, int]:
@@ -141,6 +158,7 @@ def _raw_json(raw: bytes) -> Any:
     content = dict(fields(raw)).get(1, b"")
     if not isinstance(content, bytes) or not content:
         return None
+    check_values(content)
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError as exc:
@@ -163,32 +181,34 @@ def _schema_or(raw: bytes) -> Any:
     return parts
 
 
-def _schema_or_list(raw: bytes) -> Any:
+def _schema_or_list(raw: bytes, budget: _Budget) -> Any:
     parts = _schema_or(raw)
     if 2 in parts:
-        return [_value(each, CRD + "JSONSchemaProps") for each in parts[2]]
-    return _value(parts[1][0], CRD + "JSONSchemaProps") if 1 in parts else None
+        return [_value(each, CRD + "JSONSchemaProps", budget) for each in parts[2]]
+    return _value(parts[1][0], CRD + "JSONSchemaProps", budget) if 1 in parts else None
 
 
-def _schema_or_bool(raw: bytes) -> Any:
+def _schema_or_bool(raw: bytes, budget: _Budget) -> Any:
     parts = _schema_or(raw)
     if 2 in parts:
-        return _value(parts[2][0], CRD + "JSONSchemaProps")
+        return _value(parts[2][0], CRD + "JSONSchemaProps", budget)
     return bool(parts.get(1, [0])[0])
 
 
-def _schema_or_names(raw: bytes) -> Any:
+def _schema_or_names(raw: bytes, budget: _Budget) -> Any:
     parts = _schema_or(raw)
     if 2 in parts:
-        return [_value(each, "s") for each in parts[2]]
-    return _value(parts[1][0], CRD + "JSONSchemaProps") if 1 in parts else None
+        return [_value(each, "s", budget) for each in parts[2]]
+    return _value(parts[1][0], CRD + "JSONSchemaProps", budget) if 1 in parts else None
 
 
-_SPECIAL: dict[str, Callable[[bytes], Any]] = {
-    CRD + "JSON": _raw_json,
+_SCHEMAS: dict[str, Callable[[bytes, _Budget], Any]] = {
     CRD + "JSONSchemaPropsOrArray": _schema_or_list,
     CRD + "JSONSchemaPropsOrBool": _schema_or_bool,
     CRD + "JSONSchemaPropsOrStringArray": _schema_or_names,
+}
+_SPECIAL: dict[str, Callable[[bytes], Any]] = {
+    CRD + "JSON": _raw_json,
     META + "Duration": _duration,
     META + "Time": _time,
     META + "MicroTime": _micro_time,

@@ -1,0 +1,96 @@
+"""How much one pod may ask, where each part of it is compared with every node or pod.
+
+Nothing in the API bounds these lists, so one pod could hold up all others (decisions 0019 and
+0031). A pod that goes beyond is refused by the plugin concerned, with a condition that says so.
+Real pods stay below a tenth of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kubesched.api import Affinity, LabelSelector, NodeAffinity, Pod
+
+__all__ = [
+    "MOST_AFFINITY_TERMS",
+    "MOST_NODE_REQUIREMENTS",
+    "MOST_RESOURCES",
+    "MOST_SELECTOR_EXPRESSIONS",
+    "MOST_SPREAD_CONSTRAINTS",
+    "MOST_TOLERATIONS",
+    "affinity_excess",
+    "node_selection_excess",
+    "spread_excess",
+]
+
+MOST_AFFINITY_TERMS: Final = 64
+"""Pod affinity terms of all four kinds: each may have to be compared with every pod."""
+MOST_SPREAD_CONSTRAINTS: Final = 32
+MOST_SELECTOR_EXPRESSIONS: Final = 512
+"""In the selectors of all terms, or of all constraints. Labels to be equal are looked up."""
+MOST_NODE_REQUIREMENTS: Final = 1_000
+"""In node selector and node affinity: each is compared with every node. Values are looked up."""
+MOST_TOLERATIONS: Final = 512
+"""Each may have to be compared with the taints of every node."""
+MOST_RESOURCES: Final = 128
+
+
+def affinity_excess(affinity: Affinity) -> str:
+    """What there is too much of in a pod's affinity to pods; empty if nothing."""
+    terms = expressions = 0
+    for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if part is None:
+            continue
+        required = part.required_during_scheduling_ignored_during_execution
+        preferred = part.preferred_during_scheduling_ignored_during_execution
+        terms += len(required) + len(preferred)
+        if terms > MOST_AFFINITY_TERMS:
+            continue  # whatever is in them
+        for term in (*required, *(each.pod_affinity_term for each in preferred)):
+            expressions += _expressions((term.label_selector, term.namespace_selector))
+    if terms > MOST_AFFINITY_TERMS:
+        return f"{terms} pod affinity terms, of which {MOST_AFFINITY_TERMS} are allowed"
+    if expressions > MOST_SELECTOR_EXPRESSIONS:
+        return (
+            f"{expressions} selector expressions in pod affinity terms, of which "
+            f"{MOST_SELECTOR_EXPRESSIONS} are allowed"
+        )
+    return ""
+
+
+def spread_excess(pod: Pod) -> str:
+    """What there is too much of in a pod's spread constraints; empty if nothing."""
+    if (count := len(pod.spec.tolerations)) > MOST_TOLERATIONS:
+        return f"{count} tolerations, of which {MOST_TOLERATIONS} are allowed"
+    constraints = pod.spec.topology_spread_constraints
+    if (count := len(constraints)) > MOST_SPREAD_CONSTRAINTS:
+        return (
+            f"{count} topology spread constraints, of which {MOST_SPREAD_CONSTRAINTS} are allowed"
+        )
+    count = _expressions(each.label_selector for each in constraints)
+    if count > MOST_SELECTOR_EXPRESSIONS:
+        return (
+            f"{count} selector expressions in topology spread constraints, of which "
+            f"{MOST_SELECTOR_EXPRESSIONS} are allowed"
+        )
+    return ""
+
+
+def node_selection_excess(pod: Pod, own: NodeAffinity | None) -> str:
+    """What there is too much of in a pod's node selector and affinity; empty if nothing."""
+    count = len(pod.spec.node_selector or ())
+    if own is not None:
+        required = own.required_during_scheduling_ignored_during_execution
+        preferred = own.preferred_during_scheduling_ignored_during_execution or ()
+        terms = [*(required.node_selector_terms if required is not None else ())]
+        terms += [each.preference for each in preferred]
+        # An empty term costs as much as one requirement.
+        count += sum(max(1, len(e.match_expressions) + len(e.match_fields)) for e in terms)
+    if count > MOST_NODE_REQUIREMENTS:
+        return f"{count} node selector requirements, of which {MOST_NODE_REQUIREMENTS} are allowed"
+    return ""
+
+
+def _expressions(selectors: Iterable[LabelSelector | None]) -> int:
+    return sum(len(each.match_expressions) for each in selectors if each is not None)

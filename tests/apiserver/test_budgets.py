@@ -1,0 +1,220 @@
+"""What one request may cost, by counting: every list of every kind, and every way to send it.
+
+The promise (docs/reliability.md): a bounded number of calls for each value, and of values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kubesched.apiserver.rules.patches import PatchError, json_patch, strategic_merge_patch
+from kubesched.apiserver.rules.value_limit import MOST_VALUES
+from tests.apiserver.largest_objects import Place, swollen
+from tests.counted_calls import count_calls, grow, peak_bytes
+from tests.fuzz.service import JSON, KINDS, TABLE, Service
+from tests.fuzz.test_api_requests import PATCHES
+
+SIZE = 12
+"""Items in the smallest object; the largest has four times as many."""
+CALLS_PER_VALUE = 600
+"""In all that can be done with an object, nine requests; the worst one is refused five times."""
+BYTES_PER_VALUE = 3_000
+
+# Strings that do not matter to what is counted, and are otherwise made for every kind.
+FORCED = {"fieldManager": "f", "force": "true"}
+
+
+def values_in(document: Any) -> int:
+    if isinstance(document, dict):
+        return 1 + sum(map(values_in, document.values()))
+    if isinstance(document, list):
+        return 1 + sum(map(values_in, document))
+    return 1
+
+
+def admission(service: Service, place: Place, count: int) -> int:
+    """All that can be done with an object of that size."""
+    made = place.filled(count, "x")
+    path = service.path(place.resource)
+    one = f"{path}/{made['metadata']['name']}"
+    body = msgspec.json.encode(made)
+
+    def ask() -> None:
+        service.ask("POST", path, body)
+        service.ask("PUT", one, body)
+        if place.path[0] == "status":
+            service.ask("PUT", f"{one}/status", body)
+        for form in ("merge", "strategic", "apply"):
+            service.ask("PATCH", one, body, content_type=PATCHES[form], query=FORCED)
+        for accept in (JSON, TABLE):
+            service.ask("GET", path, accept=accept)
+        service.ask("DELETE", one, b"{}")
+
+    return count_calls(ask)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> None:
+    for place in swollen(KINDS[kind]):
+        service = Service()
+        admission(service, place, 1)  # what is made once and kept
+        growth = grow(lambda count, s=service, p=place: admission(s, p, count), SIZE)
+        assert growth.is_linear, (str(place), growth)
+        each = (values_in(place.filled(9, "x")) - values_in(place.filled(1, "x"))) / 8
+        assert growth.among_many <= CALLS_PER_VALUE * each, (str(place), growth, each)
+
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
+CONTAINER = {"name": "c", "image": "i"}
+YAML = "application/yaml"
+
+
+def pod_with(count: int, item: Any) -> dict[str, Any]:
+    """A pod that the server stores, whatever is in a field that it does not know."""
+    return {**POD, "spec": {"containers": [CONTAINER]}, "unknown": [item] * count}
+
+
+def as_yaml(document: Any) -> bytes:
+    """As nobody writes JSON, so that it has to be read as YAML."""
+    return b"# text\n" + msgspec.json.encode(document)
+
+
+def varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def as_protobuf(count: int) -> bytes:
+    """A pod with so many empty finalizers."""
+    head = field(1, b"v1") + field(2, b"Pod")
+    metadata = field(1, b"x") + field(14, b"") * count
+    return b"k8s\x00" + field(1, head) + field(2, field(1, metadata))
+
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+DENSE = {
+    "numbers": 1,
+    "lists": [],
+    "maps": {},
+    "texts": "",
+    "nothing": None,
+    "flags": False,
+}
+
+
+@pytest.mark.parametrize("item", DENSE.values(), ids=DENSE)
+def test_more_values_than_anybody_needs_are_refused_before_they_are_read(item: Any) -> None:
+    service = Service()
+    path = service.path(KINDS["Pod"])
+    service.ask("POST", path, {**POD, "spec": {"containers": [CONTAINER]}})
+    much = pod_with(MOST_VALUES, item)
+    body = msgspec.json.encode(much)
+    requests = [
+        ("POST", path, body, JSON),
+        ("POST", path, as_yaml(much), YAML),
+        ("PUT", f"{path}/x", body, JSON),
+        ("PATCH", f"{path}/x", body, PATCHES["merge"]),
+        ("PATCH", f"{path}/x", body, PATCHES["strategic"]),
+        ("PATCH", f"{path}/x", body, PATCHES["apply"]),
+        ("PATCH", f"{path}/x", as_yaml(much), PATCHES["apply"]),
+        ("DELETE", f"{path}/x", body, JSON),
+    ]
+    for method, where, sent, language in requests:
+
+        def ask(m: str = method, w: str = where, s: bytes = sent, lang: str = language) -> None:
+            status, answer = service.ask(m, w, s, content_type=lang, query=FORCED)
+            assert status == 413, (m, lang, answer)
+            assert answer["message"] == (
+                f"Request entity too large: limit is {MOST_VALUES} values in an object"
+            )
+
+        if language in (YAML, PATCHES["apply"]):
+            ask()
+        else:
+            assert peak_bytes(ask) < 32 * 1024 * 1024, (method, language)
+
+
+def test_a_binary_object_has_no_more_values_than_another() -> None:
+    service = Service()
+    path = service.path(KINDS["Pod"])
+    for count, want in ((MOST_VALUES - 10, 422), (MOST_VALUES + 10, 413)):
+        status, _ = service.ask("POST", path, as_protobuf(count), content_type=PROTOBUF)
+        assert status == want
+
+
+def test_a_value_costs_a_bounded_amount_of_memory() -> None:
+    count = MOST_VALUES // 20
+    service = Service()
+    path = service.path(KINDS["Pod"])
+    for language, body in (
+        (JSON, msgspec.json.encode(pod_with(count, {}))),
+        (YAML, as_yaml(pod_with(count, {}))),
+    ):
+        answers: list[int] = []
+
+        def ask(sent: bytes = body, spoken: str = language, told: list[int] = answers) -> None:
+            told.append(service.ask("POST", path, sent, content_type=spoken)[0])
+
+        assert peak_bytes(ask) < BYTES_PER_VALUE * count, language
+        assert answers == [201]
+        service.ask("DELETE", f"{path}/x", b"")
+
+
+def test_patches_do_not_add_up_to_more_values_than_one_request_may_have() -> None:
+    service = Service()
+    path = service.path(KINDS["ConfigMap"])
+    service.ask("POST", path, {"metadata": {"name": "x"}})
+    statuses = []
+    for part in range(3):
+        data = {f"{part}-{number}": "" for number in range(MOST_VALUES // 2)}
+        kind = PATCHES["merge"]
+        statuses.append(
+            service.ask("PATCH", f"{path}/x", {"data": data}, content_type=kind, query=FORCED)[0]
+        )
+    assert statuses == [200, 413, 413]
+
+
+def test_texts_with_many_commas_are_one_value() -> None:
+    service = Service()
+    data = {"csv": '[{,\\",' * 200_000}
+    path = service.path(KINDS["ConfigMap"])
+    assert service.ask("POST", path, {"metadata": {"name": "x"}, "data": data})[0] == 201
+
+
+def test_a_json_patch_does_not_copy_a_long_list_ten_thousand_times() -> None:
+    document = {"items": list(range(5_000))}
+    patch = [{"op": "replace", "path": "/items/0", "value": 5}] * 10_000
+    with pytest.raises(PatchError, match="too much work"):
+        json_patch(document, patch)
+    assert json_patch(document, patch[:1_000])["items"][0] == 5
+
+
+class CountedText(str):
+    """Counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_what_is_taken_out_of_a_list_is_looked_up() -> None:
+    count = 300
+    there = [CountedText(f"x/{number}") for number in range(count)]
+    gone = [CountedText(f"x/{number}") for number in range(1, count)]
+    CountedText.compared = 0
+    patched = strategic_merge_patch(
+        {"metadata": {"finalizers": there}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": gone}},
+    )
+    assert patched == {"metadata": {"finalizers": ["x/0"]}}
+    assert CountedText.compared <= 4 * count

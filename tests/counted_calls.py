@@ -1,0 +1,61 @@
+"""What something costs, counted instead of timed: the same on every machine and under any load."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Growth", "count_calls", "grow", "peak_bytes"]
+
+
+def count_calls(action: Callable[[], Any]) -> int:
+    """How many functions were called, of Python and of C."""
+    count = 0
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        if event in ("call", "c_call"):
+            count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def peak_bytes(action: Callable[[], Any]) -> int:
+    """How much more memory than before was in use at the worst moment."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        action()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+class Growth(NamedTuple):
+    """What one more item costs, among few and among four times as many."""
+
+    among_few: float
+    among_many: float
+
+    @property
+    def is_linear(self) -> bool:
+        """Where the cost is quadratic, an item among many costs two and a half times as much.
+
+        A few calls per item more or less are tables that have grown, not a loop in a loop.
+        """
+        return self.among_many <= 1.5 * self.among_few + 5
+
+
+def grow(cost: Callable[[int], int], size: int) -> Growth:
+    """Costs of `size`, twice and four times as many items; what is constant cancels out."""
+    small, middle, large = cost(size), cost(2 * size), cost(4 * size)
+    return Growth((middle - small) / size, (large - middle) / (2 * size))
