@@ -103,6 +103,21 @@ def test_a_sender_that_is_cancelled_while_it_waits_is_not_woken_later() -> None:
     run(scenario)
 
 
+def test_an_event_that_comes_while_a_sender_is_being_cancelled_goes_to_another() -> None:
+    async def scenario() -> None:
+        queue = EventQueue(10)
+        senders = Senders(queue, 2)
+        await settled()
+        senders.tasks[0].cancel()  # which has not had its turn when the event comes
+        queue.put(event("a"), 0)
+        await queue.join()
+        assert [number for number, _, _ in senders.took] == [1]
+        assert senders.tasks[0].cancelled()
+        senders.stop()
+
+    run(scenario)
+
+
 def test_a_full_queue_says_so() -> None:
     async def scenario() -> None:
         queue = EventQueue(2)

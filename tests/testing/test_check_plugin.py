@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kubesched.api import Namespace, Pod, Service
+from kubesched.api import Namespace, Pod, PodSpec, Service
 from kubesched.framework import (
     SKIP,
     SUCCESS,
@@ -101,6 +101,13 @@ class WaitsInFilter(Plugin):
         self, state: CycleState, pod: Pod, node: NodeInfo
     ) -> Status:
         return SUCCESS
+
+
+class Unconcerned(Disks):
+    """Says that nothing concerns it, and would have had something to look at."""
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return False
 
 
 class ForgetsOthers(Disks):
@@ -448,6 +455,10 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     ),
     "bind is not async": (BindsWithoutWaiting, "only binding may wait: bind must be async"),
     "filter is async": (WaitsInFilter, "only binding may wait: filter must not be async"),
+    "what is said to be no concern is looked at": (
+        Unconcerned,
+        "what does not concern a plugin is skipped: pre_filter says",
+    ),
     "the filters disagree": (ForgetsOthers, "scalar and vector answers agree: on node-"),
     "the filters give other reasons": (OtherReason, "scalar and vector answers agree: on node-"),
     "a filter ignores the selection": (WholeTable, "scalar and vector answers agree"),

@@ -49,12 +49,12 @@ class EventQueue:
             try:
                 await sender
             except BaseException:
-                if not sender.cancelled() and sender.done():
+                if sender in self._senders:
+                    self._senders.remove(sender)
+                elif not sender.cancelled():
                     # It was woken and is told to end: somebody else must see to the event.
                     self._is_waking = False
                     self._wake_one()
-                else:
-                    self._senders.remove(sender)
                 raise
             self._is_waking = False
         taken = self._waiting.popleft()
@@ -73,6 +73,8 @@ class EventQueue:
         await self._all_done.wait()
 
     def _wake_one(self) -> None:
-        if self._senders and not self._is_waking:
-            self._is_waking = True
-            self._senders.popleft().set_result(None)
+        while self._senders and not self._is_waking:
+            sender = self._senders.popleft()
+            if not sender.done():  # as one is that was told to end and has not had its turn
+                sender.set_result(None)
+                self._is_waking = True

@@ -68,7 +68,7 @@ class TotalIndex:
     def choose(self, rng: random.Random) -> int:
         """One of the rows with the highest total."""
         bucket = self._buckets[self._best]
-        return bucket[rng.randrange(len(bucket))] if len(bucket) > 1 else bucket[0]
+        return rng.choice(bucket) if len(bucket) > 1 else bucket[0]
 
     def choose_accepted(
         self, rng: random.Random, accepts: Callable[[int], bool], tries: int

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import Pod, PodSpec
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
@@ -43,6 +43,14 @@ class FastPaths:
         return np.fromiter(
             (self.score(state, pod, node) for node in nodes), dtype=np.int64, count=len(nodes)
         )
+
+    def concerns(self, spec: PodSpec) -> bool:
+        """Whether PreFilter has anything to look at for pods with this spec.
+
+        False is a promise for every pod with the spec, whatever the cluster looks like: PreFilter
+        would skip it, and need not be called. It may be called all the same.
+        """
+        return True
 
     def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
         """The normalised score of every node if it is the same for all, else None.

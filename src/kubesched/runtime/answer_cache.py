@@ -124,6 +124,13 @@ class AnswerCache:
         """How many keys there are answers for."""
         return len(self._entries)
 
+    def filters_to_ask(self, state: CycleState) -> Sequence[Plugin]:
+        """The filters that are not cached and do not skip the pod."""
+        skipped = state.skip_filter
+        if self._uncached_names <= skipped:  # as is mostly so
+            return ()
+        return [plugin for plugin in self.uncached_filters if plugin.name not in skipped]
+
     def entry_of(self, state: CycleState, pod: Pod, nodes: NodeView) -> CachedAnswers | None:
         """The entry of pods like this one, which may be stale; None: the pod is not cached.
 
@@ -429,13 +436,8 @@ class AnswerCache:
 
     def _count_scored(self, scores: CachedScores, only_pods: bool, nodes: int) -> None:
         counters = self._metrics.scores
-        for plugin, _ in scores.reading_pods:
-            counters[plugin.name].value += nodes
-        for plugin, _ in scores.to_normalize(only_pods):
-            counters[plugin.name].value += nodes
-        if not only_pods:
-            for plugin, _ in scores.of_node:
-                counters[plugin.name].value += nodes
+        for name in scores.names_reading_pods if only_pods else scores.names:
+            counters[name].value += nodes
 
     def _build_index(self, entry: CachedAnswers, nodes: NodeView) -> None:
         """Pods with this key come one after another: from now on only changed rows cost."""

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import Pod, PodSpec
 from kubesched.engine import TotalIndex
 from kubesched.framework import (
     ClusterVersion,
@@ -62,7 +62,16 @@ class CachedFilters:
 class CachedScores:
     """The plugins whose scores are in an entry: summed up, or kept raw to be normalised."""
 
-    __slots__ = ("kinds", "normalizing", "normalizing_pods", "of_node", "reading_pods", "skipped")
+    __slots__ = (
+        "kinds",
+        "names",
+        "names_reading_pods",
+        "normalizing",
+        "normalizing_pods",
+        "of_node",
+        "reading_pods",
+        "skipped",
+    )
 
     def __init__(self, summed: Weighted, normalizing: Weighted, skipped: frozenset[str]) -> None:
         self.skipped = skipped  # by PreScore, for pods with this key
@@ -71,7 +80,10 @@ class CachedScores:
         self.of_node = [each for each in used if _reads_no_pods(each[0])]
         self.normalizing = [each for each in normalizing if each[0].name not in skipped]
         self.normalizing_pods = [each for each in self.normalizing if not _reads_no_pods(each[0])]
-        self.kinds = _kinds_read([plugin for plugin, _ in (*used, *self.normalizing)])
+        everyone = [plugin for plugin, _ in (*used, *self.normalizing)]
+        self.kinds = _kinds_read(everyone)
+        self.names = [plugin.name for plugin in everyone]
+        self.names_reading_pods = [each.name for each in everyone if not _reads_no_pods(each)]
 
     def to_normalize(self, only_pods: bool) -> Weighted:
         """Whose raw scores of changed rows are stale; `only_pods`: nothing but pods changed."""
@@ -262,16 +274,22 @@ def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
     # With one name attrgetter gives no tuple; for the key that makes no difference.
     plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
     others = [get for part, get in _COMPUTED.items() if part in parts]
+    by_spec_alone = all(name.startswith("spec.") for name in fields)
+    last_spec, last_key = PodSpec(), b""
 
     def key(pod: Pod) -> bytes | None:
-        status = pod.status
+        nonlocal last_spec, last_key
+        status, spec = pod.status, pod.spec
         if status.container_statuses or status.resources is not None:
             return None  # requested amounts may follow the status, which changes by itself
-        spec = pod.spec
-        if spec.affinity is None and not spec.volumes:  # as it mostly is: the others say nothing
-            return _encode(plain(pod))
-        computed = [get(pod) for get in others]
-        return _encode((plain(pod), computed) if any(computed) else plain(pod))
+        if spec is last_spec:
+            return last_key
+        # As it mostly is, the others say nothing.
+        computed = [get(pod) for get in others] if spec.affinity or spec.volumes else ()
+        made = _encode((plain(pod), computed) if any(computed) else plain(pod))
+        if by_spec_alone:
+            last_spec, last_key = spec, made
+        return made
 
     return key
 

@@ -7,7 +7,7 @@ plugin failed or broke its contract: the attempt then ends in an error for that 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import Pod, PodSpec
 from kubesched.api.access import ApiAccess
 from kubesched.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.framework import (
@@ -110,6 +110,8 @@ class Framework:
         self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
         self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
         self.score_plugins = at(ExtensionPoint.SCORE)
+        self._last_spec: PodSpec | None = None
+        self._last_concerned: tuple[Sequence[Plugin], Collection[str]] | None = None
         self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
         self._dry_run = ProfileDryRun(
@@ -231,7 +233,11 @@ class Framework:
         narrowing: set[str] = set()
         evaluations = self.point_metrics.pre_filters
         is_timed = state.plugin_timer is not None
-        for plugin in self.pre_filter_plugins:
+        plugins: Sequence[Plugin] = self.pre_filter_plugins
+        if not is_timed:
+            plugins, spared = self._concerned_by(pod_info.pod)
+            state.skip_filter.update(spared)
+        for plugin in plugins:
             # As `call`, without its cost: this is done for every pod and plugin.
             try:
                 answer: Any = (
@@ -269,6 +275,25 @@ class Framework:
             else:
                 fail(PRE_FILTER, plugin, answer)
         return PreFilterOutcome(rejection or SUCCESS, only_nodes, frozenset(narrowing))
+
+    def _concerned_by(self, pod: Pod) -> tuple[Sequence[Plugin], Collection[str]]:
+        """Those who must look at the pod in PreFilter, and the names of those who need not.
+
+        The latter are known if the pod before was of the same spec: asking everybody about a spec
+        that does not come again would cost more than it saves.
+        """
+        spec = pod.spec
+        if spec is not self._last_spec:
+            self._last_spec, self._last_concerned = spec, None
+            return self.pre_filter_plugins, ()
+        if pod.status.container_statuses:  # which may say more of its requests than its spec does
+            return self.pre_filter_plugins, ()
+        if self._last_concerned is None:
+            plugins = self.pre_filter_plugins
+            concerned = tuple([plugin for plugin in plugins if plugin.concerns(spec)])
+            spared = [plugin.name for plugin in plugins if plugin not in concerned]
+            self._last_concerned = concerned, spared
+        return self._last_concerned
 
     def run_filter(
         self, state: CycleState, pod: Pod, nodes: NodeView, diagnosis: Diagnosis

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kubesched.api import Pod
 from kubesched.engine.total_index import TotalIndex
 from kubesched.framework import (
+    SUCCESS,
     ClusterVersion,
     Code,
     CycleState,
@@ -111,12 +112,13 @@ class CachedSearch(FullSearch):
     ) -> ScheduleResult | None:
         """The result if the best of all nodes is found in the cache; None: not from cache."""
         nodes = self._snapshot.nodes
+        count = len(nodes)
         if (
-            not outcome.status.is_success
+            outcome.status is not SUCCESS
             or outcome.only_nodes is not None
             or state.asks_every_node
             or pod_info.pod.status.nominated_node_name
-            or self._nodes_wanted(framework, len(nodes)) < len(nodes)
+            or self._nodes_wanted(framework, count) < count
             or len(self._nominated(framework, pod_info).rows)
         ):
             return None
@@ -141,7 +143,7 @@ class CachedSearch(FullSearch):
         return ScheduleResult(
             nodes.info_at(choice.row).name,
             choice.feasible,
-            len(nodes),
+            count,
             score,
             diagnose,
             choice.rank,
@@ -157,7 +159,7 @@ class CachedSearch(FullSearch):
             return None
         filter_ns = metrics.now_ns()
         missing = cache.refresh_verdicts(entry, state, pod, nodes)
-        others = [each for each in cache.uncached_filters if each.name not in state.skip_filter]
+        others = cache.filters_to_ask(state)
         if entry.index is None or missing is None:
             feasible = framework.filter_by(others, state, pod, entry.passing(nodes), None)
             fitting = len(feasible)

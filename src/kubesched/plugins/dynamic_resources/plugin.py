@@ -10,7 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kubesched.api import DeviceClass, Pod, ResourceClaim, ResourceSlice
+from kubesched.api import DeviceClass, Pod, PodSpec, ResourceClaim, ResourceSlice
+from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.config.plugin_names import DYNAMIC_RESOURCES
 from kubesched.framework import (
@@ -56,6 +57,7 @@ __all__ = ["DynamicResources"]
 STATE_KEY = "DynamicResources"
 
 _NOTHING = PodDevices()
+_OF_NODES = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 _BINDING_TIMEOUT_NS = 10 * MINUTE
 
 
@@ -126,6 +128,9 @@ class DynamicResources(Plugin):
             ClusterEventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, appears)),
             *groups,
         )
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return bool(spec.resource_claims) or _may_request_devices(spec)
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         # Even an empty note counts: PostFilter takes its absence for an error.
@@ -222,5 +227,14 @@ def _data(state: CycleState) -> PodDevices | Status:
     try:
         data: PodDevices = state.read(STATE_KEY)
     except StateNotFoundError as exc:
-        return Status.failure(exc)
+        # A pod that asks for no devices need not be shown to PreFilter.
+        return _NOTHING if DYNAMIC_RESOURCES in state.skip_filter else Status.failure(exc)
     return data
+
+
+def _may_request_devices(spec: PodSpec) -> bool:
+    """Whether something is requested that devices could serve; sums are not worked out here."""
+    if spec.overhead or spec.resources is not None:
+        return True
+    containers = (*spec.containers, *spec.init_containers)
+    return any(not each.resources.requests.keys() <= _OF_NODES for each in containers)

@@ -30,6 +30,7 @@ __all__ = [
     "is_delayed",
     "is_fully_bound",
     "named_claims",
+    "needs_claim",
     "not_found",
     "ownership_problem",
     "volume_class",
@@ -55,6 +56,11 @@ class VolumeError(KubeschedError):
 def not_found(kind: type[Any], name: str) -> str:
     """What the reference's listers say of an object that they do not have."""
     return f'{_SINGULAR[kind]} "{name}" not found'
+
+
+def needs_claim(volume: Volume) -> bool:
+    """Whether there is a claim behind a volume, named or made for the pod."""
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Node, NodeSelectorTerm, Pod
+from kubesched.api import Node, NodeSelectorTerm, Pod, PodSpec
 from kubesched.api import NodeAffinity as NodeAffinitySpec
 from kubesched.api.node_selector import NodeMatcher, PreferredNodeTerms, RequiredNodeAffinity
 from kubesched.config.args import NodeAffinityArgs
@@ -74,6 +74,13 @@ class NodeAffinity(Plugin):
         added = args.added_affinity if args is not None else None
         self._added_required = _parse_added_required(added)
         self._added_preferred = _parse_added_preferred(added)
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return (
+            self._added_required is not None
+            or spec.node_selector is not None
+            or (spec.affinity is not None and spec.affinity.node_affinity is not None)
+        )
 
     def pre_filter(
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, Pod, PodSpec
 from kubesched.config.plugin_names import NODE_DECLARED_FEATURES
 from kubesched.framework import (
     SKIP,
@@ -60,6 +60,9 @@ class NodeDeclaredFeatures(Plugin):
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
         self._is_enabled = feature_enabled(handle, NODE_DECLARED_FEATURES)
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return self._is_enabled and bool(required_features(spec))
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         required = required_features(pod_info.pod.spec) if self._is_enabled else 0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import Pod, PodSpec
 from kubesched.api.host_ports import WILDCARD_IP, HostPort, host_ports, ports_conflict
 from kubesched.config.plugin_names import NODE_PORTS
 from kubesched.framework import (
@@ -48,6 +48,9 @@ class NodePorts(Plugin):
         other_nodes=False,
         objects=(),
     )
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return any(each.ports for each in (*spec.containers, *spec.init_containers))
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         wanted = pod_info.host_ports

@@ -14,6 +14,7 @@ from kubesched.api import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodSpec,
     StorageClass,
     VolumeAttachment,
 )
@@ -73,6 +74,9 @@ class NodeVolumeLimits(Plugin):
             self._nodes = handle.lister(CSINode)
             self._drivers = handle.lister(CSIDriver)
         self._needs_driver = feature_enabled(handle, "VolumeLimitScaling")
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return any(map(is_counted, spec.volumes))
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         volumes = pod_info.pod.spec.volumes

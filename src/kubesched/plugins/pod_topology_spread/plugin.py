@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod, TopologySpreadConstraint
+from kubesched.api import Pod, PodSpec, TopologySpreadConstraint
 from kubesched.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from kubesched.config.plugin_names import POD_TOPOLOGY_SPREAD
 from kubesched.framework import (
@@ -125,6 +125,9 @@ class PodTopologySpread(Plugin):
 
     def _hard_constraints(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, DO_NOT_SCHEDULE)
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return bool(spec.topology_spread_constraints or self._defaults_for[DO_NOT_SCHEDULE])
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod

@@ -48,6 +48,7 @@ __all__ = ["TaintToleration"]
 
 STATE_KEY = "PreScoreTaintToleration"
 _FEW_TAINT_SETS = 64
+_RELEVANT = frozenset({"", PREFER_NO_SCHEDULE})  # effects of tolerations
 UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
 
 
@@ -82,12 +83,8 @@ class TaintToleration(Plugin):
         return Rejections.where(np.array(verdicts).take(taint_set), UNTOLERATED)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        relevant = tuple(
-            each
-            for each in pod_info.pod.spec.tolerations
-            if not each.effect or each.effect == PREFER_NO_SCHEDULE
-        )
-        state.write(STATE_KEY, relevant)
+        tolerations = pod_info.pod.spec.tolerations
+        state.write(STATE_KEY, tuple([each for each in tolerations if each.effect in _RELEVANT]))
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -108,11 +105,12 @@ class TaintToleration(Plugin):
         return default_normalize(scores, reverse=True)
 
     def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
-        if len(nodes.taint_sets) > _FEW_TAINT_SETS:
+        taint_sets = nodes.taint_sets
+        if len(taint_sets) > _FEW_TAINT_SETS:
             return None  # looking through them for every pod would cost more than it saves
-        tolerations = _relevant_tolerations(state)
-        if any(self._count_unwelcoming(tolerations, taints) for taints in nodes.taint_sets):
-            return None
+        for taints in taint_sets:
+            if taints and self._count_unwelcoming(_relevant_tolerations(state), taints):
+                return None
         return MAX_NODE_SCORE
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:

@@ -19,6 +19,7 @@ from kubesched.api import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodSpec,
     StorageClass,
 )
 from kubesched.config.args import VolumeBindingArgs
@@ -41,7 +42,7 @@ from kubesched.framework import (
 )
 from kubesched.plugins.helpers.features import feature_enabled
 from kubesched.plugins.helpers.missing_state import reject_all
-from kubesched.plugins.helpers.volume_claims import VolumeError
+from kubesched.plugins.helpers.volume_claims import VolumeError, needs_claim
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.plugins.volume_binding.binding import Binder, Reservation
 from kubesched.plugins.volume_binding.finding import STATUSES, Finder, Finding
@@ -74,6 +75,10 @@ class _State:
         self.claims = claims  # None: it has none
         self.are_all_bound = False
         self.reservation: Reservation | None = None
+
+
+_NO_CLAIMS = _State()
+_NO_CLAIMS.are_all_bound = True
 
 
 class VolumeBinding(Plugin):
@@ -117,6 +122,9 @@ class VolumeBinding(Plugin):
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return EVENTS
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return any(map(needs_claim, spec.volumes))
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod
@@ -239,5 +247,6 @@ def _read(state: CycleState) -> _State | Status:
     try:
         known: _State = state.read(STATE_KEY)
     except StateNotFoundError as exc:
-        return Status.failure(exc)
+        # A pod without claims need not be shown to PreFilter.
+        return _NO_CLAIMS if VOLUME_BINDING in state.skip_filter else Status.failure(exc)
     return known

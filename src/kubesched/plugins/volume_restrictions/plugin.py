@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kubesched.api import PersistentVolumeClaim, Pod
+from kubesched.api import PersistentVolumeClaim, Pod, PodSpec
 from kubesched.config.plugin_names import VOLUME_RESTRICTIONS
 from kubesched.framework import (
     SKIP,
@@ -71,6 +71,11 @@ class VolumeRestrictions(Plugin):
         super().__init__(args, handle)
         self._claims = None if handle is None else handle.lister(PersistentVolumeClaim)
         self._disks: RowFacts[DiskUse] = RowFacts(_disks_on)
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return bool(disk_use(spec.volumes)) or any(
+            each.persistent_volume_claim is not None for each in spec.volumes
+        )
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         pod = pod_info.pod

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, StorageClass
 from kubesched.config.plugin_names import VOLUME_ZONE
 from kubesched.framework import (
     SKIP,
@@ -75,6 +75,9 @@ class VolumeZone(Plugin):
             self._claims = handle.lister(PersistentVolumeClaim)
             self._volumes = handle.lister(PersistentVolume)
             self._classes = handle.lister(StorageClass)
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return any(each.persistent_volume_claim is not None for each in spec.volumes)
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         if not pod_info.pod.spec.volumes:

@@ -42,6 +42,7 @@ AGREE = "scalar and vector answers agree"
 
 def check_filter(trial: Trial) -> None:
     """Filter's two forms agree on all nodes, on some of them, and in any order."""
+    _check_concern(trial)
     if not overrides(trial.plugin, "filter"):
         run_pre_filter(trial, CycleState(), trial.plugin, trial.view)
         return
@@ -59,6 +60,17 @@ def check_filter(trial: Trial) -> None:
                     f"on {trial.view.info(index).name} filter says {said(each[index])} "
                     f"and filter_nodes says {said(status)}",
                 )
+
+
+def _check_concern(trial: Trial) -> None:
+    """A pod that does not concern the plugin is skipped by PreFilter."""
+    if trial.plugin.concerns(trial.pod.spec):
+        return
+    with trial.calling("pre_filter"):
+        answer = trial.plugin.pre_filter(CycleState(), PodInfo(trial.pod), trial.view)
+    if not isinstance(answer, Status) or not answer.is_skip:
+        told = said(answer) if isinstance(answer, Status) else repr(answer)
+        trial.fail("what does not concern a plugin is skipped", f"pre_filter says {told}")
 
 
 def check_score(trial: Trial) -> None:
