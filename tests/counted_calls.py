@@ -48,11 +48,11 @@ class Growth(NamedTuple):
 
     @property
     def is_linear(self) -> bool:
-        """Where the cost is quadratic, an item among many costs two and a half times as much.
+        """Whether an item costs the same among many; a few calls are tables that have grown.
 
-        A few calls per item more or less are tables that have grown, not a loop in a loop.
+        A loop in a loop would add twice as many calls to the second figure as to the first.
         """
-        return self.among_many <= 1.5 * self.among_few + 5
+        return self.among_many <= 1.05 * self.among_few + 5
 
 
 def grow(cost: Callable[[int], int], size: int) -> Growth:

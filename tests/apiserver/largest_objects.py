@@ -14,7 +14,7 @@ from kubesched.apiserver.rules.schema.definitions import definition_of, definiti
 from kubesched.apiserver.rules.served_resources import Resource
 from tests.fuzz.test_objects_in_a_cluster import SEEDS
 
-__all__ = ["Place", "swollen"]
+__all__ = ["BASES", "Place", "swollen"]
 
 Json = dict[str, Any]
 
@@ -102,9 +102,12 @@ class Place(NamedTuple):
 
 
 def swollen(resource: Resource) -> list[Place]:
-    """All places in a kind; what is in the template of pods is left to Pod."""
+    """All places in a kind, each field of a definition once; templates of pods are left to Pod."""
     name = _definition(resource)
-    return [Place(resource, path, schema) for path, schema in _places(name, (), frozenset({name}))]
+    found: dict[int, Place] = {}
+    for path, schema in _places(name, (), frozenset({name})):
+        found.setdefault(id(schema), Place(resource, path, schema))
+    return list(found.values())
 
 
 def _definition(resource: Resource) -> str:

@@ -5,19 +5,24 @@ The promise (docs/reliability.md): a bounded number of calls for each value, and
 
 from __future__ import annotations
 
+import copy
+import random
 from typing import Any
 
 import msgspec
 import pytest
 
+from kubesched.apiserver import Store
 from kubesched.apiserver.rules.patches import PatchError, json_patch, strategic_merge_patch
+from kubesched.apiserver.rules.schema.definitions import definition_of
+from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.rules.value_limit import MOST_VALUES
-from tests.apiserver.largest_objects import Place, swollen
+from tests.apiserver.largest_objects import BASES, Place, swollen
 from tests.counted_calls import count_calls, grow, peak_bytes
 from tests.fuzz.service import JSON, KINDS, TABLE, Service
 from tests.fuzz.test_api_requests import PATCHES
 
-SIZE = 12
+SIZE = 9
 """Items in the smallest object; the largest has four times as many."""
 CALLS_PER_VALUE = 600
 """In all that can be done with an object, nine requests; the worst one is refused five times."""
@@ -56,9 +61,16 @@ def admission(service: Service, place: Place, count: int) -> int:
     return count_calls(ask)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> None:
-    for place in swollen(KINDS[kind]):
+RESOURCES = {
+    f"{each.kind}.{each.version}.{each.group}": each
+    for each in Store(random.Random(0)).catalog.all()
+    if definition_of(each.group, each.version, each.kind) is not None
+}
+
+
+@pytest.mark.parametrize("resource", RESOURCES.values(), ids=RESOURCES)
+def test_every_list_of_every_kind_costs_no_more_than_its_items(resource: Resource) -> None:
+    for place in swollen(resource):
         service = Service()
         admission(service, place, 1)  # what is made once and kept
         growth = grow(lambda count, s=service, p=place: admission(s, p, count), SIZE)
@@ -218,3 +230,107 @@ def test_what_is_taken_out_of_a_list_is_looked_up() -> None:
     )
     assert patched == {"metadata": {"finalizers": ["x/0"]}}
     assert CountedText.compared <= 4 * count
+
+
+def custom(schema: dict[str, Any], spec: Any) -> tuple[int, Any]:
+    """The answer to an object of a custom resource with this schema, and to its update."""
+    service = Service()
+    definition = copy.deepcopy(BASES["CustomResourceDefinition"])
+    version = definition["spec"]["versions"][0]
+    version["schema"]["openAPIV3Schema"]["properties"] = {"spec": schema}
+    where = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    status, answer = service.ask("POST", where, definition)
+    assert status == 201, answer
+    path = "/apis/x.io/v1/namespaces/default/foos"
+    made = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": spec}
+    status, answer = service.ask("POST", path, made)
+    if status == 201:
+        changed = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+        service.ask("PATCH", f"{path}/a", changed, content_type=PATCHES["merge"])
+    return status, answer
+
+
+def list_of(**items: Any) -> dict[str, Any]:
+    return {"type": "array", **items}
+
+
+KEYED = list_of(
+    **{
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k"],
+        "items": {
+            "type": "object",
+            "required": ["k"],
+            "properties": {"k": {"type": "string"}},
+            "x-kubernetes-validations": [{"rule": "self.k != 'x' || oldSelf.k == 'x'"}],
+        },
+    }
+)
+SET = list_of(**{"x-kubernetes-list-type": "set", "items": {"type": "string"}})
+CUSTOM = {
+    "a list with keys": (KEYED, lambda n: [{"k": str(each)} for each in range(n)]),
+    "a set": (SET, lambda n: [str(each) for each in range(n)]),
+}
+
+
+@pytest.mark.parametrize(("schema", "spec"), CUSTOM.values(), ids=CUSTOM)
+def test_lists_of_custom_resources_cost_no_more_than_their_items(schema: Any, spec: Any) -> None:
+    if "maxItems" not in schema:
+        schema = {**schema, "maxItems": 1_000}
+    custom(schema, spec(1))
+    growth = grow(lambda count: count_calls(lambda: custom(schema, spec(count))), SIZE)
+    assert growth.is_linear, growth
+
+
+def test_items_of_a_set_are_looked_up() -> None:
+    status, answer = custom(SET, ["a", "b", "a"])
+    assert status == 422
+    assert 'spec[2]: Duplicate value: "a"' in answer["message"]
+    flags = {**SET, "items": {"x-kubernetes-preserve-unknown-fields": True}}
+    assert custom(flags, [True, 1, "1"])[0] in (201, 422)
+
+
+ALTERNATIVES = [{"pattern": f"^a{number}$"} for number in range(1_500)]
+TEXTS = [f"b{number}" for number in range(1_500)]
+TOO_MUCH = {
+    "alternatives": (list_of(items={"type": "string", "anyOf": ALTERNATIVES}), TEXTS),
+    "choices": (list_of(items={"type": "string", "enum": TEXTS}), ["c"] * 1_500),
+    "long defaults": (
+        list_of(
+            items={
+                "type": "object",
+                "properties": {"d": {"type": "string", "default": "x" * 10_000}},
+            }
+        ),
+        [{}] * 1_000,
+    ),
+    "many defaults": (
+        list_of(
+            items={
+                "type": "object",
+                "properties": {f"d{n}": {"type": "string", "default": "x"} for n in range(500)},
+            }
+        ),
+        [{}] * 1_000,
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "spec"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_a_schema_makes_of_an_object_is_bounded(schema: Any, spec: Any) -> None:
+    status, answer = custom(schema, spec)
+    assert status == 413
+    assert answer["message"].startswith("Request entity too large: ")
+
+
+def test_a_limit_range_does_not_multiply_with_containers() -> None:
+    service = Service()
+    amounts = {f"example.com/r{number}": "1" for number in range(1_000)}
+    limits = {"limits": [{"type": "Container", "default": amounts}]}
+    made = {"metadata": {"name": "x"}, "spec": limits}
+    assert service.ask("POST", service.path(KINDS["LimitRange"]), made)[0] == 201
+    containers = [{"name": f"c{number}", "image": "i"} for number in range(100)]
+    pod = {"metadata": {"name": "x"}, "spec": {"containers": containers}}
+    assert service.ask("POST", service.path(KINDS["Pod"]), pod)[0] == 413
+    few = {**pod, "spec": {"containers": containers[:3]}}
+    assert service.ask("POST", service.path(KINDS["Pod"]), few)[0] == 201

@@ -35,6 +35,7 @@ __all__ = [
     "too_large",
     "too_many_requests",
     "too_many_values",
+    "too_much_to_check",
     "too_new",
     "unauthorized",
     "unknown_failure",
@@ -209,6 +210,11 @@ def too_large(limit: int) -> ApiError:
 
 def too_many_values(limit: int) -> ApiError:
     message = f"Request entity too large: limit is {limit} values in an object"
+    return _refusal(413, "RequestEntityTooLarge", message)
+
+
+def too_much_to_check(limit: int) -> ApiError:
+    message = f"Request entity too large: checking it takes more than {limit} steps"
     return _refusal(413, "RequestEntityTooLarge", message)
 
 

@@ -14,11 +14,11 @@ import msgspec
 from kubesched.api.access import ApiError
 from kubesched.apiserver.rules.api_errors import too_large, too_many_values
 
-__all__ = ["MOST_VALUES", "check_object", "check_values", "value_refusal"]
+__all__ = ["LARGEST_OBJECT", "MOST_VALUES", "check_object", "check_values", "value_refusal"]
 
 MOST_VALUES: Final = 100_000
 """Numbers, texts, lists and maps, all together."""
-_LARGEST_OBJECT: Final = 3 * 1024 * 1024
+LARGEST_OBJECT: Final = 3 * 1024 * 1024
 
 # A string without its end reaches to the end of the text: nothing is looked at twice.
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
@@ -43,8 +43,8 @@ def check_object(document: Any) -> None:
         ApiError: 413.
     """
     encoded = msgspec.json.encode(document)
-    if len(encoded) > _LARGEST_OBJECT:
-        raise too_large(_LARGEST_OBJECT)
+    if len(encoded) > LARGEST_OBJECT:
+        raise too_large(LARGEST_OBJECT)
     check_values(encoded)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from kubesched.apiserver.rules.api_errors import too_much_to_check
 from kubesched.apiserver.rules.custom.formats import has_format
 from kubesched.apiserver.rules.custom.structure import INT_OR_STRING, part_of
 from kubesched.apiserver.rules.schema.definitions import Json
@@ -22,16 +23,37 @@ from kubesched.apiserver.rules.validation.problems import (
     too_long,
 )
 from kubesched.cel.errors import EvaluationError
-from kubesched.cel.regex import search
+from kubesched.cel.regex import compile_pattern
 
-__all__ = ["ABSENT", "correlated", "schema_problems"]
+__all__ = ["ABSENT", "Work", "correlation", "schema_problems"]
 
 ABSENT: Final = object()
 """In place of an old value where there is none."""
+_COMPARED_IN_A_STEP: Final = 50
+_STEPS_TO_COMPILE: Final = 50
 
 
-def schema_problems(value: Any, schema: Json, path: str, old: Any = ABSENT) -> Iterator[Problem]:
+_MOST_STEPS: Final = 1_000_000
+
+
+class Work:
+    """How much there is to check: with alternatives, a schema times an object is a lot."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def add(self, steps: int = 1) -> None:
+        """Raises ApiError 413."""
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise too_much_to_check(_MOST_STEPS)
+
+
+def schema_problems(
+    value: Any, schema: Json, path: str, work: Work, old: Any = ABSENT
+) -> Iterator[Problem]:
     """What is wrong with a value."""
+    work.add()
     if old is not ABSENT and value == old:
         return
     if value is None and schema.get("nullable"):
@@ -40,35 +62,50 @@ def schema_problems(value: Any, schema: Json, path: str, old: Any = ABSENT) -> I
     if wrong:
         yield from wrong
         return
-    yield from _enum_problems(value, schema, path)
+    yield from _enum_problems(value, schema, path, work)
     if isinstance(value, bool):
         pass
     elif isinstance(value, int | float):
         yield from _number_problems(value, schema, path)
     elif isinstance(value, str):
-        yield from _text_problems(value, schema, path)
+        yield from _text_problems(value, schema, path, work)
     elif isinstance(value, list):
-        yield from _list_problems(value, schema, path, old)
+        yield from _list_problems(value, schema, path, work, old)
     elif isinstance(value, dict):
-        yield from _object_problems(value, schema, path, old)
-    yield from _combination_problems(value, schema, path)
+        yield from _object_problems(value, schema, path, work, old)
+    yield from _combination_problems(value, schema, path, work)
 
 
-def correlated(old: Any, schema: Json, element: Any) -> Any:
-    """The element of an old list that an element of the new one replaces.
+def correlation(old: Any, schema: Json) -> Callable[[Any], Any]:
+    """Which element of an old list an element of the new one replaces.
 
-    Only lists that are maps say which one that is.
+    Only lists that are maps say which one that is; the first of those with the same keys.
     """
     if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
-        return ABSENT
+        return lambda _: ABSENT
     keys = schema.get("x-kubernetes-list-map-keys") or []
-    if not isinstance(element, dict):
-        return ABSENT
-    wanted = [element.get(key) for key in keys]
+    known: dict[Any, Any] = {}
     for each in old:
-        if isinstance(each, dict) and [each.get(key) for key in keys] == wanted:
-            return each
-    return ABSENT
+        if isinstance(each, dict):
+            known.setdefault(_hashable([each.get(key) for key in keys]), each)
+
+    def replaced_by(element: Any) -> Any:
+        if not isinstance(element, dict):
+            return ABSENT
+        return known.get(_hashable([element.get(key) for key in keys]), ABSENT)
+
+    return replaced_by
+
+
+def _hashable(value: Any) -> Any:
+    """What is equal for values that are equal in JSON, and can be looked up."""
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, list):
+        return (list, *map(_hashable, value))
+    if isinstance(value, dict):
+        return (dict, frozenset((key, _hashable(item)) for key, item in value.items()))
+    return value
 
 
 def kind_of(value: Any) -> str:
@@ -102,9 +139,13 @@ def _wrong_type(path: str, shown: str, text: str) -> Problem:
     return Problem(path or "<nil>", "FieldValueTypeInvalid", body)
 
 
-def _enum_problems(value: Any, schema: Json, path: str) -> Iterator[Problem]:
+def _enum_problems(value: Any, schema: Json, path: str, work: Work) -> Iterator[Problem]:
     choices = schema.get("enum")
-    if choices and value not in choices:
+    if not choices:
+        return
+    work.add(len(choices) // _COMPARED_IN_A_STEP)
+    if value not in choices:
+        work.add(len(choices))  # all are told
         yield not_supported(path, value, [_plain(choice) for choice in choices])
 
 
@@ -137,28 +178,35 @@ def _number_problems(value: float, schema: Json, path: str) -> Iterator[Problem]
         yield invalid(path, value, _in_body(path, text))
 
 
-def _text_problems(value: str, schema: Json, path: str) -> Iterator[Problem]:
+def _text_problems(value: str, schema: Json, path: str, work: Work) -> Iterator[Problem]:
     least, most = schema.get("minLength"), schema.get("maxLength")
     if most is not None and len(value) > most:
         yield too_long(path, most)
     if least is not None and len(value) < least:
         yield invalid(path, value, _in_body(path, f"should be at least {least} chars long"))
     pattern = schema.get("pattern")
-    if pattern and not _matches(pattern, value):
+    if pattern and not _matches(pattern, value, work):
         yield invalid(path, value, _in_body(path, f"should match '{pattern}'"))
     name = schema.get("format")
     if name and not has_format(value, name):
         yield invalid(path, value, _in_body(path, f'must be of type {name}: "{value}"'))
 
 
-def _matches(pattern: str, value: str) -> bool:
+def _matches(pattern: str, value: str, work: Work) -> bool:
+    work.add(len(value) // _COMPARED_IN_A_STEP)
+    compiled = compile_pattern.cache_info().misses
     try:
-        return search(pattern, value)
+        found = compile_pattern(pattern).search(value) is not None
+        if compile_pattern.cache_info().misses > compiled:
+            work.add(_STEPS_TO_COMPILE)
+        return found
     except EvaluationError:
         return True  # a pattern that is none was refused with the definition, or long stored
 
 
-def _list_problems(value: list[Any], schema: Json, path: str, old: Any) -> Iterator[Problem]:
+def _list_problems(
+    value: list[Any], schema: Json, path: str, work: Work, old: Any
+) -> Iterator[Problem]:
     least, most = schema.get("minItems"), schema.get("maxItems")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
@@ -166,9 +214,9 @@ def _list_problems(value: list[Any], schema: Json, path: str, old: Any) -> Itera
         yield invalid(path, len(value), _in_body(path, f"should have at least {least} items"))
     items = schema.get("items")
     if isinstance(items, dict):
+        replaced_by = correlation(old, schema)
         for index, each in enumerate(value):
-            before = correlated(old, schema, each)
-            yield from schema_problems(each, items, f"{path}[{index}]", before)
+            yield from schema_problems(each, items, f"{path}[{index}]", work, replaced_by(each))
     yield from _repeated(value, schema, path)
 
 
@@ -181,7 +229,7 @@ def _repeated(value: list[Any], schema: Json, path: str) -> Iterator[Problem]:
     """Elements that a set or a list with keys has twice."""
     kind = schema.get("x-kubernetes-list-type")
     keys = schema.get("x-kubernetes-list-map-keys") or []
-    seen: list[Any] = []
+    seen: set[Any] = set()
     if kind not in ("set", "map"):
         return
     for index, each in enumerate(value):
@@ -191,12 +239,15 @@ def _repeated(value: list[Any], schema: Json, path: str) -> Iterator[Problem]:
             identity = {key: each[key] for key in keys if key in each}
         else:
             continue
-        if identity in seen:
+        known_by = _hashable(identity)
+        if known_by in seen:
             yield duplicate(f"{path}[{index}]", identity)
-        seen.append(identity)
+        seen.add(known_by)
 
 
-def _object_problems(value: Json, schema: Json, path: str, old: Any) -> Iterator[Problem]:
+def _object_problems(
+    value: Json, schema: Json, path: str, work: Work, old: Any
+) -> Iterator[Problem]:
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
@@ -209,18 +260,21 @@ def _object_problems(value: Json, schema: Json, path: str, old: Any) -> Iterator
         part = part_of(schema, key)
         if part is not None:
             before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
-            yield from schema_problems(item, part, f"{path}.{key}" if path else key, before)
+            inner = f"{path}.{key}" if path else key
+            yield from schema_problems(item, part, inner, work, before)
 
 
-def _combination_problems(value: Any, schema: Json, path: str) -> Iterator[Problem]:
+def _combination_problems(value: Any, schema: Json, path: str, work: Work) -> Iterator[Problem]:
     """`allOf`, `anyOf`, `oneOf` and `not`."""
 
     def problem(text: str) -> Problem:
         return invalid(path or "<nil>", "", f'"{path}" {text}')
 
-    fits: Callable[[Json], bool] = lambda each: not any(schema_problems(value, each, path))  # noqa: E731
+    def fits(choice: Json) -> bool:
+        return not any(schema_problems(value, choice, path, work))
+
     for each in schema.get("allOf") or ():
-        found = list(schema_problems(value, each, path))
+        found = list(schema_problems(value, each, path, work))
         if found:
             yield from found
             yield problem("must validate all the schemas (allOf)")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.apiserver.rules.custom.checks import schema_problems
+from kubesched.apiserver.rules.custom.checks import Work, schema_problems
 from kubesched.apiserver.rules.custom.keywords import malformed_parts
 from kubesched.apiserver.rules.custom.rules import RuleTree, compile_rules
 from kubesched.apiserver.rules.custom.structure import INT_OR_STRING, PRESERVE
@@ -101,7 +101,7 @@ def _node_problems(schema: Json, path: str) -> Iterator[Problem]:
         yield invalid(f"{path}.pattern", schema["pattern"], text)
     if "default" in schema:
         inner = f"{path}.default"
-        for problem in schema_problems(schema["default"], schema, ""):
+        for problem in schema_problems(schema["default"], schema, "", Work()):
             yield Problem(inner, problem.reason, problem.body)
     for key, part in properties.items():
         if isinstance(part, dict):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.apiserver.rules.custom.cel_types import cel_value, declared_type
-from kubesched.apiserver.rules.custom.checks import ABSENT, correlated
+from kubesched.apiserver.rules.custom.checks import ABSENT, correlation
 from kubesched.apiserver.rules.custom.costs import most_items, over_budget, rule_cost
 from kubesched.apiserver.rules.custom.structure import EMBEDDED
 from kubesched.apiserver.rules.schema.definitions import Json
@@ -182,9 +182,9 @@ def _walk(value: Any, tree: RuleTree, path: str, old: Any, problems: list[Proble
                 inner = f"{path}[{key}]" if key not in tree.properties else f"{path}.{key}"
                 _walk(item, part, inner.removeprefix("."), before, problems)
     elif isinstance(value, list) and tree.items is not None:
+        replaced_by = correlation(old, tree.schema)
         for index, each in enumerate(value):
-            before = correlated(old, tree.schema, each)
-            _walk(each, tree.items, f"{path}[{index}]", before, problems)
+            _walk(each, tree.items, f"{path}[{index}]", replaced_by(each), problems)
 
 
 def _judged(rule: _Rule, schema: Json, value: Any, old: Any, path: str) -> Problem | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubesched.apiserver.rules.custom.checks import ABSENT, schema_problems
+from kubesched.apiserver.rules.custom.checks import ABSENT, Work, schema_problems
 from kubesched.apiserver.rules.custom.definition import CustomSchema
 from kubesched.apiserver.rules.custom.rules import rule_problems
-from kubesched.apiserver.rules.custom.structure import defaulted, pruned
+from kubesched.apiserver.rules.custom.structure import Added, defaulted, pruned
 from kubesched.apiserver.rules.strategies.base import Json, Strategy
 from kubesched.apiserver.rules.validation.metadata import check_metadata_update
 from kubesched.apiserver.rules.validation.problems import Problem
@@ -46,7 +46,7 @@ class CustomStrategy(Strategy):
         if self.custom is None:
             return new
         kept = pruned(new, self.custom.schema, is_resource=True)
-        result: Json = defaulted(kept, self.custom.schema)
+        result: Json = defaulted(kept, self.custom.schema, Added())
         return result
 
     def check_new(self, new: Json, /) -> list[Problem]:
@@ -63,7 +63,7 @@ class CustomStrategy(Strategy):
             return []
         # The metadata have rules of their own.
         schema = _without_metadata(self.custom.schema)
-        problems = list(schema_problems(new, schema, "", old))
+        problems = list(schema_problems(new, schema, "", Work(), old))
         if self.custom.rules is None:
             return problems
         if any(problem.reason in _BLOCKING for problem in problems):

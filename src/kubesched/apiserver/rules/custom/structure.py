@@ -10,10 +10,22 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
+from kubesched.apiserver.rules.api_errors import too_large
 from kubesched.apiserver.rules.schema.definitions import Json
 from kubesched.apiserver.rules.schema.unknown_fields import unknown_in_metadata
+from kubesched.apiserver.rules.value_limit import LARGEST_OBJECT
 
-__all__ = ["EMBEDDED", "INT_OR_STRING", "PRESERVE", "defaulted", "pruned", "unknown_paths"]
+__all__ = [
+    "EMBEDDED",
+    "INT_OR_STRING",
+    "PRESERVE",
+    "Added",
+    "defaulted",
+    "pruned",
+    "unknown_paths",
+]
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -83,13 +95,30 @@ def unknown_paths(
             yield inner
 
 
-def defaulted(value: Any, schema: Json) -> Any:
-    """The value with the defaults of its schema; nulls that may not be there are dropped."""
+class Added:
+    """How much defaults have made of an object: a list of empty items may become very large."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def count(self, key: str, default: Any) -> None:
+        """Raises ApiError 413."""
+        self._bytes += len(key) + len(msgspec.json.encode(default)) + 4
+        if self._bytes > LARGEST_OBJECT:
+            raise too_large(LARGEST_OBJECT)
+
+
+def defaulted(value: Any, schema: Json, added: Added) -> Any:
+    """The value with the defaults of its schema; nulls that may not be there are dropped.
+
+    Raises:
+        ApiError: 413, it would become too large.
+    """
     if isinstance(value, list):
         items = schema.get("items")
         if not isinstance(items, dict):
             return value
-        filled = [defaulted(each, items) for each in value]
+        filled = [defaulted(each, items, added) for each in value]
         return value if all(map(_is_same, filled, value)) else filled
     if not isinstance(value, dict):
         return value
@@ -99,10 +128,11 @@ def defaulted(value: Any, schema: Json) -> Any:
         if part is None:
             result[key] = item
         elif item is not None or part.get("nullable"):
-            result[key] = defaulted(item, part)
+            result[key] = defaulted(item, part, added)
     for key, part in (schema.get("properties") or {}).items():
         if key not in result and isinstance(part, dict) and "default" in part:
-            result[key] = defaulted(copy.deepcopy(part["default"]), part)
+            added.count(key, part["default"])
+            result[key] = defaulted(copy.deepcopy(part["default"]), part, added)
     same = len(result) == len(value) and all(
         key in value and result[key] is value[key] for key in result
     )

@@ -9,6 +9,7 @@ from kubesched.api.quantity import ZERO, Quantity, parse_quantity
 from kubesched.apiserver.rules.api_errors import forbidden
 from kubesched.apiserver.rules.strategies.base import Json
 from kubesched.apiserver.rules.strategies.quantities import canonical
+from kubesched.apiserver.rules.value_limit import MOST_VALUES, value_refusal
 
 __all__ = ["check_claim_limits", "default_limit_range", "with_limits"]
 
@@ -51,6 +52,7 @@ def with_limits(pod: Json, spec: Json, ranges: Iterable[Json]) -> tuple[Json, Js
     """
     metadata: Json = pod["metadata"]
     ranges = list(ranges)
+    _check_product(spec, ranges)
     for limit_range in ranges:
         metadata, spec = _defaulted(metadata, spec, limit_range)
     problems: list[str] = []
@@ -62,6 +64,20 @@ def with_limits(pod: Json, spec: Json, ranges: Iterable[Json]) -> tuple[Json, Js
         text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         raise forbidden("pods", name, text)
     return metadata, spec
+
+
+def _check_product(spec: Json, ranges: Iterable[Json]) -> None:
+    """Every container gets every default: that must not make too much of a pod."""
+    containers = sum(len(spec.get(part) or ()) for part in ("containers", "initContainers"))
+    amounts = sum(
+        len(amounts)
+        for limit_range in ranges
+        for item in limit_range["spec"].get("limits", ())
+        for amounts in item.values()
+        if isinstance(amounts, dict)
+    )
+    if containers * amounts > MOST_VALUES:
+        raise value_refusal()
 
 
 def _defaulted(metadata: Json, spec: Json, limit_range: Json) -> tuple[Json, Json]:
