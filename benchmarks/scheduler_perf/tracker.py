@@ -127,6 +127,8 @@ class Tracker:
             labels = data["metadata"].get("labels")
             selectors = self._matching(labels) if labels else self._of_unlabelled
             seen = self._seen[key] = _Seen(time.perf_counter(), selectors)
+            if not is_attempted:
+                return  # as new pods mostly are not
         if seen.is_attempted is is_attempted and seen.is_bound is is_bound:
             return
         was_bound = seen.is_bound

@@ -119,6 +119,19 @@ def test_histograms_agree_with_prometheus_client(observations: list[float]) -> N
         assert registry.get_sample_value(f"h{suffix}", labels) == found
 
 
+@given(
+    st.lists(st.one_of(st.integers(0, 10**12), st.sampled_from([10**6, 10**6 + 1, 2 * 10**6]))),
+)
+def test_many_durations_at_once_count_as_one_by_one(durations_ns: list[int]) -> None:
+    bounds = exponential_buckets(0.001, 2, 15)
+    together, apart = Histogram(bounds), Histogram(bounds)
+    together.observe_all_ns(durations_ns)
+    for duration_ns in durations_ns:
+        apart.observe_ns(duration_ns)
+    assert together.counts == apart.counts
+    assert together.sum == pytest.approx(apart.sum)
+
+
 def test_a_counter_need_not_end_in_total(registry: CollectorRegistry) -> None:
     group = FamilyGroup()
     group.counter("attempts", "Attempts.", "result").labels("ok").inc()

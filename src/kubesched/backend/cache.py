@@ -291,9 +291,11 @@ class Cache:
             if name in row_of:
                 self._write_row(row_of[name], self._nodes[name])
         self._dirty.clear()
+        if not shown_before:
+            return snapshot
         if any((name in row_of) != before for name, before in shown_before.items()):
             snapshot.nodes_changed()
-        elif shown_before:
+        else:
             snapshot.rows_moved()
         return snapshot
 

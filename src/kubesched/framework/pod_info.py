@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from copy import copy
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from kubesched.util.errors import SelectorError
 
 __all__ = ["PodInfo", "QueuedPodInfo", "assigned_to"]
 
+_PORTS = attrgetter("ports")
 _NONE: Set[str] = frozenset()
 
 
@@ -128,9 +130,13 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
-        if self._host_ports is None:
-            self._host_ports = tuple(host_ports(self.pod))
-        return self._host_ports
+        ports = self._host_ports
+        if ports is None:
+            spec = self.pod.spec
+            # Most have none at all, which is seen without looking at each.
+            has_ports = any(map(_PORTS, spec.containers)) or spec.init_containers
+            ports = self._host_ports = host_ports(self.pod) if has_ports else ()
+        return ports
 
     @property
     def has_affinity(self) -> bool:

@@ -12,7 +12,7 @@ when the group is reset.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Generic, Protocol, TypeVar
@@ -131,6 +131,17 @@ class Histogram:
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum += seconds
 
+    def observe_all_ns(self, durations_ns: Iterable[int]) -> None:
+        """The same for many durations, each of which then costs next to nothing."""
+        ordered = sorted(durations_ns)
+        below = 0
+        for place, bound in enumerate(self.bounds):
+            up_to = bisect_right(ordered, bound, key=_seconds)
+            self.counts[place] += up_to - below
+            below = up_to
+        self.counts[-1] += len(ordered) - below
+        self.sum += sum(ordered) / _NS_PER_SECOND
+
     @property
     def count(self) -> int:
         return sum(self.counts)
@@ -149,6 +160,10 @@ class Histogram:
             yield "_bucket", {"le": bound}, cumulative
         yield "_sum", {}, self.sum
         yield "_count", {}, self.count
+
+
+def _seconds(duration_ns: int) -> float:
+    return duration_ns / _NS_PER_SECOND
 
 
 K = TypeVar("K")

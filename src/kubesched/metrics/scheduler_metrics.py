@@ -52,7 +52,7 @@ class SchedulerMetrics(FamilyGroup):
         pod_groups: bool = False,
     ) -> None:
         super().__init__()
-        # Called before values are read: gauges that cost less to set then than to keep right.
+        # Called before values are read: they cost less to set then than to keep right.
         self.before_collect: list[Callable[[], None]] = []
         self._define_attempts()
         self._attempts: KeptChildren[tuple[str, str], tuple[Counter, Histogram]] = KeptChildren(
@@ -71,9 +71,16 @@ class SchedulerMetrics(FamilyGroup):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
+        self._refresh()
+        return super().collect()
+
+    def reset(self) -> None:
+        self._refresh()
+        super().reset()
+
+    def _refresh(self) -> None:
         for refresh in self.before_collect:
             refresh()
-        return super().collect()
 
     def observe_attempt(self, result: AttemptResult, profile: str, duration_ns: int) -> None:
         """Count an attempt, and how long it took from the start of its cycle to the outcome."""

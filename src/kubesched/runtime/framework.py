@@ -354,9 +354,9 @@ class Framework:
                 raise
             except THROWN as exc:
                 raise thrown(PRE_SCORE, plugin, exc) from exc
-            if answer is not SKIP and checked_status(PRE_SCORE, plugin, answer).is_skip:
-                answer = SKIP
-            if answer is SKIP:
+            if answer is SKIP or (
+                answer is not SUCCESS and checked_status(PRE_SCORE, plugin, answer).is_skip
+            ):
                 state.skip_score.add(plugin.name)
                 continue
             evaluations[plugin.name].value += 1

@@ -6,12 +6,11 @@ only one attempt in ten times its plugins one by one.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from kubesched.framework import Code, CycleState, ExtensionPoint, Plugin, Status
-from kubesched.metrics.instruments import Counter, Histogram
+from kubesched.metrics.instruments import Counter, Histogram, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.plugin_set import ProfilePlugins
 from kubesched.util.randomness import derive
@@ -19,8 +18,7 @@ from kubesched.util.randomness import derive
 __all__ = ["PluginTimer", "PluginTiming", "PointMetrics", "PointTiming", "timing_of"]
 
 _SAMPLED = 0.1
-_NS_PER_SECOND = 1_000_000_000
-_CODES = len(Code)
+_ATTEMPTS_NOTED = 512  # before what they took is put into histograms
 _COUNTED_POINTS = (
     ExtensionPoint.PRE_FILTER,
     ExtensionPoint.FILTER,
@@ -112,7 +110,11 @@ class PointMetrics:
         self.now_ns = now_ns
         self._durations = metrics.framework_extension_point_duration_seconds
         self._profile = profile
-        self._kept: defaultdict[str, list[Histogram | None]] = defaultdict(lambda: [None] * _CODES)
+        # By point and code: takes a duration. They are put into histograms many at a time.
+        self._notes: KeptChildren[str, list[Callable[[int], None]]] = KeptChildren(self._notes_of)
+        self._noted: list[tuple[Histogram, list[int]]] = []
+        self._attempts = 0
+        metrics.before_collect.append(self.settle)
         self._timer = PluginTimer(metrics, now_ns)
         self._draw = derive(0, "plugin-timer", profile).random
         self._hint_durations = [
@@ -137,7 +139,10 @@ class PointMetrics:
         self.scores = counters(ExtensionPoint.SCORE)
 
     def sample(self) -> PluginTimer | None:
-        """A timer for the plugins of one attempt in ten."""
+        """A timer for the plugins of one attempt in ten. To be called for each attempt."""
+        self._attempts += 1
+        if not self._attempts % _ATTEMPTS_NOTED:
+            self.settle()
         return self._timer if self._draw() < _SAMPLED else None
 
     def timing(self, point: str) -> PointTiming:
@@ -152,15 +157,23 @@ class PointMetrics:
     def observe(self, point: str, code: Code, started_ns: int) -> int:
         """Note what a point took that began at `started_ns` and ends now; return now."""
         now_ns = self.now_ns()
-        kept = self._kept[point]
-        child = kept[code]
-        if child is None:
-            child = kept[code] = self._durations.labels(point, code.label, self._profile)
-        # As child.observe_ns, without the call: a dozen of these happen to every pod.
-        seconds = (now_ns - started_ns) / _NS_PER_SECOND
-        child.counts[bisect_left(child.bounds, seconds)] += 1
-        child.sum += seconds
+        self._notes[point][code](now_ns - started_ns)
         return now_ns
+
+    def _notes_of(self, point: str) -> list[Callable[[int], None]]:
+        return [partial(self._note_first, point, code) for code in Code]
+
+    def _note_first(self, point: str, code: Code, duration_ns: int) -> None:
+        child = self._durations.labels(point, code.label, self._profile)
+        noted = [duration_ns]
+        self._noted.append((child, noted))
+        self._notes[point][code] = noted.append
+
+    def settle(self) -> None:
+        """Put what was noted into the histograms; due before these are read."""
+        for child, noted in self._noted:
+            child.observe_all_ns(noted)
+            noted.clear()
 
     def count_filtered(self, plugins: Iterable[Plugin], rejection: Status | None) -> None:
         """Count a node that was shown to the plugins up to the one that rejected it, if any."""

@@ -24,8 +24,8 @@ _THRESHOLDS = (2_000, 5, 3)
 _LONG_NS = 10_000_000
 # The same where nobody waits: what lives for hours of virtual time is not worth a look each time.
 _RARELY = 50
-# Everything is looked at again when there is a quarter more of it, and so many.
-_GROWN_SHARE, _GROWN = 0.25, 20_000
+# Everything is looked at again when there is half as much more of it, and so many.
+_GROWN_SHARE, _GROWN = 0.5, 50_000
 
 
 def settle_collector() -> None:

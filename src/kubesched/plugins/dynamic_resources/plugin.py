@@ -224,11 +224,12 @@ class DynamicResources(Plugin):
 
 def _data(state: CycleState) -> PodDevices | Status:
     """What PreFilter noted."""
+    if DYNAMIC_RESOURCES in state.skip_filter:
+        return _NOTHING  # noted or not: a pod that asks for no devices need not be shown to it
     try:
         data: PodDevices = state.read(STATE_KEY)
     except StateNotFoundError as exc:
-        # A pod that asks for no devices need not be shown to PreFilter.
-        return _NOTHING if DYNAMIC_RESOURCES in state.skip_filter else Status.failure(exc)
+        return Status.failure(exc)
     return data
 
 

@@ -244,9 +244,10 @@ class VolumeBinding(Plugin):
 
 
 def _read(state: CycleState) -> _State | Status:
+    if VOLUME_BINDING in state.skip_filter:
+        return _NO_CLAIMS  # noted or not: a pod without claims need not be shown to PreFilter
     try:
         known: _State = state.read(STATE_KEY)
     except StateNotFoundError as exc:
-        # A pod without claims need not be shown to PreFilter.
-        return _NO_CLAIMS if VOLUME_BINDING in state.skip_filter else Status.failure(exc)
+        return Status.failure(exc)
     return known
