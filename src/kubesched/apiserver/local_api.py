@@ -17,10 +17,13 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from kubesched.api import Pod
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.custom_kinds import CustomObject
+from kubesched.api.pod import PodSpec
 from kubesched.api.raw_objects import Document
 from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.rules.shared_specs import shared
 from kubesched.apiserver.store.object_store import Store
 from kubesched.apiserver.store.records import Record
 from kubesched.apiserver.store.typed_views import overlay
@@ -32,6 +35,7 @@ __all__ = ["Fault", "Faults", "LocalApi"]
 T = TypeVar("T", bound=msgspec.Struct)
 
 _UNSERVED = 404
+_NO_SPEC = PodSpec()
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -317,8 +321,12 @@ def _metadata(obj: msgspec.Struct) -> Any:
 
 def _document(obj: msgspec.Struct) -> dict[str, Any]:
     # Through JSON: msgspec's own conversion leaves tuples where a JSON object has lists.
-    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
-    return document
+    if type(obj) is not Pod:
+        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+        return document
+    # Pods have a spec in common with others, of which everything is known already.
+    rest = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(obj, spec=_NO_SPEC)))
+    return {"metadata": {}, **rest, "spec": shared(obj.spec)}
 
 
 _typed_event: Callable[[Seen], WatchEvent[Any]] = attrgetter("event")

@@ -170,7 +170,12 @@ class World:
         self._is_following = True
 
     def _see_change(self, change: Change) -> None:
-        if self._is_following and change.record.resource.type in (Pod, Node, Job):
+        if not self._is_following:
+            return
+        kind = change.record.resource.type
+        if kind is Pod:
+            self._see_pod(change.type, change.record.typed)
+        elif kind is Node or kind is Job:
             self._see(change.type, change.record.typed)
 
     def _see(self, kind: str, subject: Pod | Node | Job) -> None:

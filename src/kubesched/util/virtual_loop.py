@@ -31,6 +31,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, copy_context
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
 
@@ -109,6 +110,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._cancelled_timers = 0
         self._task_numbers = itertools.count(1)
         self.set_task_factory(_make_task)
+        # Every future asks. The method of asyncio does the same, as a function of Python's.
+        self.get_debug = partial(getattr, self, "_debug")  # type: ignore[method-assign]
 
     @property
     def now_ns(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, cast
 
+from msgspec import Struct
 from msgspec.json import Encoder, decode
 
 __all__ = ["SharedSpec", "once", "shared"]
@@ -45,8 +46,8 @@ class SharedSpec(dict[str, Any]):
         return dict, (dict(self),)
 
 
-def shared(spec: dict[str, Any]) -> SharedSpec:
-    """The shared form of a spec.
+def shared(spec: dict[str, Any] | Struct) -> SharedSpec:
+    """The shared form of a spec, or of the JSON of its struct.
 
     Raises:
         TypeError, ValueError, RecursionError: it cannot be written as JSON.

@@ -44,6 +44,8 @@ class Collection:
         self.objects: dict[str, Record] = {}
         self._history = history
         self._log: list[Change] = []
+        self.end = 0
+        """The number that the next change will have."""
         self._first = 0
         """The number of the first change that the log still holds."""
         self._forgotten = 0
@@ -53,11 +55,6 @@ class Collection:
         self._bytes = 0
         self._ordered: list[str] | None = []
         self._sleepers: list[Callable[[], None]] = []
-
-    @property
-    def end(self) -> int:
-        """The number that the next change will have."""
-        return self._first + len(self._log)
 
     @property
     def oldest_revision(self) -> int:
@@ -81,6 +78,7 @@ class Collection:
                 self._ordered = None
             self.objects[record.key] = record
         self._log.append(change)
+        self.end += 1
         # Cut in large pieces, so that the cost per change stays constant.
         if len(self._log) >= 2 * self._history:
             self._cut(len(self._log) - self._history)
@@ -185,6 +183,7 @@ class Collection:
 
     def check_invariants(self, revision: int) -> None:
         """Assert that log and objects tell the same story, up to a revision."""
+        assert self.end == self._first + len(self._log), (self.end, self._first)
         last = self._forgotten
         latest: dict[str, Change] = {}
         for change in self._log:

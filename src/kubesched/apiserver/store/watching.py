@@ -65,7 +65,7 @@ class Watcher:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to read."""
-        return self._position >= self.collection.end and not self._initial
+        return self._position == self.collection.end and not self._initial
 
     def read(self) -> Sequence[Seen]:
         """What is new, oldest first; empty if nothing is.

@@ -143,8 +143,8 @@ class FakeKubelet:
                 self._observe(event.object)
 
     def _observe(self, pod: Pod) -> None:
-        self._lifecycles.observe(pod, self._clock.now_ns())
-        self._look_again()
+        if self._lifecycles.observe(pod, self._clock.now_ns()):
+            self._look_again()
 
     def _look_again(self) -> None:
         """Have the steps looked at if one is due before the next that is waited for."""

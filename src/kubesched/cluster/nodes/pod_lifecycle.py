@@ -57,11 +57,11 @@ class PodLifecycles:
             key=lambda due: due.uid, sort_key=lambda due: due.due_ns
         )
 
-    def observe(self, pod: Pod, now_ns: int) -> None:
-        """Take note of a pod as it is now."""
+    def observe(self, pod: Pod, now_ns: int) -> bool:
+        """Take note of a pod as it is now. Whether something may be due for it by that."""
         node = pod.spec.node_name
         if not node:
-            return
+            return False
         uid = pod.metadata.uid
         run = self._runs.get(uid)
         if run is None:
@@ -69,7 +69,7 @@ class PodLifecycles:
                 pod.metadata.deletion_timestamp is None
                 or pod.metadata.deletion_grace_period_seconds == 0
             ):
-                return  # nothing is left to do, or to wait for
+                return False  # nothing is left to do, or to wait for
             run = PodRun(
                 pod, self._behavior(pod), self._start_delay_ns, self._stop_delay_ns, now_ns
             )
@@ -78,7 +78,7 @@ class PodLifecycles:
             if run.phase == "Running" and (ports := host_ports(pod)):
                 self._ports.setdefault(node, {})[uid] = ports
         elif run.pod is pod:
-            return  # a watch shows what an answer has shown
+            return False  # a watch shows what an answer has shown
         if run.has_other_images(pod):
             run.change_images(pod, self._behavior(pod), self._start_delay_ns, now_ns)
         run.observe(pod, now_ns)
@@ -86,8 +86,9 @@ class PodLifecycles:
             self._ports.get(node, {}).pop(uid, None)
             if pod.metadata.deletion_timestamp is None or run.is_held:
                 self._drop(run)
-                return
+                return False
         self._plan(run, now_ns)
+        return True
 
     def _plan(self, run: PodRun, now_ns: int) -> None:
         uid = run.uid
