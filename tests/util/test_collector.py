@@ -118,3 +118,15 @@ def test_a_run_frees_what_was_set_aside_of_the_last_one(monkeypatch: pytest.Monk
     virtual_loop.run(run)
     assert gone() is None
     assert gc.get_freeze_count() > 0
+
+
+def test_a_run_in_virtual_time_looks_at_old_containers_rarely() -> None:
+    before = gc.get_threshold()
+
+    async def thresholds() -> tuple[int, int, int]:
+        return gc.get_threshold()
+
+    within = virtual_loop.run(thresholds())
+    assert within[:2] == before[:2]
+    assert within[2] >= 50 > 0
+    assert gc.get_threshold() == before

@@ -8,8 +8,8 @@ carries the server's `Status`; a network failure is one too, with code 0.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -19,10 +19,12 @@ from kubesched.util.errors import KubeschedError
 __all__ = [
     "ApiAccess",
     "ApiError",
+    "Delivering",
     "EventType",
     "ObjectList",
     "PatchType",
     "WatchEvent",
+    "deliver",
 ]
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -66,6 +68,24 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     object: T | None
     resource_version: str
     is_initial_end: bool = False
+
+
+@runtime_checkable
+class Delivering(Protocol[T]):
+    """A watch that calls whoever wants its events."""
+
+    async def deliver(self, take: Callable[[WatchEvent[T]], None]) -> None: ...
+
+
+async def deliver(
+    events: AsyncIterator[WatchEvent[T]], take: Callable[[WatchEvent[T]], None]
+) -> None:
+    """Call `take` with each event of a watch until it ends, in whichever way it can."""
+    if isinstance(events, Delivering):
+        await events.deliver(take)
+        return
+    async for event in events:
+        take(event)
 
 
 class ApiAccess(Protocol):

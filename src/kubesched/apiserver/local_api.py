@@ -10,10 +10,9 @@ answer.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +21,7 @@ from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.pod import PodSpec
 from kubesched.api.raw_objects import Document
+from kubesched.apiserver.local_watch import LocalWatch
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.rules.shared_specs import shared
 from kubesched.apiserver.store.object_store import Store
@@ -344,58 +344,3 @@ def _event_of(kind: type[Document]) -> Callable[[Seen], WatchEvent[Any]]:
 
 def _document_of(kind: type[Document], record: Record) -> Document:
     return msgspec.json.decode(record.encoded, type=kind)
-
-
-class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
-    """A watch on the store. It holds no task: whoever iterates does the waiting."""
-
-    def __init__(
-        self,
-        open_watch: Callable[[], tuple[Watcher, Iterable[WatchEvent[T]]]],
-        before: Callable[[], Awaitable[None]] | None,
-        show: Callable[[Seen], WatchEvent[Any]],
-    ) -> None:
-        self._open = open_watch
-        self._before = before
-        self._show = show
-        self._watcher: Watcher | None = None
-        self._events: Iterator[WatchEvent[T]] = iter(())
-        self._closed = False
-        self._changed: asyncio.Future[None] | None = None
-
-    def __aiter__(self) -> LocalWatch[T]:
-        return self
-
-    async def __anext__(self) -> WatchEvent[T]:
-        for event in self._events:
-            return event
-        while not self._closed:
-            watcher = self._watcher
-            if watcher is not None and watcher.idle:
-                # Whatever changes next in the collection, seen by this watcher or not.
-                self._changed = changed = asyncio.get_running_loop().create_future()
-                watcher.collection.call_on_change(self._wake)
-                try:
-                    await changed
-                except BaseException:
-                    watcher.collection.forget(self._wake)
-                    raise
-            if self._before is not None:
-                await self._before()
-            if watcher is None:
-                self._watcher, first = self._open()
-                self._events = iter(first)
-            else:
-                self._events = map(self._show, watcher.read())
-            for event in self._events:
-                return event
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        self._closed = True
-        self._events = iter(())
-
-    def _wake(self) -> None:
-        changed = self._changed
-        if changed is not None and not changed.done():
-            changed.set_result(None)

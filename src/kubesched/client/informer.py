@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from kubesched.api.access import ApiAccess, ApiError, ObjectList, WatchEvent
+from kubesched.api.access import ApiAccess, ApiError, Delivering, ObjectList, WatchEvent
 from kubesched.api.meta import Status
 from kubesched.client.backoff import InformerBackoff
 from kubesched.client.informer_store import Change, ObjectStore
@@ -242,6 +242,8 @@ class Informer(Generic[T]):
             opened_ns, received = self._clock.monotonic_ns(), False
             try:
                 async with _closing(self._open_watch()) as events:
+                    if isinstance(events, Delivering):
+                        await events.deliver(self._take_in)
                     async for event in events:
                         received = True
                         self._take_in(event)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from kubesched.api import ApiAccess, ApiError, Pod, PodGroup, ResourceClaim
-from kubesched.api.access import ObjectList
+from kubesched.api.access import ObjectList, WatchEvent, deliver
 from kubesched.api.base import ApiObject
 from kubesched.cluster.controllers.cluster_view import View
 from kubesched.cluster.controllers.interests import LOST_NODE, concerned, settles
@@ -170,13 +170,16 @@ class Controllers:
             self._observe(each)
         self._unsynced.discard(kind)
         self._changed.set()
-        async for event in self._api.watch(kind, resource_version=listed.resource_version):
-            if event.object is None:
-                continue
-            if event.type == "DELETED":
-                self._forget(event.object)
-            else:
-                self._observe(event.object)
+        events = self._api.watch(kind, resource_version=listed.resource_version)
+        await deliver(events, self._take_in)
+
+    def _take_in(self, event: WatchEvent[Any]) -> None:
+        if event.object is None:
+            return
+        if event.type == "DELETED":
+            self._forget(event.object)
+        else:
+            self._observe(event.object)
 
     def _observe(self, subject: Any) -> None:
         before = self._view.get(subject.metadata.uid)

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from kubesched.api import ApiAccess, ApiError, Node, Pod
+from kubesched.api.access import WatchEvent, deliver
 from kubesched.apiserver import LocalApi
 from kubesched.cluster.nodes.node_agent import is_stopped
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
@@ -105,14 +106,17 @@ class FakeKubelet:
         self._nodes = there
         for node in nodes.items:
             self._observe_node(node)
-        async for event in self._api.watch(Node, resource_version=nodes.resource_version):
-            if event.object is None:
-                continue
-            if event.type == "DELETED":
-                self._nodes.discard(event.object.metadata.name)
-                self._lifecycles.stop_node(event.object.metadata.name)
-            else:
-                self._observe_node(event.object)
+        events = self._api.watch(Node, resource_version=nodes.resource_version)
+        await deliver(events, self._take_in_node)
+
+    def _take_in_node(self, event: WatchEvent[Node]) -> None:
+        if event.object is None:
+            return
+        if event.type == "DELETED":
+            self._nodes.discard(event.object.metadata.name)
+            self._lifecycles.stop_node(event.object.metadata.name)
+        else:
+            self._observe_node(event.object)
 
     def _observe_node(self, node: Node) -> None:
         name = node.metadata.name
@@ -134,13 +138,16 @@ class FakeKubelet:
             self._pods_started = max(self._pods_started, _number(pod.status.pod_ip))
             self._observe(pod)
         version = pods.resource_version
-        async for event in self._api.watch(Pod, resource_version=version, field_selector=_BOUND):
-            if event.object is None:
-                continue
-            if event.type == "DELETED":
-                self._lifecycles.forget(event.object.metadata.uid)
-            else:
-                self._observe(event.object)
+        events = self._api.watch(Pod, resource_version=version, field_selector=_BOUND)
+        await deliver(events, self._take_in_pod)
+
+    def _take_in_pod(self, event: WatchEvent[Pod]) -> None:
+        if event.object is None:
+            return
+        if event.type == "DELETED":
+            self._lifecycles.forget(event.object.metadata.uid)
+        else:
+            self._observe(event.object)
 
     def _observe(self, pod: Pod) -> None:
         if self._lifecycles.observe(pod, self._clock.now_ns()):
