@@ -7,16 +7,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubesched.apiserver import Store
+from kubesched.backend.queue.scheduling_queue import POPPED_FROM_BACKOFF
+from kubesched.backend.queue.view import Place
 from kubesched.scheduler.scheduler import Scheduler
 from tests.torture.history import History
 from tests.torture.replica import Life
 
 __all__ = ["event_differences", "metric_differences"]
 
+Json = dict[str, Any]
+_JOURNAL_LENGTH = 8192
+_QUEUES = {
+    Place.ACTIVE: "active",
+    Place.BACKOFF: "backoff",
+    Place.ERROR_BACKOFF: "backoff",
+    Place.UNSCHEDULABLE: "unschedulable",
+    Place.GATED: "unschedulable",
+}
+
 
 def event_differences(history: History, store: Store, *, is_calm: bool) -> Iterator[str]:
     """Events that tell of what did not happen; without a storm also what nobody told of."""
     told: set[str] = set()
+    failed: set[str] = set()
     for event in store.all("events"):
         about = event.get("regarding", {})
         uid, note, reason = about.get("uid", ""), event.get("note", ""), event.get("reason")
@@ -24,6 +37,8 @@ def event_differences(history: History, store: Store, *, is_calm: bool) -> Itera
             continue
         if uid not in history.uids:
             yield f"an event ({reason}) about a pod that never was"
+        elif reason == "FailedScheduling":
+            failed.add(uid)
         elif reason == "Scheduled":
             told.add(uid)
             node = history.node_of.get(uid)
@@ -33,6 +48,19 @@ def event_differences(history: History, store: Store, *, is_calm: bool) -> Itera
     if is_calm and told != set(history.bound):
         names = sorted(history.uids[uid] for uid in told ^ set(history.bound))
         yield f"bound and not told of, or the other way round: {names}"
+    if silent := history.bound_in_calm - told:
+        yield f"bound and not told of: {sorted(history.uids[uid] for uid in silent)}"
+    if is_calm:
+        for pod in store.all("pods"):
+            if _is_unschedulable(pod) and pod["metadata"]["uid"] not in failed:
+                yield f"pod {pod['metadata']['name']} waits, and no event says why"
+
+
+def _is_unschedulable(pod: Json) -> bool:
+    return any(
+        each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable"
+        for each in pod.get("status", {}).get("conditions", ())
+    )
 
 
 def metric_differences(life: Life, history: History, *, is_calm: bool) -> Iterator[str]:
@@ -56,6 +84,19 @@ def metric_differences(life: Life, history: History, *, is_calm: bool) -> Iterat
 
 def _queue_metrics(scheduler: Scheduler) -> Iterator[str]:
     metrics, queue = scheduler.services.metrics, scheduler.queue
+    entered: Counter[tuple[str, str]] = Counter(
+        (_QUEUES[each.place], each.cause)
+        for each in queue._journal._transitions
+        if each.place in _QUEUES
+    )
+    counted = {
+        (labels["queue"], labels["event"]): int(child.value)
+        for labels, child in metrics.queue_incoming_pods_total.children()
+        if labels["event"] != POPPED_FROM_BACKOFF
+    }
+    is_whole = len(queue._journal._transitions) < _JOURNAL_LENGTH
+    if is_whole and +entered != +Counter(counted):
+        yield f"pods that entered queues: {dict(entered)}, counted {counted}"
     parked = list(queue._unschedulable)
     wanted = {
         "active": len(queue.active_pods),

@@ -26,6 +26,7 @@ from kubesched.client.transport import Answer, Request
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import CacheError
 from tests.torture.judge import is_wanted_near, objections
+from tests.torture.moody_extender import suits
 from tests.torture.objects import FOO
 from tests.torture.replica import Life
 
@@ -54,6 +55,9 @@ class History:
         self.bound: Counter[str] = Counter()  # uid -> how often a scheduler bound it
         self.node_of: dict[str, str] = {}  # uid -> where it was last bound to
         self.bound_by: Counter[str] = Counter()  # identity -> bindings that took effect
+        self.bound_in_calm: set[str] = set()  # uids of those that were bound when all was calm
+        self.is_calm = False
+        self._decisions: dict[tuple[str, str], str] = {}  # identity, uid -> node
         self._told: dict[str, dict[str, str]] = {}  # identity -> uid -> name, it knows are bound
         self._attempts: Counter[tuple[str, str, int]] = Counter()
         self._marked: set[str] = set()  # uids of pods that were said to be disrupted
@@ -73,6 +77,8 @@ class History:
         path = request.target.partition("?")[0]
         if path.endswith("/binding"):
             self._check_binding(name, path.split("/")[-2])
+        elif request.method == "DELETE" and "/pods/" in path and b'"uid"' not in request.body:
+            self._violated(f"{name} deleted {path.split('/')[-1]}, whichever pod that is")
 
     def answered(self, name: str, request: Request, answer: Answer) -> None:
         path = request.target.partition("?")[0]
@@ -91,6 +97,10 @@ class History:
         self.bound[uid] += 1
         self.bound_by[name] += 1
         self._tell(f"{name} bound {pod} to {node}")
+        if self.is_calm:
+            self.bound_in_calm.add(uid)
+        if self._decisions.get((name, uid)) != node:
+            self._violated(f"pod {pod} was bound to {node} by {name}, which had not decided so")
         if self.bound[uid] > 1:
             self._violated(f"pod {pod} was bound {self.bound[uid]} times")
         if record["metadata"].get("deletionTimestamp"):
@@ -154,11 +164,21 @@ class History:
 
     def decided(self, life: Life, pod: Pod) -> None:
         """A process gives a pod a node: what it knew in this moment must allow it."""
+        name, node = pod.metadata.name, pod.spec.node_name
+        self._decisions[life.identity, pod.metadata.uid] = node
         nodes, placed = self.known_to(life)
-        for text in objections(pod, pod.spec.node_name, nodes, placed):
-            self._violated(
-                f"{life.identity} gives {pod.metadata.name} node {pod.spec.node_name}: {text}"
-            )
+        found = [*objections(pod, node, nodes, placed)]
+        if life.scheduler._extender_tasks is None:
+            # Nothing can have changed since filters were asked.
+            promised = self._promised(life, pod, node)
+            found += [
+                f"{text}, with those that are nominated there"
+                for text in objections(pod, node, nodes, [*placed, *promised])
+            ]
+        elif _asks_extender(pod) and not suits(name, node):
+            found.append("the extender is against it")
+        for text in found:
+            self._violated(f"{life.identity} gives {name} node {node}: {text}")
 
     def known_to(self, life: Life) -> tuple[dict[str, Node], list[Pod]]:
         """Nodes, and pods on nodes: watched, assumed, or bound as it was told."""

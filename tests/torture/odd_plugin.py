@@ -81,13 +81,15 @@ def odd_plugin(kind: str, seed: int, is_storming: Callable[[], bool]) -> type[Pl
             return answer
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+            if self._lacks_approval(pod):
+                return Wait(5 * SECOND)
             if now_and_then("waits", 0.3) or self._declines(0.15):
                 return Wait(dice.randint(1, 20) * SECOND)
             answer: Status | Wait = odd(0.05)
             return answer
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-            if self._lacks_approval(pod) or self._declines(0.3):
+            if self._declines(0.3):
                 await asyncio.sleep(dice.choice([0.5, 5, 30]))
                 return Status.unschedulable("not yet")
             if now_and_then("slow", 0.3):

@@ -8,14 +8,6 @@ For each the first seed that notices it is printed; exit 1 if one is not noticed
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
-from unittest import mock
-
 from kubesched.api.pod_status_writer import PodStatusWriter
 from kubesched.apiserver.rules.strategies import pods as pod_rules
 from kubesched.apiserver.store import object_store
@@ -32,7 +24,7 @@ from kubesched.client.informer_store import ObjectStore
 from kubesched.client.leader_election import LeaderElector
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.engine.node_table import ChangeLog
-from kubesched.framework import SUCCESS, NodeInfo, QueueingHint, Rejections
+from kubesched.framework import NodeInfo
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.plugins.default_preemption import eviction
 from kubesched.plugins.default_preemption.eviction import Evictions
@@ -54,90 +46,43 @@ from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.util.components import BackgroundTasks
 from tests.torture.cluster_plan import make_plan
+from tests.torture.more_planted_bugs import MORE
+from tests.torture.planting import (
+    Patch,
+    edited,
+    no,
+    no_filter,
+    nothing,
+    passes_all,
+    planted,
+    skip,
+    sometimes,
+    success,
+    yes,
+    zero,
+)
 from tests.torture.run import run_plan
 
-__all__ = ["PLANTED", "caught_by", "planted"]
-
-Patch = tuple[type | ModuleType, str, Callable[..., Any]]
-
-
-def _nothing(*_args: Any, **_options: Any) -> None:
-    return None
-
-
-def _zero(*_args: Any, **_options: Any) -> int:
-    return 0
-
-
-def _yes(*_args: Any, **_options: Any) -> bool:
-    return True
-
-
-def _no(*_args: Any, **_options: Any) -> bool:
-    return False
-
-
-def _passes_all(*_args: Any, **_options: Any) -> Rejections:
-    return Rejections.none()
-
-
-def _success(*_args: Any, **_options: Any) -> Any:
-    return SUCCESS
-
-
-def _skip(*_args: Any, **_options: Any) -> QueueingHint:
-    return QueueingHint.SKIP
-
-
-def _sometimes(owner: type, name: str, every: int) -> Patch:
-    """Leaves out every so manieth call."""
-    original, calls = getattr(owner, name), 0
-
-    def called(*args: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return None if calls % every == 0 else original(*args, **options)
-
-    return owner, name, called
-
-
-def _edited(owner: type | ModuleType, name: str, old: str, new: str) -> Patch:
-    """A function with another line in the place of one."""
-    original = inspect.unwrap(getattr(owner, name))
-    if isinstance(original, property):
-        assert original.fget is not None
-        original = original.fget
-    source = textwrap.dedent(inspect.getsource(original))
-    assert source.count(old) == 1, f"{name} no longer says {old!r}: plant it elsewhere"
-    made: dict[str, Any] = {}
-    text = "from __future__ import annotations\n" + source.replace(old, new)
-    exec(compile(text, inspect.getfile(original), "exec"), original.__globals__, made)
-    return owner, name, made[original.__name__]
-
-
-def _no_filter(plugin: type) -> tuple[Patch, ...]:
-    """A filter has two forms, and a bug may be in both."""
-    return (plugin, "filter", _success), (plugin, "filter_nodes", _passes_all)
-
+__all__ = ["PLANTED", "caught_by"]
 
 # Name -> what is changed.
 PLANTED: dict[str, tuple[Patch, ...]] = {
     # The queue
     "a lost wake-up: events wake nobody": (
-        (SchedulingQueue, "move_all", _zero),
-        (SchedulingQueue, "flush_unschedulable", _zero),
+        (SchedulingQueue, "move_all", zero),
+        (SchedulingQueue, "flush_unschedulable", zero),
     ),
-    "events that arrive during an attempt are missed": ((InFlight, "record", _nothing),),
-    "backoff never ends": ((SchedulingQueue, "flush_backoff", _zero),),
-    "a failed pod is not put back": ((FailureHandler, "_requeue", _nothing),),
-    "in-flight pods are never done": ((SchedulingQueue, "done", _nothing),),
-    "deleted pods stay in the queue": ((SchedulingQueue, "delete", _nothing),),
-    "changes of waiting pods are missed": ((SchedulingQueue, "update", _nothing),),
-    "a wrong hint: room that is given back helps nobody": ((fit_hints, "after_pod_change", _skip),),
-    "a wrong hint: taints that go away help nobody": ((TaintToleration, "_node_changed", _skip),),
-    "a nomination outlives its pod": ((Nominator, "delete_nominated_pod", _nothing),),
+    "events that arrive during an attempt are missed": ((InFlight, "record", nothing),),
+    "backoff never ends": ((SchedulingQueue, "flush_backoff", zero),),
+    "a failed pod is not put back": ((FailureHandler, "_requeue", nothing),),
+    "in-flight pods are never done": ((SchedulingQueue, "done", nothing),),
+    "deleted pods stay in the queue": ((SchedulingQueue, "delete", nothing),),
+    "changes of waiting pods are missed": ((SchedulingQueue, "update", nothing),),
+    "a wrong hint: room that is given back helps nobody": ((fit_hints, "after_pod_change", skip),),
+    "a wrong hint: taints that go away help nobody": ((TaintToleration, "_node_changed", skip),),
+    "a nomination outlives its pod": ((Nominator, "delete_nominated_pod", nothing),),
     "the least important pod is tried first": (
-        _edited(
+        edited(
             SchedulingQueue,
             "_pop_first",
             "queued = self._active.pop_unless(busy)",
@@ -146,49 +91,49 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     # The cache, the table and the snapshot
-    "a leaked assumption": ((Cache, "forget_pod", _nothing),),
-    "removals of pods are missed now and then": (_sometimes(EventHandlers, "delete_pod", 3),),
-    "new pods are missed now and then": (_sometimes(EventHandlers, "add_pod", 7),),
-    "changes of pods are missed now and then": (_sometimes(EventHandlers, "update_pod", 4),),
-    "new nodes are missed now and then": (_sometimes(EventHandlers, "add_node", 3),),
-    "removals of nodes are missed": ((EventHandlers, "delete_node", _nothing),),
+    "a leaked assumption": ((Cache, "forget_pod", nothing),),
+    "removals of pods are missed now and then": (sometimes(EventHandlers, "delete_pod", 3),),
+    "new pods are missed now and then": (sometimes(EventHandlers, "add_pod", 7),),
+    "changes of pods are missed now and then": (sometimes(EventHandlers, "update_pod", 4),),
+    "new nodes are missed now and then": (sometimes(EventHandlers, "add_node", 3),),
+    "removals of nodes are missed": ((EventHandlers, "delete_node", nothing),),
     "a remade pod is taken for the one before it": (
-        _edited(
+        edited(
             EventHandlers,
             "update_pod",
             "old.metadata.uid != new.metadata.uid",
             "False",
         ),
     ),
-    "a stale row: not written now and then": (_sometimes(Cache, "_write_row", 5),),
+    "a stale row: not written now and then": (sometimes(Cache, "_write_row", 5),),
     "a stale row: changes of a node are not seen": (
-        _edited(
+        edited(
             Cache,
             "_write_row",
             "self._written_nodes.get(name) is not node",
             "name not in self._written_nodes",
         ),
     ),
-    "a removed pod stays on its row": ((ClusterSnapshot, "hide_pod", _nothing),),
-    "other labels of a pod are not noticed": ((ClusterSnapshot, "relabel_pod", _nothing),),
+    "a removed pod stays on its row": ((ClusterSnapshot, "hide_pod", nothing),),
+    "other labels of a pod are not noticed": ((ClusterSnapshot, "relabel_pod", nothing),),
     "ports of pods that are gone stay taken": (
-        _edited(NodeInfo, "remove_pod", "self.used_ports =", "_unused ="),
+        edited(NodeInfo, "remove_pod", "self.used_ports =", "_unused ="),
     ),
-    "cached answers are not refreshed now and then": (_sometimes(ChangeLog, "append", 3),),
+    "cached answers are not refreshed now and then": (sometimes(ChangeLog, "append", 3),),
     # Decisions
-    "ports are given twice": _no_filter(NodePorts),
-    "nodes are filled without end": _no_filter(NodeResourcesFit),
-    "taints are overlooked": _no_filter(TaintToleration),
+    "ports are given twice": no_filter(NodePorts),
+    "nodes are filled without end": no_filter(NodeResourcesFit),
+    "taints are overlooked": no_filter(TaintToleration),
     "node selectors are overlooked": (
-        *_no_filter(NodeAffinity),
-        (NodeAffinity, "pre_filter", _success),
+        *no_filter(NodeAffinity),
+        (NodeAffinity, "pre_filter", success),
     ),
     "cordons are overlooked": (
-        *_no_filter(NodeUnschedulable),
-        *_no_filter(TaintToleration),
+        *no_filter(NodeUnschedulable),
+        *no_filter(TaintToleration),
     ),
     "an off-by-one in topology spread": (
-        _edited(
+        edited(
             _Spread,
             "limit",
             "self._limit = minimum + standing.slack",
@@ -196,35 +141,35 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "pods that want to be apart are together": (
-        (RequiredTerms, "verdict", _success),
-        (RequiredTerms, "verdicts", _passes_all),
+        (RequiredTerms, "verdict", success),
+        (RequiredTerms, "verdicts", passes_all),
     ),
     # Binding
     "a double bind: a second binding is let through": (
         (
             object_store,
             "bind",
-            _edited(pod_rules, "bind", 'if taken := spec.get("nodeName"):', "if taken := None:")[2],
+            edited(pod_rules, "bind", 'if taken := spec.get("nodeName"):', "if taken := None:")[2],
         ),
     ),
-    "any answer to a binding is a good one": ((http_api, "_check_is_object", _nothing),),
-    "who waits on permit is never forgotten": ((WaitingPods, "remove", _nothing),),
+    "any answer to a binding is a good one": ((http_api, "_check_is_object", nothing),),
+    "who waits on permit is never forgotten": ((WaitingPods, "remove", nothing),),
     "room is not given back when a binding fails": (
-        _edited(BindingCycle, "_fail", "self._cache.forget_pod(pod)", "pass"),
+        edited(BindingCycle, "_fail", "self._cache.forget_pod(pod)", "pass"),
     ),
     # Leading
-    "no fence around the lease": ((LeaseFence, "_age_ns", _zero),),
+    "no fence around the lease": ((LeaseFence, "_age_ns", zero),),
     "a fence that closes too late": (
-        _edited(
+        edited(
             LeaseFence,
             "__init__",
             "self._begins_ns = renew_deadline_ns",
             "self._begins_ns = 2 * lease_duration_ns",
         ),
     ),
-    "the lease is released while writes are under way": ((LeaseFence, "settled", _nothing),),
+    "the lease is released while writes are under way": ((LeaseFence, "settled", nothing),),
     "a valid lease is taken over": (
-        _edited(
+        edited(
             LeaderElector,
             "_try",
             "if holder and not view.is_ours and view.is_valid(now_ns):",
@@ -233,10 +178,10 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     ),
     # Watches
     "what went away during a gap stays": (
-        _edited(ObjectStore, "replace", "return gone + changes", "return changes"),
+        edited(ObjectStore, "replace", "return gone + changes", "return changes"),
     ),
     "old events are taken in again": (
-        _edited(
+        edited(
             Informer,
             "_take_in",
             "if _is_older(event.resource_version, self._version):",
@@ -244,7 +189,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "a watch is resumed too late": (
-        _edited(
+        edited(
             Informer,
             "_open_watch",
             "resource_version=self._version,",
@@ -253,25 +198,25 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     ),
     # Preemption
     "victims go although nobody needs their room": (
-        (eviction, "is_awaited", _yes),
-        (eviction._Preemption, "is_needed", _yes),
+        (eviction, "is_awaited", yes),
+        (eviction._Preemption, "is_needed", yes),
     ),
     "victims are not told why": (
-        _edited(Evictions, "_delete", "await self._writer().write(current, mark, None)", "pass"),
+        edited(Evictions, "_delete", "await self._writer().write(current, mark, None)", "pass"),
     ),
     # Volumes and devices
-    "a volume stays assumed": ((AssumeCache, "restore", _nothing),),
+    "a volume stays assumed": ((AssumeCache, "restore", nothing),),
     "a disk is used from another machine": (
-        (Finder, "_bound_problem", _zero),
-        (finding_many, "required_nodes", _nothing),
+        (Finder, "_bound_problem", zero),
+        (finding_many, "required_nodes", nothing),
     ),
-    "a device is in two claims": ((AllocatedDevices, "take", _nothing),),
-    "devices are never given back": ((AllocatedDevices, "give_back", _nothing),),
-    "claims stay in flight": ((InFlightClaims, "remove", _no),),
+    "a device is in two claims": ((AllocatedDevices, "take", nothing),),
+    "devices are never given back": ((AllocatedDevices, "give_back", nothing),),
+    "claims stay in flight": ((InFlightClaims, "remove", no),),
     # What is said and counted
-    "a metric is not counted now and then": (_sometimes(SchedulerMetrics, "observe_attempt", 3),),
+    "a metric is not counted now and then": (sometimes(SchedulerMetrics, "observe_attempt", 3),),
     "a gauge is not counted down": (
-        _edited(
+        edited(
             BackoffQueue,
             "delete",
             "deleted = self.rejected.delete(key) or self.errored.delete(key)\n"
@@ -280,7 +225,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "pods are said to be scheduled before they are": (
-        _edited(
+        edited(
             BindingCycle,
             "_fail",
             "now_ns = self._clock.now_ns()",
@@ -292,7 +237,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "a condition is written once and never again": (
-        _edited(
+        edited(
             PodStatusWriter,
             "write",
             "if patch is None:",
@@ -301,33 +246,14 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     ),
     # Tasks and files
     "work in the background is not waited for": (
-        _edited(BackgroundTasks, "spawn", "self._tasks[task] = work", "pass"),
-        (BackgroundTasks, "_ended", _nothing),
+        edited(BackgroundTasks, "spawn", "self._tasks[task] = work", "pass"),
+        (BackgroundTasks, "_ended", nothing),
     ),
     "what was deleted is back after a restart": (
-        _edited(DataFile, "write", 'if change.type == "DELETED":', 'if change.type == "GONE":'),
+        edited(DataFile, "write", 'if change.type == "DELETED":', 'if change.type == "GONE":'),
     ),
+    **MORE,
 }
-
-
-@contextlib.contextmanager
-def planted(patches: tuple[Patch, ...]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for owner, name, change in patches:
-            assert hasattr(owner, name), f"{owner.__name__}.{name} is gone: plant it elsewhere"
-            found = inspect.getattr_static(owner, name)
-            put: Any = property(change) if isinstance(found, property) else change
-            if inspect.iscoroutinefunction(found) and not inspect.iscoroutinefunction(change):
-                put = _awaited(change)
-            stack.enter_context(mock.patch.object(owner, name, put))
-        yield
-
-
-def _awaited(change: Callable[..., Any]) -> Callable[..., Any]:
-    async def changed(*args: Any, **options: Any) -> Any:
-        return change(*args, **options)
-
-    return changed
 
 
 def caught_by(name: str, seeds: int, first: int = 0) -> tuple[int, str] | None:

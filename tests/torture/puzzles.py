@@ -221,7 +221,7 @@ async def _gate(puzzle: Puzzle) -> Steps:
 
 
 async def _approval(puzzle: Puzzle) -> Steps:
-    """A plugin declines the pod in PreBind, after a while in which what it waits for may come."""
+    """A plugin has the pod wait in vain, and what is missing may come while it does."""
     await puzzle.add_node()
     await puzzle.add_pod(annotations={NEEDS: puzzle.pod})
     yield

@@ -47,6 +47,7 @@ from tests.torture.objects import SECOND_PROFILE
 from tests.torture.odd_plugin import odd_plugin
 from tests.torture.recount import differences, leaks, stale_copies, task_differences
 from tests.torture.replica import Life, Replica, follow_tasks
+from tests.torture.tables import table_leaks, table_sizes
 from tests.torture.users import Users
 from tests.torture.weather import Weather
 
@@ -55,6 +56,8 @@ __all__ = ["Outcome", "run_plan"]
 CALM_S = (90, 150, 240, 420)
 """When to look whether the world is at rest. A watch that stalls is noticed within ten minutes."""
 _SETTLING_S = 15
+_LAST_THUNDER_S = 100
+"""When nothing that was sent in the storm is under way any more."""
 _SOLVED_WITHIN_S = (16, 30)
 """When to look whether a puzzle's pod is placed; backoff lasts ten seconds at the most."""
 _LONGEST_CPU_S = 20
@@ -239,8 +242,12 @@ class Run:
         self._tell(STORM_ENDS)
         self.weather.calm_down()
         self.is_storming = False
+        asyncio.get_running_loop().call_later(_LAST_THUNDER_S, self._be_calm)
         if self.plan.plugin == "declines":
             await self.users.open()
+
+    def _be_calm(self) -> None:
+        self.history.is_calm = True
 
     async def _pose(self, step: Step) -> None:
         """Pose a puzzle and solve it; then its pod must be placed with nothing else happening."""
@@ -395,15 +402,20 @@ class Run:
         # Nothing more can be done; now everybody is to say once more why.
         await self._try_all_again(leader)
         said, expected = conditions(self.network.store), conditions(newborn.store)
-        return [
-            f"pod {name} says what does not add up: {message}"
-            for name, (_, _, message) in said.items()
-            if not _adds_up(message)
-        ] + [
-            f"pod {name} says {said.get(name)}, and it should be {expected.get(name)}"
-            for name in sorted(said.keys() | expected.keys())
-            if _unordered(said.get(name)) != _unordered(expected.get(name))
-        ]
+        leaked = table_leaks(table_sizes(leader.scheduler), newborn.sizes)
+        return (
+            [
+                f"pod {name} says what does not add up: {message}"
+                for name, (_, _, message) in said.items()
+                if not _adds_up(message)
+            ]
+            + [
+                f"pod {name} says {said.get(name)}, and it should be {expected.get(name)}"
+                for name in sorted(said.keys() | expected.keys())
+                if _unordered(said.get(name)) != _unordered(expected.get(name))
+            ]
+            + list(leaked)
+        )
 
     async def _try_all_again(self, leader: Life) -> None:
         queue = leader.scheduler.queue

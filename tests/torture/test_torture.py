@@ -10,7 +10,8 @@ import os
 import pytest
 
 from tests.torture.cluster_plan import Plan, Step, make_plan
-from tests.torture.planted_bugs import PLANTED, planted
+from tests.torture.planted_bugs import PLANTED
+from tests.torture.planting import planted
 from tests.torture.run import run_plan
 from tests.torture.shrinking import shrunk
 
