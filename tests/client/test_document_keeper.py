@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, Pod, codec
 from kubesched.api.access import ApiError, ObjectList, WatchEvent
 from kubesched.api.raw_objects import NodeDocument, PodDocument
 from kubesched.apiserver.local_api import LocalApi
@@ -270,3 +270,69 @@ def test_what_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> No
 )
 def test_which_object_a_document_is(metadata: bytes, name: str) -> None:
     assert PodDocument(metadata_part=msgspec.Raw(metadata)).metadata.name == name
+
+
+class Script:
+    """An API whose watches and lists bring what is written down."""
+
+    def __init__(self) -> None:
+        self.events: list[WatchEvent[Any]] = []
+        self.pages: list[ObjectList[Any]] = []
+
+    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[WatchEvent[Any]]:
+        for event in self.events:
+            yield event
+
+    async def list(self, *_: Any, **__: Any) -> ObjectList[Any]:
+        return self.pages.pop(0)
+
+
+def event(happened: str, name: str, version: str) -> WatchEvent[Any]:
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": version}
+    body = msgspec.json.encode({"metadata": metadata, "spec": {"containers": []}})
+    return WatchEvent(happened, msgspec.json.decode(body, type=PodDocument), version)
+
+
+END = WatchEvent("BOOKMARK", None, "20", is_initial_end=True)
+
+
+async def kept_after(script: Script, **options: Any) -> DocumentKeeper:
+    keeper = DocumentKeeper(cast("Any", script), {Pod: everything})
+    async for _ in keeper.watch(Pod, resource_version="", **options):
+        pass
+    return keeper
+
+
+def test_old_events_of_what_is_gone_are_not_kept() -> None:
+    """Seed 275: a watch began too early, and nobody would ever have it forgotten again."""
+
+    async def scenario() -> None:
+        script = Script()
+        script.events = [event("ADDED", "a", "12"), event("ADDED", "gone", "10")]
+        assert len(await kept_after(script)) == 1
+
+    virtual_loop.run(scenario)
+
+
+def test_what_a_list_does_not_show_any_more_is_forgotten() -> None:
+    """A list that was sent as a watch may break off, and what it had shown may go meanwhile."""
+
+    async def scenario() -> None:
+        script = Script()
+        script.events = [event("ADDED", "a", "12"), event("ADDED", "gone", "10")]
+        keeper = await kept_after(script, send_initial_events=True)
+        assert len(keeper) == 0  # nobody has seen a whole list
+        script.events = [event("ADDED", "a", "12"), END]
+        async for _ in keeper.watch(Pod, resource_version="", send_initial_events=True):
+            pass
+        assert len(keeper) == 1
+        one = event("ADDED", "b", "21").object
+        script.pages = [ObjectList([one], "30", "more"), ObjectList([], "30", "")]
+        await keeper.list(Pod)
+        assert len(keeper) == 1
+        await keeper.list(Pod, continue_token="more")
+        gone = codec.decode(event("ADDED", "a", "12").object.body, Pod)
+        keeper.forget(gone)
+        assert len(keeper) == 1
+
+    virtual_loop.run(scenario)

@@ -60,7 +60,7 @@ def make_plan(seed: int) -> Plan:
     }
     steps = _steps(dice, is_calm=is_calm, is_scaled=bool(features["workload"]))
     steps.append(Step(STORM_ENDS, pause_s=dice.choice([0.0, 5.0, 40.0])))
-    for _ in range(dice.choice([0, 1, 2, 3])):
+    for _ in range(dice.choice([1, 2, 3, 4])):
         pause_s = dice.choice([0.0, 0.3, 3.0, 14.0])
         steps.append(Step("puzzle", number=dice.randrange(1 << 30), pause_s=pause_s))
     return Plan(

@@ -184,7 +184,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
         edited(
             Informer,
             "_take_in",
-            "if _is_older(event.resource_version, self._version):",
+            "if is_older(event.resource_version, self._version):",
             "if False:",
         ),
     ),

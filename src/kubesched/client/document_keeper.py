@@ -25,6 +25,7 @@ from kubesched.api.raw_objects import (
     node_wire_form,
     pod_wire_form,
 )
+from kubesched.client.informer_store import is_older
 from kubesched.client.unreadable import leave_out
 
 __all__ = ["DocumentKeeper"]
@@ -57,6 +58,9 @@ class DocumentKeeper:
         self._api = api
         self._keeps = keeps
         self._kept: dict[tuple[type, str, str], _Kept] = {}
+        # By type, what a list that is under way has brought, and the version of what came last.
+        self._listed: dict[type, dict[tuple[type, str, str], _Kept]] = {}
+        self._versions: dict[type, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
@@ -98,9 +102,19 @@ class DocumentKeeper:
         if document is None or kind not in self._keeps:
             return await self._api.list(kind, namespace, **options)
         page = await self._api.list(document, namespace, **options)
-        taken = (self._take(kind, each) for each in page.items)
+        if not options.get("continue_token"):
+            self._listed[kind] = {}
+        taken = (self._take(kind, each, self._listed[kind]) for each in page.items)
         items = [each for each in taken if each is not None]
+        if not page.continue_token:
+            self._begin_anew(kind, page.resource_version)
         return ObjectList(items, page.resource_version, page.continue_token)
+
+    def _begin_anew(self, kind: type, version: str) -> None:
+        """A list is whole: whatever is not in it is gone, also if nobody had heard of it."""
+        others = {key: kept for key, kept in self._kept.items() if key[0] is not kind}
+        self._kept = others | self._listed.pop(kind, {})
+        self._versions[kind] = version
 
     def watch(
         self, kind: type[T], namespace: str | None = None, **options: Any
@@ -108,17 +122,28 @@ class DocumentKeeper:
         document = _DOCUMENTS.get(kind)
         if document is None or kind not in self._keeps:
             return self._api.watch(kind, namespace, **options)
-        return self._watch(kind, self._api.watch(document, namespace, **options))
+        is_list = bool(options.get("send_initial_events"))
+        events = self._api.watch(document, namespace, **options)
+        return self._watch(kind, events, is_list=is_list)
 
     async def _watch(
-        self, kind: type[T], events: AsyncIterator[WatchEvent[Document]]
+        self, kind: type[T], events: AsyncIterator[WatchEvent[Document]], *, is_list: bool
     ) -> AsyncIterator[WatchEvent[T]]:
+        """`is_list` says that the events up to a bookmark are a list."""
+        self._versions.setdefault(kind, "")
+        if is_list:
+            self._listed[kind] = {}
         try:
             async for event in events:
                 shown: Any = event.object
                 happened = event.type
+                if event.is_initial_end and is_list:
+                    is_list = False
+                    self._begin_anew(kind, event.resource_version)
                 if isinstance(shown, Document):
-                    shown = self._take(kind, shown, is_there=event.type != "DELETED")
+                    shown = self._take(kind, shown, self._place_for(kind, event, is_list=is_list))
+                if not is_list and not is_older(event.resource_version, self._versions[kind]):
+                    self._versions[kind] = event.resource_version or self._versions[kind]
                     if shown is None and happened == "DELETED":
                         raise ApiError(_UNREADABLE)  # a new list will not have it
                     if shown is None:
@@ -129,7 +154,22 @@ class DocumentKeeper:
             if close is not None:
                 await close()
 
-    def _take(self, kind: type[T], document: Document, *, is_there: bool = True) -> T | None:
+    def _place_for(
+        self, kind: type, event: WatchEvent[Document], *, is_list: bool
+    ) -> dict[tuple[type, str, str], _Kept] | None:
+        """Where the document of an event belongs; None: nowhere."""
+        if event.type == "DELETED":
+            return None  # whoever knew it will have it forgotten
+        if not is_list and is_older(event.resource_version, self._versions[kind]):
+            return None  # an informer passes over it, and would not have it forgotten
+        return self._listed[kind] if is_list else self._kept
+
+    def _take(
+        self,
+        kind: type[T],
+        document: Document,
+        place: dict[tuple[type, str, str], _Kept] | None,
+    ) -> T | None:
         """What others see of it; None if it cannot be read, as for the API itself."""
         body = document.body
         try:
@@ -137,15 +177,15 @@ class DocumentKeeper:
         except msgspec.MsgspecError as exc:
             leave_out(kind, body, exc)
             return None
-        if not is_there:
-            return decoded  # whoever knew it will have it forgotten
+        if place is None:
+            return decoded
         metadata: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]
         key = _key(kind, metadata)
         if self._keeps[kind](decoded):
             node_name = decoded.spec.node_name if isinstance(decoded, Pod) else ""
-            self._kept[key] = _Kept(metadata.uid, node_name, _in_full(kind, body))
+            place[key] = _Kept(metadata.uid, node_name, _in_full(kind, body))
         else:
-            self._kept.pop(key, None)
+            place.pop(key, None)
         return decoded
 
 

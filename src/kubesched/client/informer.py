@@ -21,7 +21,7 @@ import msgspec
 from kubesched.api.access import ApiAccess, ApiError, Delivering, ObjectList, WatchEvent
 from kubesched.api.meta import Status
 from kubesched.client.backoff import InformerBackoff
-from kubesched.client.informer_store import Change, ObjectStore
+from kubesched.client.informer_store import Change, ObjectStore, is_older
 from kubesched.util.clock import SECOND, Clock
 from kubesched.util.components import StopSwitch
 from kubesched.util.logging import get_logger
@@ -274,7 +274,7 @@ class Informer(Generic[T]):
     def _take_in(self, event: WatchEvent[T]) -> None:
         if event.type == "ERROR":
             raise ApiError(event.object if isinstance(event.object, Status) else _NAMELESS)
-        if _is_older(event.resource_version, self._version):
+        if is_older(event.resource_version, self._version):
             # A server, or a proxy, that begins a watch too early: taken in, it would bring back
             # what is gone, and take pods from their nodes.
             log.detail(4, "Passed over an old event", type=self.kind.__name__)
@@ -329,11 +329,6 @@ class Informer(Generic[T]):
     async def _back_off(self, *, is_away: bool = False) -> None:
         now_ns = self._clock.monotonic_ns()
         await self._clock.sleep(self._backoff.next_delay_ns(now_ns, is_away=is_away))
-
-
-def _is_older(version: str, known: str) -> bool:
-    """Whether a version is from before one that is known; others than numbers say nothing."""
-    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 _NO_STREAM = (

@@ -132,3 +132,8 @@ class _AllNamespaces(Collection[T_co]):
 
     def __contains__(self, candidate: object) -> bool:
         return any(candidate in objects.values() for objects in self._namespaces.values())
+
+
+def is_older(version: str, known: str) -> bool:
+    """Whether a version is from before one that is known; others than numbers say nothing."""
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
