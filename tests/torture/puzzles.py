@@ -7,11 +7,14 @@ the obstacle, and nothing else happens. Each is a generator: it poses, solves, a
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from kubesched.api import Node, Pod, ResourceClaim, ResourceClaimTemplate
+from kubesched.api.access import ApiError
 from kubesched.apiserver import LocalApi
 from tests.torture.cluster_plan import Plan
 from tests.torture.objects import DRIVER, HOSTNAME
@@ -212,6 +215,26 @@ async def _spread(puzzle: Puzzle) -> Steps:
     yield
 
 
+async def _promised(puzzle: Puzzle) -> Steps:
+    """The room is kept for another pod that is nominated to the node and cannot come."""
+    await puzzle.add_node(amounts={"cpu": "1"})
+    gates = [{"name": "example.com/later"}]
+    await puzzle.add_filler("800m", nodeName="", schedulingGates=gates)
+    nominated = {"status": {"nominatedNodeName": puzzle.node}}
+    await puzzle.change(Pod, puzzle.filler, nominated, "status")
+    await asyncio.sleep(1)
+    await puzzle.add_pod()
+    yield
+    if puzzle.dice.random() < 0.5:
+        await puzzle.remove_filler()
+    else:
+        nominated = {"status": {"nominatedNodeName": None}}
+        await puzzle.change(Pod, puzzle.filler, nominated, "status")
+    yield
+    with contextlib.suppress(ApiError):
+        await puzzle.remove_filler()
+
+
 async def _gate(puzzle: Puzzle) -> Steps:
     await puzzle.add_node()
     await puzzle.add_pod(schedulingGates=[{"name": "example.com/later"}])
@@ -335,6 +358,7 @@ _ALWAYS: dict[str, Callable[[Puzzle], Steps]] = {
     "near": _near,
     "spread": _spread,
     "gate": _gate,
+    "promised": _promised,
 }
 _OF_VOLUMES: dict[str, Callable[[Puzzle], Steps]] = {
     "new volume": _new_volume,

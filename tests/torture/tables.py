@@ -22,7 +22,7 @@ _NOT_WALKED = (
     *("framework.pod_index", "framework.node_view", "framework.pod_info", "framework.node_info"),
     *("runtime.answer_cache", "runtime.cached_answers", "runtime.nominated_totals"),
 )
-_DERIVED = ("plugins.", "runtime.point_metrics", "framework.")
+_DERIVED = ("plugins.", "runtime.", "framework.")
 """Walked through for what is behind them."""
 _STATE = (
     "framework.claim_cache",
@@ -30,6 +30,8 @@ _STATE = (
     "plugins.dynamic_resources.allocated",
     "plugins.dynamic_resources.device_state",
     "plugins.volume_binding.assume_cache",
+    "runtime.services",
+    "runtime.waiting_pods",
 )
 """Of those that are derived, the ones that hold what is nowhere else."""
 _MEMORIES = {
@@ -75,7 +77,8 @@ def table_sizes(scheduler: Scheduler) -> Counter[str]:
         seen.add(id(found))
         if isinstance(found, _TABLES):
             entries = found.values() if isinstance(found, dict) else found
-            if counts and not all(map(_is_metric, entries)):
+            is_fixed = isinstance(found, tuple | frozenset)
+            if counts and not is_fixed and not all(map(_is_metric, entries)):
                 sizes[name] += len(found)
             waiting += [(f"{name}*", counts, entry) for entry in entries if _is_walked(entry)]
             continue
