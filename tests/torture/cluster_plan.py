@@ -124,8 +124,10 @@ def _steps(dice: random.Random, *, is_calm: bool, is_scaled: bool) -> list[Step]
             steps.append(Step("delete pod", known, number, pause_s))
         elif roll < 0.60 and pods:
             steps.append(Step("remake pod", known, number, pause_s))
-        elif roll < 0.64 and pods:
+        elif roll < 0.63 and pods:
             steps.append(Step("change pod", known, number, pause_s))
+        elif roll < 0.65 and pods:
+            steps.append(Step("bind pod", f"p{pods - 1}", number, pause_s))
         elif roll < 0.75:
             steps.append(Step("change node", number=number, pause_s=pause_s))
         elif roll < 0.79:

@@ -230,6 +230,12 @@ class History:
         for text in self._spared_because(life, victim, preemptor):
             self._violated(f"pod {name} on {node} is evicted, and {who} {text}")
 
+    def spared(self, life: Life, uid: str) -> None:
+        """A pod could not be deleted: whoever needs its room cannot count on that."""
+        for (identity, _), victims in self._evicted.items():
+            if identity == life.identity:
+                victims.discard(uid)
+
     def _is_there(self, name: str, uid: str) -> bool:
         record = self._store().find("pods", f"default/{name}")
         return record is not None and record["metadata"]["uid"] == uid
@@ -276,10 +282,15 @@ class History:
 
     def _promised(self, life: Life, pod: Pod, node_name: str) -> list[Pod]:
         """Others whom room on a node is kept for, and to whom the pod gives way."""
+        queue = life.scheduler.queue
+        uids = {uid for uid, node in queue.nominator._node_of.items() if node == node_name}
+        uids.discard(pod.metadata.uid)
+        if not uids:
+            return []
         return [
-            _on(each.pod, node_name)
-            for each in life.scheduler.queue.nominator.nominated_pods(node_name)
-            if each.uid != pod.metadata.uid and pod_priority(each.pod) >= pod_priority(pod)
+            _on(each, node_name)
+            for each in queue.pending_pods()[0]
+            if each.metadata.uid in uids and pod_priority(each) >= pod_priority(pod)
         ]
 
     def node_that_fits(self, life: Life, pod: Pod) -> str:

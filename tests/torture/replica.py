@@ -62,13 +62,15 @@ class Replica:
         on_decision: Callable[[Life, Pod], None] = lambda *_: None,
         on_attempt: Callable[[Life, Pod], None] = lambda *_: None,
         on_eviction: Callable[[Life, str, str], None] = lambda *_: None,
+        on_spared: Callable[[Life, str], None] = lambda *_: None,
     ) -> None:
         """`options` makes those of a scheduler.
 
         `on_attempt` hears of each pod that is to be tried, `on_decision` of each that gets a node,
-        `on_eviction` of the name and uid of each that is to be deleted.
+        `on_eviction` of the name and uid of each that is to be deleted, `on_spared` of the uid
+        of each that was not, as far as is known.
         """
-        self._on_eviction = on_eviction
+        self._on_eviction, self._on_spared = on_eviction, on_spared
         self._network, self._number, self._options = network, number, options
         self._retry_s, self._on_decision, self._on_attempt = retry_s, on_decision, on_attempt
         self.clock = OwnClock(network.clock, rate)
@@ -128,9 +130,14 @@ class Replica:
             return queued
 
         async def deleted(kind: type[Any], name: str, *args: Any, **options: Any) -> None:
+            uid = options.get("uid", "")
             if kind is Pod:
-                self._on_eviction(life, name, options.get("uid", ""))
-            await delete(kind, name, *args, **options)
+                self._on_eviction(life, name, uid)
+            try:
+                await delete(kind, name, *args, **options)
+            except BaseException:
+                self._on_spared(life, uid)
+                raise
 
         api.delete = deleted  # type: ignore[method-assign]
         cache.assume_pod = assumed  # type: ignore[method-assign]

@@ -163,6 +163,7 @@ class Run:
                 on_decision=self.history.decided,
                 on_attempt=self.history.tried,
                 on_eviction=self.history.evicting,
+                on_spared=self.history.spared,
             )
             for number in range(plan.replicas)
         ]
@@ -468,6 +469,7 @@ _OF_USERS = (
     "delete pod",
     "remake pod",
     "change pod",
+    "bind pod",
     "change node",
     "replace node",
     "scale",

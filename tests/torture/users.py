@@ -104,6 +104,8 @@ class Users:
                     await self._remake(step)
                 case "change pod":
                     await self._change_pod(step)
+                case "bind pod":
+                    await self._bind(step)
                 case "change node":
                     await self._change_node(step.number)
                 case "replace node":
@@ -153,6 +155,13 @@ class Users:
         await self.api.delete(Pod, step.name, "default", grace_period_seconds=0)
         node_name = old.spec.node_name if step.number % 2 else ""
         await self._create_pod(step.name, step.number, node_name)
+
+    async def _bind(self, step: Step) -> None:
+        """Somebody else gives a pod a node, whatever a scheduler is about to do with it."""
+        pod = await self.api.get(Pod, step.name, "default")
+        nodes = (await self.api.list(Node)).items
+        node = nodes[step.number % len(nodes)].metadata.name
+        await self.api.bind("default", step.name, pod.metadata.uid, node)
 
     async def _change_pod(self, step: Step) -> None:
         patches: list[Json] = [
