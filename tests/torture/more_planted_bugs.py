@@ -21,7 +21,6 @@ from kubesched.client.http_api import HttpApi
 from kubesched.client.informer import Informer
 from kubesched.client.informer_store import ObjectStore
 from kubesched.client.lease_view import LeaseView
-from kubesched.framework import NodeInfo
 from kubesched.plugins.default_preemption.evaluator import Evaluator
 from kubesched.plugins.default_preemption.eviction import Evictions
 from kubesched.plugins.dynamic_resources.allocated import InFlightClaims
@@ -127,17 +126,6 @@ MORE: dict[str, tuple[Patch, ...]] = {
     ),
     "ports that are taken are not written": (
         edited(Cache, "_write_row", "table.write_ports(row, info.used_ports)", "pass"),
-    ),
-    "who is deleted before it is bound keeps its room": (
-        (EventHandlers, "_delete_assumed", nothing),
-    ),
-    "a node forgets who wants to be apart": (
-        edited(
-            NodeInfo,
-            "add_pod",
-            "self.pods_with_required_anti_affinity = (",
-            "_unused = (",
-        ),
     ),
     # Binding
     "volumes stay reserved when a binding fails": ((VolumeBinding, "unreserve", nothing),),
