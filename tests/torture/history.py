@@ -60,6 +60,7 @@ class History:
         self._decisions: dict[tuple[str, str], str] = {}  # identity, uid -> node
         self._told: dict[str, dict[str, str]] = {}  # identity -> uid -> name, it knows are bound
         self._attempts: Counter[tuple[str, str, int]] = Counter()
+        self._tried: set[tuple[str, str]] = set()  # identity, uid
         self._marked: set[str] = set()  # uids of pods that were said to be disrupted
         self._evicted: dict[tuple[str, str], set[str]] = {}  # identity, preemptor -> uids
         self._devices: dict[tuple[str, str, str], str] = {}  # device -> key of its claim
@@ -79,6 +80,8 @@ class History:
             self._check_binding(name, path.split("/")[-2])
         elif request.method == "DELETE" and "/pods/" in path and b'"uid"' not in request.body:
             self._violated(f"{name} deleted {path.split('/')[-1]}, whichever pod that is")
+        elif request.method == "PATCH" and "/pods/" in path and path.endswith("/status"):
+            self._check_told(name, path.split("/")[-2], json.loads(request.body)["status"])
 
     def answered(self, name: str, request: Request, answer: Answer) -> None:
         path = request.target.partition("?")[0]
@@ -111,6 +114,15 @@ class History:
             self._violated(f"pod {pod} was bound by {name}, and is nobody's")
         for text in (*self._volume_objections(record), *self._device_objections(record)):
             self._violated(f"pod {pod} was bound to {node}: {text}")
+
+    def _check_told(self, name: str, pod: str, status: Json) -> None:
+        """What a pod is told about its own attempts must be about this very pod."""
+        told = {each.get("type") for each in status.get("conditions", ())}
+        if "PodScheduled" not in told and not status.get("nominatedNodeName"):
+            return  # such as to a victim
+        record = self._store().find("pods", f"default/{pod}")
+        if record is not None and (name, record["metadata"]["uid"]) not in self._tried:
+            self._violated(f"{name} tells {pod} about an attempt, and has not tried it")
 
     def _volume_objections(self, pod: Json) -> Iterator[str]:
         store, node_name = self._store(), pod["spec"]["nodeName"]
@@ -151,6 +163,7 @@ class History:
 
     def tried(self, life: Life, pod: Pod) -> None:
         """A process tries a pod: not again and again, and nobody more important may be ready."""
+        self._tried.add((life.identity, pod.metadata.uid))
         second = life.machine.clock.monotonic_ns() // SECOND
         self._attempts[life.identity, pod.metadata.uid, second] += 1
         if self._attempts[life.identity, pod.metadata.uid, second] == _MOST_ATTEMPTS:
