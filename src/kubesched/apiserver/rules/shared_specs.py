@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 from msgspec.json import Encoder, decode
@@ -62,12 +62,15 @@ def once(work: Callable[[dict[str, Any]], V], spec: dict[str, Any]) -> V:
     """What a function makes of a spec. Of one that is shared it is worked out only once."""
     if type(spec) is not SharedSpec:
         return work(spec)
-    found = spec.results.get(work)
+    found: Any = spec.results.get(work)
     if found is None:
         found = work(spec)
         # A spec that led back to itself would be left to the garbage collector.
         spec.results[work] = _SAME if found is spec else found
-    return cast("V", spec if found is _SAME else found)
+    if found is _SAME:
+        found = spec
+    result: V = found
+    return result
 
 
 @lru_cache(maxsize=_SPECS_KEPT)

@@ -36,6 +36,8 @@ class Demand(msgspec.Struct, frozen=True):
 
     amounts: tuple[tuple[str, int], ...]  # non-zero, in the order of complaints
     served_by_devices: frozenset[str] = frozenset()  # where the node itself has none of it
+    # Cpu, memory and ephemeral storage, if that is all that could be asked for.
+    plain: tuple[int, int, int] | None = None
 
     @classmethod
     def from_resources(
@@ -60,7 +62,12 @@ class Demand(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=1024)
 def _plain_demand(milli_cpu: int, memory: int, ephemeral_storage: int) -> Demand:
     amounts = ((CPU, milli_cpu), (MEMORY, memory), (EPHEMERAL_STORAGE, ephemeral_storage))
-    return Demand(tuple([each for each in amounts if each[1] > 0]))
+    plain = (
+        None
+        if min(milli_cpu, memory, ephemeral_storage) < 0
+        else (milli_cpu, memory, ephemeral_storage)
+    )
+    return Demand(tuple([each for each in amounts if each[1] > 0]), plain=plain)
 
 
 def fit_status(
@@ -82,8 +89,22 @@ def fit_status(
 
 def node_status(demand: Demand, node: NodeInfo) -> Status:
     """The verdict on one node as it is."""
+    if demand.plain is not None and _has_room(demand.plain, node):  # as it mostly has
+        return SUCCESS
     return fit_status(
         demand, node.allocatable, node.allowed_pod_number, node.requested, len(node.pods)
+    )
+
+
+def _has_room(plain: tuple[int, int, int], node: NodeInfo) -> bool:
+    """Whether there is room beyond doubt: no sum is negative, so none can have wrapped."""
+    cpu, memory, ephemeral_storage = plain
+    there_is, taken = node.allocatable, node.requested
+    return (
+        len(node.pods) < node.allowed_pod_number
+        and 0 <= taken.milli_cpu <= there_is.milli_cpu - cpu
+        and 0 <= taken.memory <= there_is.memory - memory
+        and 0 <= taken.ephemeral_storage <= there_is.ephemeral_storage - ephemeral_storage
     )
 
 
