@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,38 @@ def test_the_autoscaler_brings_nodes_while_pods_wait_and_takes_idle_ones() -> No
     assert result.series["nodes"][-1] == 1
     assert result.counts["finished"] == 10
     assert result.time_to_bind["w"]["max"] == pytest.approx(130, abs=15)
+
+
+@pytest.mark.parametrize(
+    ("wants", "expected"),
+    [
+        ({"tolerations": ["spot"]}, 3),
+        ({}, 1),  # a node with a taint that the pods do not tolerate would not help them
+        ({"tolerations": ["spot"], "nodeSelector": {"disk": "fast"}}, 3),
+        ({"tolerations": ["spot"], "nodeSelector": {"disk": "slow"}}, 1),
+        ({"tolerations": ["spot"], "nodeSelector": {"topology.kubernetes.io/zone": "b"}}, 3),
+        ({"tolerations": ["spot"], "nodeSelector": {"topology.kubernetes.io/zone": "c"}}, 1),
+    ],
+)
+def test_the_autoscaler_orders_only_nodes_that_would_take_the_pods_that_wait(
+    wants: dict[str, Any], expected: int
+) -> None:
+    node = {
+        "name": "spot",
+        "count": 1,
+        "cpu": 4,
+        "memory": "8Gi",
+        "labels": {"disk": "fast"},
+        "taints": [{"key": "spot", "effect": "NoSchedule"}],
+        "zones": ["a", "b"],
+    }
+    scaled = scenario(
+        duration="30m",
+        cluster={"nodes": [node]},
+        workloads=[{"name": "w", "replicas": 10, "cpu": 1, **wants}],
+        autoscaler=[{"group": "spot", "min": 1, "max": 3, "delay": "2m"}],
+    )
+    assert max(run(scaled).series["nodes"]) == expected
 
 
 def test_the_more_important_pod_preempts_and_priorities_are_told_apart() -> None:

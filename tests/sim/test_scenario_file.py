@@ -111,6 +111,18 @@ MISTAKES = {
         30,
         "events[0].fail.zone: no zone 'zone-a'; there are none",
     ),
+    "an event after the end": (
+        "  rate: 1/h",
+        "  at: [1h, 3h]",
+        30,
+        "events[0]: at 3h the run is over: its duration is 2h",
+    ),
+    "events that begin with the end": (
+        "  rate: 1/h",
+        "  arrivals: {every: 10m, from: 2h}",
+        30,
+        "events[0]: at 2h the run is over: its duration is 2h",
+    ),
     "a node that is not there": (
         "fail: {group: spot, count: 1}",
         "fail: {nodes: [spot-1, other-1]}",

@@ -1,16 +1,22 @@
-"""A simple node-group autoscaler: more nodes while pods wait, fewer where nodes idle."""
+"""A simple node-group autoscaler: more nodes while pods wait, fewer where nodes idle.
+
+Pods that a node of the group would not admit are none of its business.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from kubesched.api import Node, Pod
+from kubesched.api.node_selector import RequiredNodeAffinity
+from kubesched.api.taints import first_untolerated
 from kubesched.apiserver import LocalApi
 from kubesched.sim.happenings import NodeKeeper
-from kubesched.sim.observer import Observer
+from kubesched.sim.observer import Observer, PodState
 from kubesched.sim.scenario import Autoscaler
 from kubesched.util.clock import Clock
 
-__all__ = ["GroupAutoscaler", "nodes_needed"]
+__all__ = ["GroupAutoscaler", "admits", "nodes_needed"]
 
 
 class GroupAutoscaler:
@@ -26,6 +32,7 @@ class GroupAutoscaler:
     ) -> None:
         self._api, self._clock = api, clock
         self._settings, self._keeper, self._observer = settings, keeper, observer
+        self._pods = api.store.collection(api.store.catalog.by_type(Pod))
         self._ordered: list[int] = []  # when each of the ordered nodes comes
         self._empty_since: dict[str, int] = {}
 
@@ -44,7 +51,12 @@ class GroupAutoscaler:
 
     def _grow(self, now_ns: int) -> None:
         observer, settings = self._observer, self._settings
-        waiting = [{**pod.amounts, "pods": 1} for pod in observer.waiting.values() if pod.reason]
+        nodes = self._keeper.next_nodes(settings.group)
+        waiting = [
+            {**pod.amounts, "pods": 1}
+            for pod in observer.waiting.values()
+            if pod.reason and self._would_help(pod, nodes)
+        ]
         if not waiting:
             return
         members = [node for node in observer.nodes.values() if node.group == settings.group]
@@ -54,6 +66,10 @@ class GroupAutoscaler:
         size = self._keeper.allocatable(settings.group)
         wanted = nodes_needed(waiting, size, room + len(self._ordered)) - len(self._ordered)
         self._ordered += [now_ns + settings.delay_ns] * max(0, min(wanted, room))
+
+    def _would_help(self, waiting: PodState, nodes: Sequence[Node]) -> bool:
+        record = self._pods.objects.get(waiting.key)
+        return record is not None and any(admits(node, record.typed) for node in nodes)
 
     async def _shrink(self, now_ns: int) -> None:
         settings = self._settings
@@ -71,6 +87,13 @@ class GroupAutoscaler:
             if spare > 0 and now_ns - since_ns >= settings.idle_ns:
                 await self._keeper.remove(name)
                 spare -= 1
+
+
+def admits(node: Node, pod: Pod) -> bool:
+    """Whether a pod may go to a node by its selector, its node affinity and its tolerations."""
+    if first_untolerated(node.spec.taints, pod.spec.tolerations) is not None:
+        return False
+    return RequiredNodeAffinity.of(pod).matches_node(node)
 
 
 def nodes_needed(pods: Iterable[dict[str, int]], node: dict[str, int], most: int) -> int:

@@ -44,6 +44,11 @@ class NodeKeeper:
             await self._api.create(named_node(self._groups[group], self._made[group]))
             self._made[group] += 1
 
+    def next_nodes(self, name: str) -> list[Node]:
+        """What the next nodes of a group will be like: one for each of its zones."""
+        group = self._groups[name]
+        return [named_node(group, self._made[name] + each) for each in range(len(group.zones) or 1)]
+
     async def remove(self, name: str) -> None:
         try:
             await self._api.delete(Node, name)

@@ -34,7 +34,7 @@ from kubesched.sim.scenario import (
 )
 from kubesched.sim.templates import ZONE_LABEL, node_template, pod_template
 from kubesched.sim.traces import openb_nodes, read_trace
-from kubesched.sim.values import ScenarioError, constant, parse_rate_ns
+from kubesched.sim.values import ScenarioError, constant, format_duration, parse_rate_ns
 from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.virtual_loop import DEFAULT_START_NS
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
@@ -114,6 +114,7 @@ def parse_scenario(
     top.done()
     _check_names(scenario)
     _check_targets(scenario)
+    _check_times(scenario)
     return msgspec.structs.replace(scenario, hash=files.hash)
 
 
@@ -456,3 +457,17 @@ def _check_targets(scenario: Scenario) -> None:
             # Nodes that are added later are named after their group, too.
             if name not in names and not name.startswith(prefixes):
                 raise ScenarioError(f"{at}.nodes[{place}]", f"no node {name!r}")
+
+
+def _check_times(scenario: Scenario) -> None:
+    """What could only happen after the end is a mistake: the run would silently go without it."""
+    end_ns = scenario.duration_ns
+    for number, happening in enumerate(scenario.happenings):
+        for time_ns in (*happening.arrivals.times_ns, happening.arrivals.from_ns):
+            if time_ns >= end_ns:
+                raise ScenarioError(f"events[{number}]", _too_late(time_ns, end_ns))
+
+
+def _too_late(time_ns: int, end_ns: int) -> str:
+    at, end = format_duration(time_ns), format_duration(end_ns)
+    return f"at {at} the run is over: its duration is {end}"
