@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.cli import main as command_line
 from kubesched.cli.main import main
 
 CONTENT = {
@@ -17,6 +18,7 @@ CONTENT = {
     "no date": b"a: 2026-99-99\n",
     "wide": b"\xff\xfea\x00:\x00",
     "no gzip": b"\x1f\x8b\x08\x00junk",
+    "bad gzip": b"\x1f\x8b\x08\x00" + bytes(6) + b"\xff" * 50,
 }
 COMMANDS = {
     "up": ["up", "--exit", "-f"],
@@ -28,6 +30,10 @@ COMMANDS = {
     "explain": ["explain", "pod", "p", "-f"],
     "check": ["check"],
     "simulate": ["simulate"],
+    "tune": ["tune"],
+    "explain --capture": ["explain", "pod", "p", "--capture"],
+    "dashboard --capture": ["dashboard", "--capture"],
+    "dashboard --report": ["dashboard", "--report"],
 }
 
 
@@ -50,3 +56,46 @@ def test_one_line(
     assert said.strip()
     assert "Traceback" not in said
     assert len(said.splitlines()) < 10
+
+
+def test_a_file_that_is_larger_than_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def too_large(path: Path) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(Path, "read_bytes", too_large)
+    (tmp_path / "huge").touch()
+    line = ["kubesched", "fit", "-f", str(tmp_path / "huge")]
+    monkeypatch.setattr(command_line.sys, "argv", line)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said == "kubesched: there is not enough memory for what was given\n"
+
+
+SCENARIO = """\
+cluster:
+  nodes: [{name: n, count: 1, cpu: 1, memory: 1Gi}]
+duration: 1m
+traces: [{file: %s}]
+"""
+
+
+@pytest.mark.parametrize("content", [CONTENT["latin"], CONTENT["bad gzip"]], ids=["latin", "gzip"])
+def test_files_that_a_scenario_names(
+    content: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "trace.jsonl").write_bytes(content)
+    (tmp_path / "scenario.yaml").write_text(SCENARIO % "trace.jsonl")
+    monkeypatch.setattr(sys, "argv", ["kubesched", "simulate", str(tmp_path / "scenario.yaml")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (1, 2)
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "trace.jsonl" in said

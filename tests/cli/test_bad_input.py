@@ -71,7 +71,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         }.items():
             (tmp_path / name).write_text(text)
         (tmp_path / "binary").write_bytes(bytes(range(256)))
+        (tmp_path / "circle").symlink_to("circle")
+        (tmp_path / "dangling").symlink_to("nowhere/at/all")
         monkeypatch.chdir(tmp_path)
+        with socket.socket(socket.AF_UNIX) as file:
+            file.bind("socket")
         yield tmp_path
 
 
@@ -135,6 +139,16 @@ LINES = {
     "record -o folder --kubeconfig dead": "invalid value .*: File 'folder' is a directory",
     "capture -o folder -f node.yaml": "invalid value .*: File 'folder' is a directory",
     "capture -o '' -f node.yaml": r"\.: cannot be written: Is a directory",
+    "capture -o circle -f node.yaml": "circle: cannot be written: Too many levels of symbolic",
+    "capture -o dangling -f node.yaml": "dangling: cannot be written: No such file",
+    "capture -o socket -f node.yaml": "socket: cannot be written: No such device",
+    "simulate pod.yaml -o folder": "folder: results are written as .html, .json or .parquet|pod",
+    "fit -f socket": "socket: cannot be read: No such device",
+    "fit -f circle": "circle: cannot be read: Too many levels of symbolic links",
+    "tune socket": "socket: cannot be read: No such device",
+    "tune folder": "folder: cannot be read: Is a directory",
+    "tune binary": "binary:1: ",
+    "config validate circle": "circle: too many levels of symbolic links",
     "capture -o /nope/x -f node.yaml": "/nope/x: cannot be written: No such file",
     "capture -o node.yaml/x -f node.yaml": "node.yaml/x: cannot be written: Not a directory",
     "capture -o /dev/full -f node.yaml": "/dev/full: cannot be written: No space left",

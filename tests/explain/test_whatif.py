@@ -73,6 +73,13 @@ def test_more_nodes_take_what_waits() -> None:
     assert sorted(move.after for move in answer.placed) == ["a-new-1", "a-new-2"]
 
 
+def test_a_pod_of_a_file_has_no_status_and_is_placed_all_the_same() -> None:
+    written = make_pod("p", images=["web"], requests={"cpu": "1"})
+    answer = snapshot(*cluster("a"), written).whatif(add=1)
+    assert not answer.waiting
+    assert not answer.moved
+
+
 def test_scaling_beyond_the_room_there_is() -> None:
     asked = snapshot(*cluster("a"), deployment("web", 1, "1"))
     answer = asked.whatif(scale=(("deploy/web", 6),))

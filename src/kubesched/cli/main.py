@@ -105,6 +105,10 @@ def main() -> None:
         # Whoever read this has seen enough. Nobody is left to be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except MemoryError:
+        # Nearly always a file that is much larger than whoever named it believes.
+        _report(KubeschedError("there is not enough memory for what was given"))
+        sys.exit(1)
     except OSError as exc:
         # A file or an address that nobody has looked at more closely.
         where = f"{exc.filename}: " if exc.filename else ""

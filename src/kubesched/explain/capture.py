@@ -8,6 +8,7 @@ the like are gone by then. Of annotations those stay that some rule reads.
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,7 +102,7 @@ def read_capture(path: Path) -> Capture:
         content = gzip.decompress(path.read_bytes())
         first, *rest = content.splitlines()
         header = msgspec.json.decode(first, type=_Header)
-    except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise ExplainError(f"{path}: not a capture: {error}") from error
     if header.format != FORMAT:
         raise ExplainError(f"{path}: format {header.format!r} is not known here, only {FORMAT!r}")

@@ -7,6 +7,7 @@ after it are its changes in order of time. Of pods only what is new is written.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -155,7 +156,7 @@ def read_history(path: Path) -> list[RecordedRun]:
                 elif runs:
                     for before, after in _changes(line, objects):
                         runs[-1].changes.append((runs[-1].start_ms + line.t, before, after))
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path}: not a history of a simulation: {error}") from error
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{path}:{number}: {error}") from error

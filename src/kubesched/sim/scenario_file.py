@@ -373,7 +373,13 @@ def _behaviour_rules(members: Members, files: _Files) -> str:
         text = msgspec.json.encode({"rules": rules}).decode()
     else:
         path = files.path(members.take("rules", str), at)
-        text, name = path.read_text(encoding="utf-8"), f"{path}: "
+        name = f"{path}: "
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ScenarioError(at, f"{name}cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ScenarioError(at, f"{name}not UTF-8 text: {error.reason}") from error
     try:
         parse_behavior_rules(text, 0, at)
     except KubeschedError as error:

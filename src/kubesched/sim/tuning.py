@@ -93,6 +93,8 @@ def load_tuning(path: str | Path) -> Tuning:
         parts = list(read_documents(file.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}:1: not UTF-8 text: {error.reason}") from error
     if len(parts) != 1 or isinstance(parts[0], YamlProblem):
         problem = parts[0] if parts and isinstance(parts[0], YamlProblem) else None
         line, text = (problem.line, problem.text) if problem else (1, "must be one document")

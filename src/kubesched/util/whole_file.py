@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["replaced_whole", "write_whole"]
+__all__ = ["followed", "replaced_whole", "write_whole"]
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def replaced_whole(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path
         return
-    whole = path.resolve()
+    whole = followed(path)
     partial = whole.with_name(f"{whole.name}.part")
     try:
         yield partial
@@ -35,6 +35,14 @@ def replaced_whole(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
+
+
+def followed(path: Path) -> Path:
+    """Where the links of a path lead. Raises OSError if in a circle."""
+    try:
+        return path.resolve()
+    except RuntimeError:  # what Python before 3.13 makes of it
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
 def write_whole(path: Path, content: bytes) -> None:

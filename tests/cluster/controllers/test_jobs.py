@@ -315,3 +315,8 @@ def test_schedules_are_read_as_cron_does(schedule: str, after: str, wanted: str)
 def test_a_schedule_that_is_none_is_refused(schedule: str) -> None:
     with pytest.raises(ValueError):
         parse_schedule(schedule)
+
+
+def test_a_range_that_is_easily_written_is_not_written_down_one_by_one() -> None:
+    assert len(indexes_from("0-2147483647,5-2147483647")) == 1_000_000
+    assert indexes_from("3-1,x,7-,-8,²," + "9" * 5000) == set()

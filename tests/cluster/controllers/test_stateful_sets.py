@@ -7,6 +7,7 @@ from typing import Any
 
 from kubesched.api import PersistentVolumeClaim, Pod, StatefulSet
 from kubesched.api.apps import ControllerRevision
+from kubesched.api.core import ResourceQuota
 from kubesched.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
@@ -77,6 +78,19 @@ def test_a_smaller_set_loses_its_last_pods_and_a_parallel_one_is_there_at_once()
         await world.patch(StatefulSet, "fast", {"spec": {"replicas": 0}})
         await world.settle(10)
         assert await names(world) == ["db-0"]
+
+    story(test)
+
+
+def test_more_pods_than_anybody_can_make_are_not_planned_all_at_once() -> None:
+    async def test(world: Workloads) -> None:
+        quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "5"}}}
+        await world.create(ResourceQuota, quota)
+        await world.settle(5)
+        spec = {"replicas": 2**31 - 1, "podManagementPolicy": "Parallel"}
+        await world.create(StatefulSet, stateful_set(**spec))
+        await world.settle(10)
+        assert await names(world) == [f"db-{number}" for number in range(5)]
 
     story(test)
 

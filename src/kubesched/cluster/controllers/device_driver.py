@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,10 +31,10 @@ class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """Equal devices of a node."""
 
     driver: str
-    count: int
+    count: Annotated[int, msgspec.Meta(ge=0, le=10_000)]
     attributes: dict[str, str] = {}
     capacity: dict[str, str] = {}
-    partitions: int = 0
+    partitions: Annotated[int, msgspec.Meta(ge=0, le=32)] = 0
 
 
 def plan_devices(view: View, node: Node, _document: Mapping[str, Any], _now_ns: int) -> Plan:

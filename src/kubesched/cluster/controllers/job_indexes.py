@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
+
+from kubesched.util.ints import whole_number
 
 __all__ = ["indexes_from", "indexes_text"]
+
+_MOST_INDEXES: Final = 1_000_000
+"""A range of two thousand million is easily written, by anybody who may write a Job."""
 
 
 def indexes_text(indexes: Collection[int]) -> str:
@@ -26,10 +32,11 @@ def indexes_text(indexes: Collection[int]) -> str:
 
 
 def indexes_from(text: str) -> set[int]:
-    """What cannot be read is left out."""
+    """What cannot be read is left out, and so is what is too much to write down one by one."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if first.isdecimal() and (not dash or last.isdecimal()):
-            found |= set(range(int(first), int(last if dash else first) + 1))
+        begin, end = whole_number(first), whole_number(last if dash else first)
+        if begin is not None and end is not None:
+            found.update(range(begin, min(end + 1, begin + _MOST_INDEXES - len(found))))
     return found

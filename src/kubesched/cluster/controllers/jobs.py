@@ -153,13 +153,12 @@ class _Work:
                     self.failed += 1
             self.uncounted[kind] = kept
         noted = {uid for uids in self.uncounted.values() for uid in uids}
-        for pod in self.pods:
-            if TRACKING not in pod.metadata.finalizers:
-                continue
+        tracked = [pod for pod in self.pods if TRACKING in pod.metadata.finalizers]
+        for pod in tracked:
             if pod.metadata.uid not in noted:
                 self._note(pod)
-            if pod.metadata.uid in {*self.uncounted["succeeded"], *self.uncounted["failed"]}:
-                self._released_pods.append(pod)
+        noted = {uid for uids in self.uncounted.values() for uid in uids}
+        self._released_pods += [pod for pod in tracked if pod.metadata.uid in noted]
         if self.is_indexed:
             self.succeeded = len(self.completed_indexes)
 

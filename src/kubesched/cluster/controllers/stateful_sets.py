@@ -18,6 +18,7 @@ Json = dict[str, Any]
 
 _NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 _INDEX_LABEL = "apps.kubernetes.io/pod-index"
+_BURST = 500
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -99,8 +100,8 @@ def _steps(view: View, it: _Set, versions: _Versions, now_ns: int) -> list[Actio
         if pod is None:
             name = _version_of(it, ordinal, versions)
             actions += _made(view, it, ordinal, versions, name)
-            if not it.is_parallel:
-                return actions
+            if not it.is_parallel or len(actions) >= _BURST:
+                return actions  # the rest when these are there
             continue
         if it.is_parallel:
             continue

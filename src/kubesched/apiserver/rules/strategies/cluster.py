@@ -55,7 +55,7 @@ class NamespaceStrategy(StatusStrategy):
         }
 
     def prepare_update(self, new: Json, old: Json, /) -> Json:
-        return {**new, "spec": old["spec"], "status": old["status"]}
+        return {**new, "spec": old.get("spec", {}), "status": old.get("status", {})}
 
 
 class PriorityClassStrategy(Strategy):

@@ -326,7 +326,7 @@ def bind(pod: Json, node_name: str, stamp: str, cluster: Cluster) -> Json:
         raise _not_bound(name, f"pod {name} has non-empty .spec.schedulingGates")
     if labels := topology_labels(cluster, node_name):
         metadata = _with_labels(metadata, labels)
-    status = dict(pod["status"])
+    status = dict(pod.get("status", {}))
     status.pop("nominatedNodeName", None)
     status["conditions"] = _scheduled(status.get("conditions", []), stamp)
     return {
