@@ -308,6 +308,33 @@ class TestTheClusterChanges:
 
 
 class TestThePodChanges:
+    def test_what_was_refused_for_a_pod_is_forgotten_with_its_need(self) -> None:
+        """Seed 434 of storms: somebody else bound it, or it went while it was asked about."""
+
+        async def scenario() -> None:
+            gate = Gate(keep_nodes(lambda _: False))
+            extender = FakeExtender(filter=gate)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                tasks = world.scheduler._extender_tasks
+                assert tasks is not None
+                refused = tasks._context.refused
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                await world.delete_pod("p")
+                await world.settle(0.1)
+                gate.opened.set()
+                await world.settle(0.1)
+                assert refused == {}
+                await world.add(a_pod("q"))
+                await world.settle(0.1)
+                assert len(refused) == 1
+                uid = (await world.pod("q")).metadata.uid
+                await world.api.bind("default", "q", uid, "n0")
+                await world.settle(0.1)
+                assert refused == {}
+
+        run(scenario)
+
     def test_a_deleted_pod_is_let_go(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)

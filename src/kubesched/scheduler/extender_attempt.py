@@ -305,7 +305,8 @@ class ExtenderAttempt:
             _OvertakenError: one does.
         """
         context = self._context
-        context.refused[self.pod_info.uid] = frozenset(refused)
+        if not self.is_pod_gone:  # nobody would take it out again
+            context.refused[self.pod_info.uid] = frozenset(refused)
         if not self._renew():
             raise self._unfit(diagnosis)
         again = Diagnosis(diagnosis.names)

@@ -75,6 +75,11 @@ class ExtenderTasks:
         """Nodes that fitted the pod and that extenders refused when it was last tried."""
         return self._context.refused.get(pod_info.uid, ())
 
+    def follow(self, old: Pod, new: Pod) -> None:
+        """A pod changed. One that got a node, from whomever, is not asked about again."""
+        if new.spec.node_name and not old.spec.node_name:
+            self._context.refused.pop(new.metadata.uid, None)
+
     def forget(self, gone: Pod | Node, _is_tombstone: bool = False) -> None:
         """An object is gone from the cluster."""
         self._context.documents.forget(gone)

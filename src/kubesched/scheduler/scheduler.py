@@ -259,7 +259,9 @@ class Scheduler:
             handlers.add_node, handlers.update_node, handlers.delete_node
         )
         if self._extender_tasks is not None:
-            self.informers.informer(Pod).add_handler(on_delete=self._extender_tasks.forget)
+            self.informers.informer(Pod).add_handler(
+                on_update=self._extender_tasks.follow, on_delete=self._extender_tasks.forget
+            )
             self.informers.informer(Node).add_handler(on_delete=self._extender_tasks.forget)
         read: set[type[Any]] = {
             kind
