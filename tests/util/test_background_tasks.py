@@ -39,6 +39,33 @@ def test_what_cancelled_work_starts_on_its_way_out_is_ended_too() -> None:
     run(story)
 
 
+def test_being_cancelled_twice_leaves_nothing_behind() -> None:
+    async def story() -> None:
+        tasks = BackgroundTasks()
+
+        async def ends_slowly() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(1)
+
+        async def block() -> None:
+            async with tasks.finished():
+                tasks.spawn(ends_slowly(), "slow")
+                await asyncio.Event().wait()
+
+        running = asyncio.create_task(block())
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.sleep(0.5)  # it waits for the work, which was told to end
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(story)
+
+
 class TestSoon:
     """Work of one turn that shares a task until some of it waits."""
 

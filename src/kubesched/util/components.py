@@ -155,7 +155,9 @@ class BackgroundTasks:
             while self._tasks:
                 for task in self._tasks:
                     task.cancel()
-                await asyncio.wait(self._tasks)
+                # Being told to end once more is no reason to leave them alone.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait(self._tasks)
             while self._soon:
                 self._soon.pop().close()
             raise
