@@ -95,25 +95,28 @@ class View:
         known = self._objects.get(uid)
         if uid in self._gone:
             return False
-        if known is not None:
+        kind, namespace = type(subject), metadata.namespace
+        if known is None:
+            self._by_kind.setdefault(kind, {})
+            self._by_namespace.setdefault(namespace, {}).setdefault(kind, {})
+            self._by_name[kind, namespace, metadata.name] = uid
+        else:
             if _version(known) >= _version(subject):
                 return False
             if known.metadata.owner_references != metadata.owner_references:
                 self._disown(known)
-            if isinstance(known, ResourceClaim):
+            if kind is ResourceClaim:
                 self._unreserve(known)
         self._objects[uid] = subject
-        kind = type(subject)
-        self._by_kind.setdefault(kind, {})[uid] = subject
-        self._by_namespace.setdefault(metadata.namespace, {}).setdefault(kind, {})[uid] = subject
-        self._by_name[kind, metadata.namespace, metadata.name] = uid
+        self._by_kind[kind][uid] = subject
+        self._by_namespace[namespace][kind][uid] = subject
         if controller_of(subject) is None:
-            self._orphans.setdefault((kind, metadata.namespace), {})[uid] = subject
+            self._orphans.setdefault((kind, namespace), {})[uid] = subject
         elif known is not None and controller_of(known) is None:
-            del self._orphans[kind, metadata.namespace][uid]
+            del self._orphans[kind, namespace][uid]
         for owner in metadata.owner_references:
             self._owned.setdefault(owner.uid, {})[uid] = None
-        if isinstance(subject, ResourceClaim):
+        if kind is ResourceClaim:
             for user in subject.status.reserved_for:
                 self._reserved.setdefault(user.uid, {})[uid] = None
         if kind is Pod and subject.spec.node_name:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -111,7 +112,7 @@ def behavior_of(pod: Pod, from_rules: Callable[[Pod], Mapping[str, str]] | None 
         stop_delay_ns=_stop_delay_ns(said, containers),
         ready_delay_ns=_ready_delay_ns(said, containers),
         pulls_image=said.get("image-pull") != "fail"
-        and not any(_NO_SUCH_IMAGE.search(container.image) for container in containers),
+        and all(_is_there(container.image) for container in containers),
         ends_pod=ends_pod,
         outcomes=outcomes,
         init_outcomes=tuple(
@@ -120,6 +121,12 @@ def behavior_of(pod: Pod, from_rules: Callable[[Pod], Mapping[str, str]] | None 
             if each.restart_policy != "Always"
         ),
     )
+
+
+@lru_cache(maxsize=1024)
+def _is_there(image: str) -> bool:
+    """Whether an image can be pulled; many pods have the same one."""
+    return _NO_SUCH_IMAGE.search(image) is None
 
 
 def _said_outcome(said: Mapping[str, str]) -> tuple[Outcome | None, bool]:
