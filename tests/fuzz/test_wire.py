@@ -98,6 +98,8 @@ FRAMES = st.lists(
 
 @effort(300)
 @given(frames=FRAMES)
+@example(frames=[b"[" * 3000 + b'"' + b"x" * 5000 + b"\xff\n"])  # found by coverage
+@example(frames=[b"[" * 3000 + b'"\xff"' + b"]" * 3000 + b"\n"])
 def test_watch_frames(frames: list[bytes]) -> None:
     decoder = WatchDecoder(Pod)
     with contextlib.suppress(ApiError):

@@ -48,14 +48,14 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         msgspec.DecodeError: not JSON, or (ValidationError) not of that type.
     """
     try:
-        return _decode(data, kind)
-    except UnicodeDecodeError as exc:
-        raise msgspec.ValidationError(f"a text is not UTF-8: {exc}") from exc
-    except RecursionError:
-        pass
-    try:
+        try:
+            return _decode(data, kind)
+        except RecursionError:
+            pass
         with _more_depth():
             return _decode(data, kind)
+    except UnicodeDecodeError as exc:
+        raise msgspec.ValidationError(f"a text is not UTF-8: {exc}") from exc
     except RecursionError:
         raise msgspec.ValidationError("nested too deeply") from None
 
