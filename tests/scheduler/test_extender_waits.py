@@ -335,6 +335,23 @@ class TestThePodChanges:
 
         run(scenario)
 
+    def test_what_was_refused_for_a_pod_is_forgotten_when_it_is_made_anew(self) -> None:
+        """Seed 3512 of storms: informers that missed its deletion tell of a change."""
+
+        async def scenario() -> None:
+            extender = FakeExtender(filter=keep_nodes(lambda _: False))
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+                tasks = world.scheduler._extender_tasks
+                assert tasks is not None
+                await world.add(*nodes("n0"), a_pod("p"))
+                await world.settle(0.1)
+                assert len(tasks._context.refused) == 1
+                old = await world.pod("p")
+                tasks.follow(old, replace(old, metadata=replace(old.metadata, uid="another")))
+                assert tasks._context.refused == {}
+
+        run(scenario)
+
     def test_a_deleted_pod_is_let_go(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)

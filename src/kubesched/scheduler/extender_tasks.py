@@ -76,9 +76,10 @@ class ExtenderTasks:
         return self._context.refused.get(pod_info.uid, ())
 
     def follow(self, old: Pod, new: Pod) -> None:
-        """A pod changed. One that got a node, from whomever, is not asked about again."""
-        if new.spec.node_name and not old.spec.node_name:
-            self._context.refused.pop(new.metadata.uid, None)
+        """A pod changed. One that got a node, or was made anew, is not asked about again."""
+        is_another = new.metadata.uid != old.metadata.uid
+        if is_another or (new.spec.node_name and not old.spec.node_name):
+            self._context.refused.pop(old.metadata.uid, None)
 
     def forget(self, gone: Pod | Node, _is_tombstone: bool = False) -> None:
         """An object is gone from the cluster."""
