@@ -12,8 +12,8 @@ from kubesched.api.pod import Pod
 from kubesched.client.informer_store import Change, ObjectStore
 
 
-def pod(name: str, version: int = 1, namespace: str = "default") -> Pod:
-    metadata = ObjectMeta(name=name, namespace=namespace, resource_version=str(version))
+def pod(name: str, version: int = 1, namespace: str = "default", uid: str = "") -> Pod:
+    metadata = ObjectMeta(name=name, namespace=namespace, resource_version=str(version), uid=uid)
     return Pod(metadata=metadata)
 
 
@@ -53,6 +53,18 @@ def test_a_deletion_brings_the_final_state() -> None:
 
 def test_deleting_the_unknown_changes_nothing() -> None:
     assert filled(pod("b")).apply(event("DELETED", pod("a"))) is None
+
+
+def test_an_object_that_was_made_anew_unseen_and_is_gone_was_the_known_one() -> None:
+    """Seed 7078 of storms: the room of the first pod was never given back."""
+    known, successor = pod("a", 1, uid="first"), pod("a", 3, uid="second")
+    store = filled(known)
+    told: list[tuple[Pod | None, Pod | None]] = []
+    store.follow(lambda old, new: told.append((old, new)))
+    gone = Change(known, None, final_state_unknown=True)
+    assert store.apply(event("DELETED", successor)) == gone
+    assert told == [(None, known), (known, None)]
+    assert store.get("a", "default") is None
 
 
 def test_bookmarks_change_nothing() -> None:

@@ -75,12 +75,16 @@ class ObjectStore(Generic[T]):
         namespace, name = metadata.namespace, metadata.name
         objects = self._namespaces.get(namespace)
         if event.type == "DELETED":
-            if objects is None or objects.pop(name, None) is None:
+            known: Any = None if objects is None else objects.pop(name, None)
+            if known is None:
                 return None
             if not objects:
                 del self._namespaces[namespace]
-            self._tell(new, None)
-            return Change(new, None)
+            # If it was made anew unseen, nobody has heard of the one that the event is about.
+            is_another = known.metadata.uid != metadata.uid
+            gone = known if is_another else new
+            self._tell(gone, None)
+            return Change(gone, None, final_state_unknown=is_another)
         if objects is None:
             objects = self._namespaces[namespace] = {}
         old = objects.get(name)
