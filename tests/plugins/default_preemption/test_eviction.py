@@ -356,6 +356,22 @@ def test_if_the_room_would_not_help_any_more_the_victim_stays() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("change", [{"labels": {"app": "web"}}, {"node_selector": {"disk": "ssd"}}])
+def test_if_the_preemptor_is_another_one_the_victim_stays(change: dict[str, Any]) -> None:
+    """Seed 8745: it had other labels by then, and somebody else on the node wanted those away."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        await world.after(0.5)
+        world.handle.objects.put(make_pod("preemptor", priority=1000, **change))
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
 def test_if_those_that_go_already_are_enough_the_victim_stays() -> None:
     """Seed 250: others had left since, and one victim less had to go."""
 

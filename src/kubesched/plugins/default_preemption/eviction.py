@@ -107,12 +107,21 @@ class _Preemption:
         """Whether the preemptor is still there and without a node."""
         return is_awaited(self.preemptor, self._pods)
 
+    def _has_changed(self) -> bool:
+        """Whether the preemptor is another one to filters than when its victims were chosen."""
+        metadata = self.preemptor.metadata
+        current = self._pods.get(metadata.name, metadata.namespace)
+        return current is not None and (
+            current.metadata.labels != metadata.labels or current.spec != self.preemptor.spec
+        )
+
     def is_needed(self, victim: Pod) -> bool:
         """Whether the preemptor still has to have the victim's room, as things are by now.
 
-        It must wait for this node, fit nowhere, and fit here once all of its victims are gone.
+        It must be as it was, wait for this node, fit nowhere, and fit here once all of its
+        victims are gone.
         """
-        if not self.is_awaited():
+        if not self.is_awaited() or self._has_changed():
             return False
         if self._is_of_group:
             return True
