@@ -11,9 +11,13 @@ import random
 from collections import Counter
 from typing import Any
 
+from msgspec import convert
+
+from kubesched.api import Pod
 from kubesched.apiserver import LocalApi, Store
 from kubesched.apiserver.store.collection import Restored
 from kubesched.apiserver.store.records import Change
+from kubesched.framework import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import Clock
 from kubesched.util.components import running
@@ -37,16 +41,19 @@ class Newborn:
         self.store = _copy(store, clock.now_ns(), self._changed)
 
     async def run(self) -> None:
-        scheduler = Scheduler(LocalApi(self.store, self._clock), self._clock, **self._options)
+        begins = asyncio.Event()
+        api = LocalApi(self.store, self._clock)
+        scheduler = Scheduler(api, self._clock, begins=begins, **self._options)
         async with running(scheduler):
+            await scheduler.synced.wait()
+            # As in the reference, who is gated when it is first seen (its claims are not known
+            # yet) counts as nominated only once it was tried, and others may be tried before
+            # that. Whoever ruled before knew of those nominations, so the newborn is told.
+            for pod in self.store.all("pods"):
+                if _is_nominated(pod):
+                    scheduler.queue.nominator.add_nominated_pod(PodInfo(convert(pod, Pod)), None)
+            begins.set()
             await asyncio.sleep(_SECONDS)
-            if any(_is_nominated(pod) for pod in self.store.all("pods")):
-                # As in the reference, who is gated when it is first seen (its claims are not
-                # known yet) counts as nominated once it was tried: others are to look again.
-                pending = scheduler.queue.pending_pods()[0]
-                pods = {f"default/{pod.metadata.name}": pod for pod in pending}
-                scheduler.queue.activate(pods, self._clock.now_ns())
-                await asyncio.sleep(_SECONDS)
             self.sizes = table_sizes(scheduler)
 
     def _changed(self, change: Change) -> None:
