@@ -264,6 +264,28 @@ def test_what_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize(
+    "options", [{"send_initial_events": True}, {"resource_version": "8"}], ids=["a list", "old"]
+)
+def test_what_cannot_be_read_is_left_out_of_lists_and_of_old_events(options: Any) -> None:
+    """Whoever follows a watch must not be shown an object that is not there."""
+
+    async def scenario() -> None:
+        script = Script()
+        broken, sound = Odd.broken, Odd.sound
+        script.pages = [ObjectList([], "8")]
+        script.events = [WatchEvent("ADDED", broken, "7"), WatchEvent("ADDED", sound, "6")]
+        keeper = DocumentKeeper(cast("Any", script), {Pod: everything})
+        await keeper.list(Pod)
+        seen = [each async for each in keeper.watch(Pod, **options)]
+        assert [(each.type, each.object is None) for each in seen] == [
+            ("BOOKMARK", True),
+            ("ADDED", False),
+        ]
+
+    virtual_loop.run(scenario)
+
+
+@pytest.mark.parametrize(
     ("metadata", "name"),
     [(b'{"name":"x","labels":null}', "x"), (b'"odd"', ""), (b'{"name":1}', "")],
     ids=["null counts as absent", "no metadata at all", "metadata of other types"],

@@ -142,12 +142,12 @@ class DocumentKeeper:
                     self._begin_anew(kind, event.resource_version)
                 if isinstance(shown, Document):
                     shown = self._take(kind, shown, self._place_for(kind, event, is_list=is_list))
-                if not is_list and not is_older(event.resource_version, self._versions[kind]):
-                    self._versions[kind] = event.resource_version or self._versions[kind]
                     if shown is None and happened == "DELETED":
                         raise ApiError(_UNREADABLE)  # a new list will not have it
                     if shown is None:
                         happened = "BOOKMARK"
+                if not is_list and not is_older(event.resource_version, self._versions[kind]):
+                    self._versions[kind] = event.resource_version or self._versions[kind]
                 yield WatchEvent(happened, shown, event.resource_version, event.is_initial_end)
         finally:
             close = getattr(events, "aclose", None)
