@@ -140,6 +140,10 @@ class FieldSelector(NamedTuple):
             (_reader(kind, each.path), each.value) for each in self.terms if not each.is_negated
         ]
 
+        if len(unlike) == 1 and not like:
+            read_one, ruled_out = unlike[0]
+            return lambda obj: read_one(obj) not in ruled_out
+
         def matches(obj: msgspec.Struct) -> bool:
             for read, values in unlike:
                 if read(obj) in values:

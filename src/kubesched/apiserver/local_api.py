@@ -21,7 +21,7 @@ from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.pod import PodSpec
 from kubesched.api.raw_objects import Document
-from kubesched.apiserver.local_watch import LocalWatch
+from kubesched.apiserver.local_watch import LocalWatch, Rounds
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.rules.shared_specs import shared
 from kubesched.apiserver.store.object_store import Store
@@ -62,6 +62,7 @@ class LocalApi:
         self.store = store
         self._clock = clock
         self._faults = faults
+        self._rounds = Rounds()
 
     @property
     def answers_at_once(self) -> bool:
@@ -148,7 +149,7 @@ class LocalApi:
         async def before() -> None:
             _answer(await self._before("watch", kind, namespace, ""), None)
 
-        return LocalWatch(open_watch, before if self._faults else None, show)
+        return LocalWatch(open_watch, before if self._faults else None, show, self._rounds)
 
     async def create(self, new: T) -> T:
         metadata = _metadata(new)
@@ -239,6 +240,12 @@ class LocalApi:
             trusted=True,
         )
         return cast("T", _answer(fault, record.typed))
+
+    async def report(self, namespace: str, name: str, uid: str, status: dict[str, Any]) -> Pod:
+        """What a kubelet says of a pod: a patch of its status, in fewer steps (`with_report`)."""
+        fault = await self._before("patch", Pod, namespace, name) if self._faults else None
+        record = self.store.report(namespace, name, uid, status, self._clock.now_ns())
+        return cast("Pod", _answer(fault, record.typed))
 
     async def delete(
         self,

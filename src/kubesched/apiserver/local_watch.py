@@ -15,9 +15,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kubesched.api.access import WatchEvent
+from kubesched.apiserver.store.collection import Collection
 from kubesched.apiserver.store.watching import Seen, Watcher
 
-__all__ = ["LocalWatch"]
+__all__ = ["LocalWatch", "Rounds"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -30,8 +31,10 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         open_watch: Callable[[], tuple[Watcher, Iterable[WatchEvent[T]]]],
         before: Callable[[], Awaitable[None]] | None,
         show: Callable[[Seen], WatchEvent[Any]],
+        rounds: Rounds,
     ) -> None:
         """`before` is awaited when the watch opens, and whenever there is something to read."""
+        self._rounds = rounds
         self._open = open_watch
         self._before = before
         self._show = show
@@ -89,7 +92,7 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         watcher, first = self._open()
         for event in first:
             take(event)
-        delivery = _Delivery(watcher, self._show, take)
+        delivery = _Delivery(watcher, self._show, take, self._rounds.of(watcher.collection))
         try:
             delivery.read()
             await delivery.ended
@@ -105,10 +108,11 @@ class _Delivery(Generic[T]):
         watcher: Watcher,
         show: Callable[[Seen], WatchEvent[Any]],
         take: Callable[[WatchEvent[T]], None],
+        round_: _Round,
     ) -> None:
-        self._watcher, self._show, self._take = watcher, show, take
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._watcher, self._show, self._take, self._round = watcher, show, take, round_
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self.loop.create_future()
 
     def read(self) -> None:
         """Pass on what is new, and come back when there is more."""
@@ -122,13 +126,51 @@ class _Delivery(Generic[T]):
             self.ended.set_exception(error)
             return
         if watcher.idle:
-            watcher.collection.call_on_change(self._read_soon)
+            self._round.join(self)
         else:
-            self._read_soon()
+            self.loop.call_soon(self.read)
 
     def stop(self) -> None:
         self.ended.cancel()
-        self._watcher.collection.forget(self._read_soon)
+        self._round.leave(self)
 
-    def _read_soon(self) -> None:
-        self._loop.call_soon(self.read)
+
+class _Round:
+    """Those who read a collection in the turn after its next change, one after the other."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._waiting: list[_Delivery[Any]] = []
+
+    def join(self, delivery: _Delivery[Any]) -> None:
+        if not self._waiting:
+            self._collection.call_on_change(self._begin)
+        self._waiting.append(delivery)
+
+    def leave(self, delivery: _Delivery[Any]) -> None:
+        if delivery in self._waiting:
+            self._waiting.remove(delivery)
+            if not self._waiting:
+                self._collection.forget(self._begin)
+
+    def _begin(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        waiting[0].loop.call_soon(_read_all, waiting)
+
+
+def _read_all(deliveries: list[_Delivery[Any]]) -> None:
+    for each in deliveries:
+        each.read()
+
+
+class Rounds:
+    """The rounds of all collections that somebody has followed."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[Collection, _Round] = {}
+
+    def of(self, collection: Collection) -> _Round:
+        found = self._rounds.get(collection)
+        if found is None:
+            found = self._rounds[collection] = _Round(collection)
+        return found

@@ -26,6 +26,7 @@ _RUN_DURATION = "kubesched.io/run-duration"
 _START_DELAY = "kubesched.io/start-delay"
 _DAY_NS = 86_400 * SECOND
 _OWNER = "kubesched.io/arrival"
+_SIZES_KEPT = 256
 
 
 class Feeder:
@@ -35,6 +36,7 @@ class Feeder:
         self._api, self._clock = api, clock
         self._scenario, self._seed = scenario, seed
         self._priorities: set[str] = set()
+        self._sized: dict[tuple[str, int | None, int | None], Pod] = {}
 
     def work(self) -> Iterator[Coroutine[Any, Any, None]]:
         for workload in self._scenario.workloads:
@@ -89,7 +91,7 @@ class Feeder:
 
     def _pod(self, workload: Workload, name: str, rng: random.Random) -> Pod:
         """One pod of a workload. A Deployment's pods run until they are deleted."""
-        pod = sized(workload.template, drawn(workload.cpu, rng), drawn(workload.memory, rng))
+        pod = self._of_size(workload, drawn(workload.cpu, rng), drawn(workload.memory, rng))
         annotations = dict(pod.metadata.annotations)
         duration_ns = drawn(workload.duration, rng)
         if duration_ns is not None and workload.kind != "Deployment":
@@ -101,6 +103,16 @@ class Feeder:
             pod.metadata, name=name, namespace=_NAMESPACE, annotations=annotations
         )
         return msgspec.structs.replace(pod, metadata=metadata)
+
+    def _of_size(self, workload: Workload, cpu_milli: int | None, memory_bytes: int | None) -> Pod:
+        """A workload's pod with these amounts, of which there often are only a few."""
+        key = (workload.name, cpu_milli, memory_bytes)
+        found = self._sized.get(key)
+        if found is None:
+            if len(self._sized) >= _SIZES_KEPT:
+                self._sized.clear()
+            found = self._sized[key] = sized(workload.template, cpu_milli, memory_bytes)
+        return found
 
     async def _replay(self) -> None:
         for entry in self._scenario.trace:

@@ -18,6 +18,8 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -129,7 +131,7 @@ class Distribution(msgspec.Struct, frozen=True):
                 return round(values[0] * math.exp(self.shape * rng.normalvariate(0, 1)))
             case "pareto":
                 return round(values[0] * rng.paretovariate(self.shape))
-        return rng.choices(values, self.weights)[0]
+        return rng.choices(values, cum_weights=_sums(self.weights))[0]
 
     @property
     def typical(self) -> int:
@@ -140,6 +142,11 @@ class Distribution(msgspec.Struct, frozen=True):
             case "choice":
                 return sorted(self.values)[len(self.values) // 2]
         return self.values[0]
+
+
+@lru_cache(maxsize=256)
+def _sums(weights: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(accumulate(weights))
 
 
 def constant(value: int) -> Distribution:

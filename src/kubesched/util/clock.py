@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from kubesched.util.virtual_loop import VirtualLoop
@@ -85,14 +87,12 @@ class VirtualClock:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        # Read dozens of times per pod: no function of Python's in between.
+        self.monotonic_ns: Callable[[], int] = partial(getattr, loop, "elapsed_ns")
 
-    # Read dozens of times per pod: no property in between.
     def now_ns(self) -> int:
         loop = self._loop
         return loop.start_ns + loop.elapsed_ns
-
-    def monotonic_ns(self) -> int:
-        return self._loop.elapsed_ns
 
     async def sleep(self, duration_ns: int) -> None:
         if duration_ns <= 0:

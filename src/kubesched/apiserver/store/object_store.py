@@ -26,6 +26,7 @@ from kubesched.apiserver.rules.generated_metadata import (
     new_metadata,
     stamp,
 )
+from kubesched.apiserver.rules.kubelet_reports import with_report
 from kubesched.apiserver.rules.patches import PatchError, apply_patch
 from kubesched.apiserver.rules.request_documents import (
     check_details,
@@ -35,6 +36,7 @@ from kubesched.apiserver.rules.request_documents import (
 )
 from kubesched.apiserver.rules.served_resources import Resource
 from kubesched.apiserver.rules.strategies.pods import bind
+from kubesched.apiserver.rules.validation.pods import check_restarts
 from kubesched.apiserver.rules.value_limit import check_object
 from kubesched.apiserver.store.collection import Collection
 from kubesched.apiserver.store.first_objects import FIRST_OBJECTS
@@ -360,6 +362,32 @@ class Store(StoredObjects):
         bound = bind(old.data, node, stamp(now_ns), self)
         base = None if old.base is None else on_node(*old.base, bound)
         return self._commit("MODIFIED", pods, old.key, bound, old, base=base)
+
+    def report(self, namespace: str, name: str, uid: str, report: Json, now_ns: int) -> Record:
+        """Write what a kubelet says of a pod (`with_report`), as a patch of its status would.
+
+        Raises:
+            ApiError: 404, 409 for another uid, or 422.
+        """
+        pods = self._pods
+        old = self._stored(pods, namespace, name)
+        data = old.data
+        metadata = data["metadata"]
+        is_reviewed = self.admission is not None and self.admission.has_rules
+        if is_reviewed or "deletionTimestamp" in metadata or metadata["uid"] != uid:
+            patch = {"metadata": {"uid": uid}, "status": report}
+            return self.patch(
+                pods, namespace, name, patch, now_ns, subresource="status", trusted=True
+            )
+        self._now_ns = now_ns
+        before = data["status"]
+        status = with_report(before, report)
+        policy = data["spec"].get("restartPolicy", "")
+        if problems := check_restarts(status, before, policy):
+            raise api_errors.invalid(pods.group_kind, name, problems)
+        if status == before:
+            return old
+        return self._commit("MODIFIED", pods, old.key, {**data, "status": status}, old)
 
     def delete(
         self,

@@ -19,7 +19,7 @@ __all__ = ["Selection"]
 class Selection:
     """A parsed choice of objects; `everything` when there is nothing to test."""
 
-    __slots__ = ("_labels", "_matches_fields", "everything", "namespace", "selective")
+    __slots__ = ("everything", "matches", "namespace", "selective")
 
     def __init__(
         self,
@@ -28,12 +28,12 @@ class Selection:
         labels: Selector | None,
         fields: FieldSelector | None,
     ) -> None:
-        self._labels = labels
-        self._matches_fields = None if fields is None else _field_test(resource, fields)
         self.namespace = namespace if resource.namespaced else None
         self.selective = labels is not None or fields is not None
         """Whether more than the namespace decides."""
         self.everything = not self.selective and not self.namespace
+        self.matches = _test(self.namespace, labels, fields, resource)
+        """Whether an object is chosen. Asked about every change by every watcher."""
 
     @classmethod
     def parse(
@@ -53,13 +53,23 @@ class Selection:
             raise bad_request(str(exc)) from exc
         return cls(resource, namespace, labels, fields)
 
-    def matches(self, record: Record) -> bool:
+
+def _test(
+    namespace: str | None, labels: Selector | None, fields: FieldSelector | None, resource: Resource
+) -> Callable[[Record], bool]:
+    has_fields = None if fields is None else _field_test(resource, fields)
+    if has_fields is not None and not namespace and labels is None:
+        return has_fields
+
+    def matches(record: Record) -> bool:
         metadata = record.data["metadata"]
-        if self.namespace and metadata.get("namespace") != self.namespace:
+        if namespace and metadata.get("namespace") != namespace:
             return False
-        if self._labels is not None and not self._labels.matches(metadata.get("labels", {})):
+        if labels is not None and not labels.matches(metadata.get("labels", {})):
             return False
-        return self._matches_fields is None or self._matches_fields(record)
+        return has_fields is None or has_fields(record)
+
+    return matches
 
 
 def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record], bool]:

@@ -33,12 +33,13 @@ class View:
 
     def __init__(self) -> None:
         self._objects: dict[str, Any] = {}
-        self._by_kind: dict[type, dict[str, Any]] = {}
-        self._by_namespace: dict[str, dict[type, dict[str, Any]]] = {}
+        # Uids, so that a change of an object that stays where it is touches none of them.
+        self._by_kind: dict[type, dict[str, None]] = {}
+        self._by_namespace: dict[str, dict[type, dict[str, None]]] = {}
         self._by_name: dict[tuple[type, str, str], str] = {}
         self._owned: dict[str, dict[str, None]] = {}
-        self._orphans: dict[tuple[type, str], dict[str, Any]] = {}
-        self._on_node: dict[str, dict[str, Pod]] = {}
+        self._orphans: dict[tuple[type, str], dict[str, None]] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
         self._reserved: dict[str, dict[str, None]] = {}
         """Uids of claims for devices, by the uids of the pods that have reserved them."""
         self.has_group_claims = False
@@ -66,62 +67,78 @@ class View:
         return self.documents(kind, name, namespace)
 
     def all(self, kind: type[ApiObject]) -> Collection[Any]:
-        return self._by_kind.get(kind, _EMPTY).values()
+        return self._known(self._by_kind.get(kind, _EMPTY))
 
     def within(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
         """Objects of a kind in a namespace."""
-        return self.all_within(namespace).get(kind, _EMPTY).values()
+        return self._known(self.uids_within(namespace).get(kind, _EMPTY))
 
-    def all_within(self, namespace: str) -> Mapping[type, Mapping[str, Any]]:
-        """Objects in a namespace, by kind and uid."""
-        found: dict[type, dict[str, Any]] = self._by_namespace.get(namespace, _EMPTY)
+    def uids_within(self, namespace: str) -> Mapping[type, Mapping[str, None]]:
+        """Uids of the objects in a namespace, by kind."""
+        found: dict[type, dict[str, None]] = self._by_namespace.get(namespace, _EMPTY)
         return found
 
     def orphans(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
         """Objects of a kind in a namespace that nothing controls."""
-        return self._orphans.get((kind, namespace), _EMPTY).values()
+        return self._known(self._orphans.get((kind, namespace), _EMPTY))
+
+    def _known(self, uids: Mapping[str, None]) -> Collection[Any]:
+        objects = self._objects
+        return [objects[uid] for uid in uids]
 
     def reserved_by(self, uid: str) -> Sequence[str]:
         """Uids of the claims for devices that a pod has reserved."""
         return tuple(self._reserved.get(uid, ()))
 
     def pods_on(self, node: str) -> Collection[Pod]:
-        return self._on_node.get(node, _EMPTY).values()
+        return self._known(self._on_node.get(node, _EMPTY))
 
     def observe(self, subject: Any) -> bool:
         """Take in an object. False if something newer is known."""
         metadata = subject.metadata
         uid = metadata.uid
-        known = self._objects.get(uid)
         if uid in self._gone:
             return False
-        kind, namespace = type(subject), metadata.namespace
+        kind = type(subject)
+        known = self._objects.get(uid)
         if known is None:
-            self._by_kind.setdefault(kind, {})
-            self._by_namespace.setdefault(namespace, {}).setdefault(kind, {})
-            self._by_name[kind, namespace, metadata.name] = uid
+            self._enter(subject)
         else:
             if _version(known) >= _version(subject):
                 return False
             if known.metadata.owner_references != metadata.owner_references:
                 self._disown(known)
+                self._own(subject)
             if kind is ResourceClaim:
                 self._unreserve(known)
         self._objects[uid] = subject
-        self._by_kind[kind][uid] = subject
-        self._by_namespace[namespace][kind][uid] = subject
-        if controller_of(subject) is None:
-            self._orphans.setdefault((kind, namespace), {})[uid] = subject
-        elif known is not None and controller_of(known) is None:
-            del self._orphans[kind, namespace][uid]
-        for owner in metadata.owner_references:
-            self._owned.setdefault(owner.uid, {})[uid] = None
-        if kind is ResourceClaim:
+        if kind is Pod:
+            node = subject.spec.node_name
+            if node and (known is None or known.spec.node_name != node):
+                self._on_node.setdefault(node, {})[uid] = None
+        elif kind is ResourceClaim:
             for user in subject.status.reserved_for:
                 self._reserved.setdefault(user.uid, {})[uid] = None
-        if kind is Pod and subject.spec.node_name:
-            self._on_node.setdefault(subject.spec.node_name, {})[uid] = subject
         return True
+
+    def _enter(self, new: Any) -> None:
+        kind, metadata = type(new), new.metadata
+        uid, namespace = metadata.uid, metadata.namespace
+        self._by_kind.setdefault(kind, {})[uid] = None
+        self._by_namespace.setdefault(namespace, {}).setdefault(kind, {})[uid] = None
+        self._by_name[kind, namespace, metadata.name] = uid
+        self._own(new)
+
+    def _own(self, subject: Any) -> None:
+        """Note whose an object is, or that nobody controls it."""
+        metadata = subject.metadata
+        place = type(subject), metadata.namespace
+        if controller_of(subject) is None:
+            self._orphans.setdefault(place, {})[metadata.uid] = None
+        else:
+            self._orphans.get(place, _EMPTY).pop(metadata.uid, None)
+        for owner in metadata.owner_references:
+            self._owned.setdefault(owner.uid, {})[metadata.uid] = None
 
     def expect_gone(self, uid: str) -> None:
         """Take note of a deletion that a watch will confirm."""

@@ -100,35 +100,36 @@ def settles(view: View, subject: Any) -> Sequence[str]:
     kind = type(subject)
     if kind in (Node, Lease) or not subject.metadata.namespace:
         return ()
-    here = view.all_within(subject.metadata.namespace)
+    here = view.uids_within(subject.metadata.namespace)
     budgets = here.get(PodDisruptionBudget, _NOBODY) if kind is not PodDisruptionBudget else _NOBODY
     services = here.get(Service, _NOBODY) if kind is Pod else _NOBODY
-    return (*budgets, *services)
+    return (*budgets, *services) if budgets or services else ()
 
 
 def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
-    if not gone and (pod.spec.resource_claims or pod.spec.volumes or pod.metadata.finalizers):
-        yield pod.metadata.uid
-    yield from view.reserved_by(pod.metadata.uid)
+    metadata, spec = pod.metadata, pod.spec
+    if not gone and (spec.resource_claims or spec.volumes or metadata.finalizers):
+        yield metadata.uid
+    yield from view.reserved_by(metadata.uid)
     for name in _device_claims(pod):
-        held = view.find(ResourceClaim, pod.metadata.namespace, name)
+        held = view.find(ResourceClaim, metadata.namespace, name)
         if held is not None:
             yield held.metadata.uid
     if gone:
         # One that was made for extended resources, of which the pod may never have heard.
-        for claim in view.controlled(pod.metadata.uid, ResourceClaim):
+        for claim in view.controlled(metadata.uid, ResourceClaim):
             yield claim.metadata.uid
-    if pod.spec.volumes:
+    if spec.volumes:
         for name in claims_of(pod):
-            used = view.find(PersistentVolumeClaim, pod.metadata.namespace, name)
+            used = view.find(PersistentVolumeClaim, metadata.namespace, name)
             if used is not None and (used.metadata.deletion_timestamp or before is None):
                 yield used.metadata.uid
     owner = controller_of(pod)
-    if owner is None and pod.metadata.labels:
+    if owner is None and metadata.labels:
         yield from _adopters(view, pod, _ADOPT_PODS)
-    if pod.spec.scheduling_group is not None and (group := group_of(view, pod)) is not None:
+    if spec.scheduling_group is not None and (group := group_of(view, pod)) is not None:
         yield group.metadata.uid
-    node = pod.spec.node_name
+    node = spec.node_name
     if node and (before is None or _moved(before, pod)):
         home: Node | None = view.find(Node, "", node)
         if home is None:
@@ -143,7 +144,7 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             above = None if maker is None else controller_of(maker)
             if above is not None:
                 yield above.uid
-    if before is not None and before.metadata.owner_references != pod.metadata.owner_references:
+    if before is not None and before.metadata.owner_references != metadata.owner_references:
         former = controller_of(before)
         if former is not None and former != owner:
             yield former.uid
@@ -164,17 +165,17 @@ def _concerned_by_group(view: View, group: PodGroup, *, gone: bool) -> Iterator[
             yield pod.metadata.uid
 
 
-def _device_claims(pod: Pod) -> Iterator[str]:
+def _device_claims(pod: Pod) -> Sequence[str]:
     """Names of the claims for devices that a pod uses."""
-    for given in pod.spec.resource_claims:
-        if given.resource_claim_name:
-            yield given.resource_claim_name
-    for made in pod.status.resource_claim_statuses:
-        if made.resource_claim_name:
-            yield made.resource_claim_name
+    given, made = pod.spec.resource_claims, pod.status.resource_claim_statuses
     extended = pod.status.extended_resource_claim_status
+    if not given and not made and extended is None:
+        return ()
+    names = [each.resource_claim_name for each in given]
+    names += [each.resource_claim_name for each in made]
     if extended is not None:
-        yield extended.resource_claim_name
+        names.append(extended.resource_claim_name)
+    return [name for name in names if name]
 
 
 def _concerned_by_storage(view: View, subject: Any) -> Iterator[str]:
@@ -233,8 +234,8 @@ def _statuses(node: Node) -> list[tuple[str, str]]:
 
 def _adopters(view: View, subject: Any, kinds: tuple[type[ApiObject], ...]) -> Iterator[str]:
     """Owners that select an object which has no controller."""
-    here = view.all_within(subject.metadata.namespace)
+    here = view.uids_within(subject.metadata.namespace)
     for kind in kinds:
-        for owner in here[kind].values() if kind in here else ():
-            if selector_of(owner).matches(subject.metadata.labels):
-                yield owner.metadata.uid
+        for uid in here.get(kind, ()):
+            if selector_of(view.get(uid)).matches(subject.metadata.labels):
+                yield uid

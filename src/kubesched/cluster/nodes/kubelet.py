@@ -56,7 +56,8 @@ class FakeKubelet:
         self._lifecycles = PodLifecycles(
             start_delay_ns=start_delay_ns, stop_delay_ns=stop_delay_ns, behavior=behavior
         )
-        self._answers_at_once = isinstance(api, LocalApi) and api.answers_at_once
+        self._local = api if isinstance(api, LocalApi) else None
+        self._answers_at_once = self._local is not None and self._local.answers_at_once
         self._changed = asyncio.Event()
         self._next_ns: int | None = None
         """When the next step is due that is waited for."""
@@ -193,10 +194,15 @@ class FakeKubelet:
             addresses = (addresses[0], self._next_pod_ip())
         status = status_of(step.run, self._clock.now_ns(), addresses)
         # With the uid, so that a new pod of the same name is left alone.
-        patch = {"metadata": {"uid": metadata.uid}, "status": status}
-        changed = await self._api.patch(
-            Pod, metadata.name, metadata.namespace, patch, subresource="status"
-        )
+        if self._local is not None:
+            changed = await self._local.report(
+                metadata.namespace, metadata.name, metadata.uid, status
+            )
+        else:
+            patch = {"metadata": {"uid": metadata.uid}, "status": status}
+            changed = await self._api.patch(
+                Pod, metadata.name, metadata.namespace, patch, subresource="status"
+            )
         self._observe(changed)
 
     def _host_ip(self, node: str) -> str:

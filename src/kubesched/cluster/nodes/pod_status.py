@@ -13,11 +13,34 @@ from kubesched.cluster.nodes.pod_run import FINISHED, ContainerRun, PodRun
 __all__ = ["needs_report", "status_of"]
 
 Json = dict[str, Any]
+Conditions = Mapping[str, tuple[str, str, str]]
+"""Status, reason and message of conditions, by type."""
 
 _PULL_FAILED = "ErrImagePull"
 _CRASHED = "CrashLoopBackOff"
 _TRUE = ("True", "", "")
 """A condition that holds, of which there is nothing to say."""
+_READY: Conditions = {
+    "PodScheduled": _TRUE,
+    "PodReadyToStartContainers": _TRUE,
+    "Initialized": _TRUE,
+    "Ready": _TRUE,
+    "ContainersReady": _TRUE,
+}
+_SUCCEEDED: Conditions = {
+    "PodScheduled": _TRUE,
+    "PodReadyToStartContainers": ("False", "", ""),
+    "Initialized": ("True", "PodCompleted", ""),
+    "Ready": ("False", "PodCompleted", ""),
+    "ContainersReady": ("False", "PodCompleted", ""),
+}
+_FAILED: Conditions = {
+    "PodScheduled": _TRUE,
+    "PodReadyToStartContainers": ("False", "", ""),
+    "Initialized": _TRUE,
+    "Ready": ("False", "PodFailed", ""),
+    "ContainersReady": ("False", "PodFailed", ""),
+}
 
 
 def needs_report(run: PodRun, now_ns: int) -> bool:
@@ -48,28 +71,15 @@ def needs_report(run: PodRun, now_ns: int) -> bool:
 def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
     """What is to change in the status, as a patch. `addresses` are the node's and the pod's."""
     pod = run.pod
+    status, generation = pod.status, pod.metadata.generation
     now = format_time(now_ns)
-    held = {each.type: each for each in pod.status.conditions}
-    generation = pod.metadata.generation
+    held = {each.type: each for each in status.conditions}
     conditions = []
-    for kind, (status, reason, message) in _conditions(run, now_ns).items():
-        before = held.get(kind)
-        if before is not None and _says(before, status, reason, message, generation):
-            continue
-        since = now
-        if before is not None and before.status == status:
-            since = before.last_transition_time or now
-        condition: Json = {"type": kind, "status": status, "lastTransitionTime": since}
-        # Null takes away what an earlier report said.
-        if reason or (before is not None and before.reason):
-            condition["reason"] = reason or None
-        if message or (before is not None and before.message):
-            condition["message"] = message or None
-        if generation:
-            condition["observedGeneration"] = generation
-        conditions.append(condition)
-    began = pod.status.start_time or now
-    status_: Json = {
+    for kind, said in _conditions(run, now_ns).items():
+        condition = _condition(kind, said, held.get(kind), generation, now)
+        if condition is not None:
+            conditions.append(condition)
+    report: Json = {
         "phase": run.phase,
         "conditions": conditions,
         "containerStatuses": [
@@ -77,19 +87,55 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
             for each, spec in zip(run.containers, pod.spec.containers, strict=True)
         ],
     }
-    if not pod.status.start_time:
-        status_["startTime"] = began
+    if not status.start_time:
+        report["startTime"] = now
     if generation:
-        status_["observedGeneration"] = generation
+        report["observedGeneration"] = generation
     if run.reason:
-        status_ |= {"reason": run.reason, "message": run.message}
+        report |= {"reason": run.reason, "message": run.message}
     if pod.spec.init_containers:
-        status_["initContainerStatuses"] = [
+        began = status.start_time or now
+        report["initContainerStatuses"] = [
             _init_status(run, each, began) for each in pod.spec.init_containers
         ]
-    if not (pod.status.host_ip and pod.status.pod_ip):
-        status_ |= _addresses(pod, addresses)
-    return status_
+    if not (status.host_ip and status.pod_ip):
+        report |= _addresses(pod, addresses)
+    return report
+
+
+def _condition(
+    kind: str,
+    said: tuple[str, str, str],
+    held: PodCondition | None,
+    generation: int | None,
+    now: str,
+) -> Json | None:
+    """What is new about a condition, None if nothing is."""
+    status, reason, message = said
+    condition: Json = {"type": kind, "status": status, "lastTransitionTime": now}
+    if held is None:
+        if reason:
+            condition["reason"] = reason
+        if message:
+            condition["message"] = message
+    else:
+        before, text = held.reason or "", held.message or ""
+        if held.status == status:
+            if (
+                before == reason
+                and text == message
+                and (not generation or held.observed_generation == generation)
+            ):
+                return None
+            condition["lastTransitionTime"] = held.last_transition_time or now
+        # Null takes away what an earlier report said.
+        if reason or before:
+            condition["reason"] = reason or None
+        if message or text:
+            condition["message"] = message or None
+    if generation:
+        condition["observedGeneration"] = generation
+    return condition
 
 
 def _addresses(pod: Pod, addresses: tuple[str, str]) -> Json:
@@ -105,33 +151,14 @@ def _addresses(pod: Pod, addresses: tuple[str, str]) -> Json:
     }
 
 
-def _says(
-    held: PodCondition, status: str, reason: str, message: str, generation: int | None
-) -> bool:
-    """Whether a condition reads so already."""
-    return (
-        held.status == status
-        and (held.reason or "") == reason
-        and (held.message or "") == message
-        and (not generation or held.observed_generation == generation)
-    )
-
-
 def _waits(run: PodRun) -> bool:
     return run.pull_failed or run.init_failed
 
 
-def _conditions(run: PodRun, now_ns: int) -> Mapping[str, tuple[str, str, str]]:
-    """Status, reason and message of the conditions that a kubelet keeps."""
+def _conditions(run: PodRun, now_ns: int) -> Conditions:
+    """The conditions that a kubelet keeps."""
     if run.phase in FINISHED:
-        reason = "PodFailed" if run.phase == "Failed" else "PodCompleted"
-        return {
-            "PodScheduled": _TRUE,
-            "PodReadyToStartContainers": ("False", "", ""),
-            "Initialized": ("True", reason if run.phase == "Succeeded" else "", ""),
-            "Ready": ("False", reason, ""),
-            "ContainersReady": ("False", reason, ""),
-        }
+        return _FAILED if run.phase == "Failed" else _SUCCEEDED
     if run.init_failed:
         begun = " ".join(each.name for each in run.pod.spec.init_containers)
         text = f"containers with incomplete status: [{begun}]"
@@ -145,6 +172,8 @@ def _conditions(run: PodRun, now_ns: int) -> Mapping[str, tuple[str, str, str]]:
         containers = ready = ("False", "ContainersNotReady", text)
     elif run.pod.spec.readiness_gates and (waiting := _closed_gates(run.pod)):
         ready = ("False", "ReadinessGatesNotReady", waiting)
+    elif initialized is _TRUE:
+        return _READY
     return {
         "PodScheduled": _TRUE,
         "PodReadyToStartContainers": _TRUE,

@@ -27,6 +27,7 @@ __all__ = [
 NameRule = Callable[[str], Sequence[str]]
 
 _ANNOTATIONS_LIMIT = 256 * 1024
+_LONGEST_KEPT = 512
 _NOTHING: Mapping[str, Any] = {}
 _IMMUTABLE = (
     "name",
@@ -64,9 +65,14 @@ def check_metadata(
     return problems
 
 
-@lru_cache(maxsize=1024)
 def _complaints(rule: NameRule, text: str) -> Sequence[str]:
     """What a rule says about a text that many objects have in common."""
+    # Anything longer is refused, and not worth its memory.
+    return _known_complaints(rule, text) if len(text) <= _LONGEST_KEPT else rule(text)
+
+
+@lru_cache(maxsize=1024)
+def _known_complaints(rule: NameRule, text: str) -> Sequence[str]:
     return rule(text)
 
 
@@ -119,8 +125,10 @@ def _check_common(
 def check_labels(labels: Mapping[str, str], path: str) -> list[Problem]:
     problems: list[Problem] = []
     for key, value in labels.items():
-        problems += [invalid(path, key, text) for text in qualified_name(key)]
-        problems += [invalid(path, value, text) for text in label_value(value)]
+        if complaints := _complaints(qualified_name, key):
+            problems += [invalid(path, key, text) for text in complaints]
+        if complaints := label_value(value):
+            problems += [invalid(path, value, text) for text in complaints]
     return problems
 
 
@@ -129,7 +137,8 @@ def _check_annotations(annotations: Mapping[str, str]) -> list[Problem]:
     problems = []
     size = 0
     for key, value in annotations.items():
-        problems += [invalid(path, key, text) for text in qualified_name(key.lower())]
+        if complaints := _complaints(qualified_name, key.lower()):
+            problems += [invalid(path, key, text) for text in complaints]
         size += len(key) + len(value)
     if size > _ANNOTATIONS_LIMIT:
         problems.append(too_long(path, _ANNOTATIONS_LIMIT))

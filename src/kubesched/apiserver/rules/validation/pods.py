@@ -35,7 +35,13 @@ from kubesched.apiserver.rules.validation.problems import (
     too_long,
 )
 
-__all__ = ["check_pod", "check_pod_spec", "check_pod_status_update", "check_pod_update"]
+__all__ = [
+    "check_pod",
+    "check_pod_spec",
+    "check_pod_status_update",
+    "check_pod_update",
+    "check_restarts",
+]
 
 Json = Mapping[str, Any]
 
@@ -88,10 +94,10 @@ def check_pod_status_update(new: Json, old: Json) -> list[Problem]:
         ]
     if before.get("qosClass") and status.get("qosClass", "") != before["qosClass"]:
         problems.append(immutable("status.qosClass", status.get("qosClass", "")))
-    return problems + _check_restarts(status, before, old["spec"].get("restartPolicy", ""))
+    return problems + check_restarts(status, before, old["spec"].get("restartPolicy", ""))
 
 
-def _check_restarts(status: Json, before: Json, policy: str) -> list[Problem]:
+def check_restarts(status: Json, before: Json, policy: str) -> list[Problem]:
     """A container that ended for good stays ended."""
     if policy == "Always":
         return []
