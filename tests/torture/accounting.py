@@ -40,6 +40,8 @@ def event_differences(history: History, store: Store, *, is_calm: bool) -> Itera
         elif reason == "FailedScheduling":
             failed.add(uid)
         elif reason == "Scheduled":
+            if uid in told:
+                yield f"{history.uids[uid]} is said to be scheduled twice"
             told.add(uid)
             node = history.node_of.get(uid)
             name = history.uids[uid]
@@ -66,7 +68,10 @@ def _is_unschedulable(pod: Json) -> bool:
 def metric_differences(life: Life, history: History, *, is_calm: bool) -> Iterator[str]:
     scheduler = life.scheduler
     metrics = scheduler.services.metrics
-    yield from _queue_metrics(scheduler)
+    yield from _queue_metrics(scheduler, left=history.deleted + len(history.node_of))
+    victims = metrics.preemption_victims.sum
+    if history.evicted_by[life.identity] > victims:
+        yield f"{history.evicted_by[life.identity]} pods were evicted, and {victims} counted"
     for update in metrics.before_collect:
         update()
     cache = scheduler.cache
@@ -82,7 +87,8 @@ def metric_differences(life: Life, history: History, *, is_calm: bool) -> Iterat
     yield from _attempt_metrics(life, history, is_calm=is_calm)
 
 
-def _queue_metrics(scheduler: Scheduler) -> Iterator[str]:
+def _queue_metrics(scheduler: Scheduler, *, left: int) -> Iterator[str]:
+    """`left` is how many pods have left queues because they are gone, or have a node."""
     metrics, queue = scheduler.services.metrics, scheduler.queue
     entered: Counter[tuple[str, str]] = Counter(
         (_QUEUES[each.place], each.cause)
@@ -117,8 +123,10 @@ def _queue_metrics(scheduler: Scheduler) -> Iterator[str]:
         for labels, child in metrics.unschedulable_pods.children()
         if child.value
     }
-    # As in the reference, who is deleted while active or in backoff stays in the count.
-    if any(counted.get(key, 0) < count for key, count in rejected.items()):
+    # As in the reference, who leaves while active or in backoff stays in the count.
+    if any(counted.get(key, 0) < count for key, count in rejected.items()) or any(
+        count > rejected[key] + left for key, count in counted.items()
+    ):
         yield f"unschedulable_pods is {counted}, not {dict(rejected)}"
 
 

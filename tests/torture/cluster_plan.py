@@ -9,7 +9,7 @@ import random
 
 import msgspec
 
-__all__ = ["STORM_ENDS", "Plan", "Step", "make_plan"]
+__all__ = ["STORM_ENDS", "Plan", "Step", "make_plan", "member_name"]
 
 STORM_ENDS = "the storm is over"
 """The step after which requests, watches and machines do as they should."""
@@ -44,6 +44,7 @@ class Plan(msgspec.Struct, frozen=True):
     retry_s: int = 2  # how often the lease is renewed
     whole_calm: bool = False  # the calm is waited for to its end
     preempts: bool = False  # pods have classes of priority, and more important ones evict others
+    groups: bool = False  # pods that are placed together or not at all
 
 
 def make_plan(seed: int) -> Plan:
@@ -58,7 +59,15 @@ def make_plan(seed: int) -> Plan:
         "preempts": dice.random() < 0.6,
         "plugin": "" if is_calm else dice.choice(["", "", "", *_ODD]),
     }
+    # From dice of their own: plans without groups are what they were before there were any.
+    group_dice = random.Random(f"groups/{seed}")
+    # A member may have others evicted and wait for its gang all the same, as in the reference.
+    features["groups"] = (
+        group_dice.random() < 0.3 and not features["extender"] and not features["preempts"]
+    )
     steps = _steps(dice, is_calm=is_calm, is_scaled=bool(features["workload"]))
+    if features["groups"]:
+        _add_groups(group_dice, steps)
     steps.append(Step(STORM_ENDS, pause_s=dice.choice([0.0, 5.0, 40.0])))
     for _ in range(dice.choice([1, 2, 3, 4])):
         pause_s = dice.choice([0.0, 0.3, 3.0, 14.0])
@@ -77,6 +86,20 @@ def make_plan(seed: int) -> Plan:
         whole_calm=dice.random() < 0.1,
         **features,  # type: ignore[arg-type]
     )
+
+
+def _add_groups(dice: random.Random, steps: list[Step]) -> None:
+    """Groups of pods in between, and some of their members that are deleted."""
+    for group in range(dice.choice([1, 2, 3])):
+        place, number = dice.randrange(len(steps)), dice.randrange(1 << 30)
+        steps.insert(place, Step("create group", f"g{group}", number, dice.choice([0.0, 1.0])))
+        if dice.random() < 0.4:
+            lost = Step("delete pod", member_name(group, 0), dice.randrange(1 << 30))
+            steps.insert(dice.randrange(place + 1, len(steps) + 1), lost)
+
+
+def member_name(group: int, member: int) -> str:
+    return f"p{5000 + 10 * group + member}"
 
 
 _ODD = ("raises", "waits", "nonsense", "forgets", "slow", "declines")

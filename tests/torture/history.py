@@ -29,6 +29,7 @@ from tests.torture.judge import is_wanted_near, objections
 from tests.torture.moody_extender import suits
 from tests.torture.objects import FOO
 from tests.torture.replica import Life
+from tests.torture.truth import untruths
 
 __all__ = ["History"]
 
@@ -36,6 +37,7 @@ Json = dict[str, Any]
 LEASE = "kube-system/kube-scheduler"
 _CLAIMS = "resourceclaims.resource.k8s.io"
 _MOST_ATTEMPTS = 50
+_ONE_POD = "ReadWriteOncePod"
 
 
 class History:
@@ -64,6 +66,9 @@ class History:
         self._marked: set[str] = set()  # uids of pods that were said to be disrupted
         self._evicted: dict[tuple[str, str], set[str]] = {}  # identity, preemptor -> uids
         self._devices: dict[tuple[str, str, str], str] = {}  # device -> key of its claim
+        self.evicted_by: Counter[str] = Counter()  # identity -> evictions handed to its client
+        self.deleted = 0  # pods that are gone
+        self._groups: dict[str, str] = {}  # uid -> name of the group that it belongs to
 
     # Requests
 
@@ -112,7 +117,11 @@ class History:
             self._violated(f"pod {pod} was bound although it is gated")
         if record["spec"]["schedulerName"] == "nobody":
             self._violated(f"pod {pod} was bound by {name}, and is nobody's")
-        for text in (*self._volume_objections(record), *self._device_objections(record)):
+        for text in (
+            *self._volume_objections(record),
+            *self._device_objections(record),
+            *self._gang_objections(name, record),
+        ):
             self._violated(f"pod {pod} was bound to {node}: {text}")
 
     def _check_told(self, name: str, pod: str, status: Json) -> None:
@@ -121,8 +130,14 @@ class History:
         if "PodScheduled" not in told and not status.get("nominatedNodeName"):
             return  # such as to a victim
         record = self._store().find("pods", f"default/{pod}")
-        if record is not None and (name, record["metadata"]["uid"]) not in self._tried:
+        if record is None:
+            return
+        uid, life = record["metadata"]["uid"], self._life_of(name)
+        if (name, uid) not in self._tried:
             self._violated(f"{name} tells {pod} about an attempt, and has not tried it")
+        node = status.get("nominatedNodeName")
+        if node and life is not None and (uid, node) not in life.nominations:
+            self._violated(f"{name} says that {pod} will have {node}, and has not decided so")
 
     def _volume_objections(self, pod: Json) -> Iterator[str]:
         store, node_name = self._store(), pod["spec"]["nodeName"]
@@ -135,12 +150,26 @@ class History:
             if claim is None or not claim["spec"].get("volumeName"):
                 yield f"its claim {wanted['claimName']} has no volume"
                 continue
+            if _ONE_POD in claim["spec"].get("accessModes", ()):
+                for name in self._other_users(pod, wanted["claimName"]):
+                    yield f"its claim {wanted['claimName']} is for one pod, and {name} has it"
             found = store.find("persistentvolumes", claim["spec"]["volumeName"])
             affinity = None if found is None else found["spec"].get("nodeAffinity")
             if affinity is not None and node is not None:
                 labels = node["metadata"].get("labels", {})
                 if not _selects(affinity["required"], labels, node_name):
                     yield f"its volume {claim['spec']['volumeName']} is elsewhere"
+
+    def _other_users(self, pod: Json, claim: str) -> Iterator[str]:
+        """Pods on nodes that use a claim, as far as who acts has heard of them."""
+        life = self._life_of(self._acting())
+        for other in () if life is None else self.known_to(life)[1]:
+            if other.metadata.uid != pod["metadata"]["uid"] and any(
+                each.persistent_volume_claim is not None
+                and each.persistent_volume_claim.claim_name == claim
+                for each in other.spec.volumes
+            ):
+                yield other.metadata.name
 
     def _device_objections(self, pod: Json) -> Iterator[str]:
         store, metadata = self._store(), pod["metadata"]
@@ -154,12 +183,49 @@ class History:
             allocation = status.get("allocation")
             if allocation is None:
                 yield f"its claim {claim_name} has no devices"
-            elif node is not None and (selector := allocation.get("nodeSelector")):
-                labels = node["metadata"].get("labels", {})
-                if not _selects(selector, labels, pod["spec"]["nodeName"]):
+            elif node is not None:
+                selector, labels = (
+                    allocation.get("nodeSelector"),
+                    node["metadata"].get("labels", {}),
+                )
+                homes = {self._home_of(driver, pool) for driver, pool, _ in _devices(allocation)}
+                if (
+                    selector is not None and not _selects(selector, labels, pod["spec"]["nodeName"])
+                ) or not homes <= {None, pod["spec"]["nodeName"]}:
                     yield f"devices of its claim {claim_name} are elsewhere"
 
+    def _home_of(self, driver: str, pool: str) -> str | None:
+        """The node that the devices of a pool are on; None: of several, or not known."""
+        homes = {
+            each["spec"].get("nodeName")
+            for each in self._store().all("resourceslices.resource.k8s.io")
+            if (each["spec"]["driver"], each["spec"]["pool"]["name"]) == (driver, pool)
+        }
+        return homes.pop() if len(homes) == 1 else None
+
     # Decisions
+
+    def taken(self, life: Life, pod: Pod) -> None:
+        """A process tries a pod with others of its group."""
+        self._tried.add((life.identity, pod.metadata.uid))
+
+    def is_member(self, name: str) -> bool:
+        """Whether a pod belongs to a group."""
+        record = self._store().find("pods", f"default/{name}")
+        return record is not None and "schedulingGroup" in record["spec"]
+
+    def _gang_objections(self, name: str, pod: Json) -> Iterator[str]:
+        """A gang is placed when enough of its pods have a node each."""
+        group_name = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+        group = self._store().find("podgroups.scheduling.k8s.io", f"default/{group_name}")
+        gang = {} if group is None else group["spec"]["schedulingPolicy"].get("gang") or {}
+        placed = sum(
+            (name, uid) in self._decisions or uid in self.node_of
+            for uid, other in self._groups.items()
+            if other == group_name
+        )
+        if placed < gang.get("minCount", 0):
+            yield f"{placed} of its gang had a node, which needs {gang['minCount']}"
 
     def tried(self, life: Life, pod: Pod) -> None:
         """A process tries a pod: not again and again, and nobody more important may be ready."""
@@ -179,6 +245,7 @@ class History:
         """A process gives a pod a node: what it knew in this moment must allow it."""
         name, node = pod.metadata.name, pod.spec.node_name
         self._decisions[life.identity, pod.metadata.uid] = node
+        life.nominations.add((pod.metadata.uid, node))
         nodes, placed = self.known_to(life)
         found = [*objections(pod, node, nodes, placed)]
         if life.scheduler._extender_tasks is None:
@@ -234,6 +301,7 @@ class History:
         node = victim.spec.node_name
         who = "nobody" if preemptor is None else preemptor.metadata.name
         self._tell(f"{life.identity} evicts {name} from {node} for {who}")
+        self.evicted_by[life.identity] += 1
         if uid not in self._marked and self._is_there(name, uid):
             self._violated(f"pod {name} is evicted and was not told why")
         if preemptor is None:
@@ -268,6 +336,8 @@ class History:
         node = victim.spec.node_name
         if (nominated := life.scheduler.queue.nominator.node_of(preemptor.metadata.uid)) != node:
             yield f"is nominated to {nominated or 'no node'}"
+        if _asks_extender(preemptor) and not suits(preemptor.metadata.name, node):
+            yield "is refused there by the extender"
         if not self._is_judged(preemptor) or _has_odd_plugin(life):
             return
         if fits := self.node_that_fits(life, preemptor):
@@ -291,7 +361,9 @@ class History:
 
     def _is_judged(self, pod: Pod) -> bool:
         """Whether the judge knows all of a pod's wishes."""
-        return not (pod.spec.volumes or pod.spec.resource_claims or _asks_extender(pod))
+        spec = pod.spec
+        is_alone = spec.scheduling_group is None
+        return is_alone and not (spec.volumes or spec.resource_claims or _asks_extender(pod))
 
     def _promised(self, life: Life, pod: Pod, node_name: str) -> list[Pod]:
         """Others whom room on a node is kept for, and to whom the pod gives way."""
@@ -317,6 +389,12 @@ class History:
                 return node_name
         return ""
 
+    def untruths(self, life: Life, pod: Pod, message: str) -> Iterator[str]:
+        """What a pod is told that is not so, as far as the judge knows."""
+        nodes, placed = self.known_to(life)
+        promised = {name: self._promised(life, pod, name) for name in nodes}
+        return untruths(message, pod, nodes, placed, promised)
+
     # Changes
 
     def changed(self, change: Change) -> None:
@@ -336,8 +414,11 @@ class History:
     def _pod_changed(self, change: Change, old: Json | None, new: Json) -> None:
         uid, name = new["metadata"]["uid"], new["metadata"]["name"]
         self.uids[uid] = name
+        if group := new["spec"].get("schedulingGroup"):
+            self._groups[uid] = group.get("podGroupName", "")
         if change.type == "DELETED":
             self._tell(f"pod {name} is gone")
+            self.deleted += 1
             return
         node = new["spec"].get("nodeName", "")
         before = "" if old is None else old["spec"].get("nodeName", "")
@@ -348,6 +429,10 @@ class History:
         for condition in new.get("status", {}).get("conditions", ()):
             if condition["type"] == "DisruptionTarget":
                 self._marked.add(uid)
+        if old is not None and self._life_of(self._acting()) is not None:
+            before, now = _of_others(old), _of_others(new)
+            if before != now:
+                self._violated(f"{self._acting()} made {now} of {before} in {name}")
 
     def _volume_changed(self, change: Change, old: Json | None, new: Json) -> None:
         if old is None or change.type == "DELETED":
@@ -390,6 +475,19 @@ class History:
         namespace, _, name = claim.partition("/")
         known = life.scheduler.informers.lister(ResourceClaim).get(name, namespace)
         return known is not None and known.status.allocation is not None
+
+
+def _of_others(pod: Json) -> Json:
+    """What is said of a pod by others than schedulers."""
+    status = {**pod.get("status", {})}
+    for key in ("nominatedNodeName", "observedGeneration", "qosClass"):
+        status.pop(key, None)
+    conditions = [
+        each
+        for each in status.pop("conditions", ())
+        if each["type"] not in ("PodScheduled", "DisruptionTarget")
+    ]
+    return {**status, "conditions": conditions}
 
 
 def _can_be_read(answer: Answer) -> bool:

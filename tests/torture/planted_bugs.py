@@ -47,6 +47,7 @@ from kubesched.scheduler.failure import FailureHandler
 from kubesched.util.components import BackgroundTasks
 from tests.torture.cluster_plan import make_plan
 from tests.torture.more_planted_bugs import MORE
+from tests.torture.other_planted_bugs import OTHERS
 from tests.torture.planting import (
     Patch,
     edited,
@@ -253,6 +254,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
         edited(DataFile, "write", 'if change.type == "DELETED":', 'if change.type == "GONE":'),
     ),
     **MORE,
+    **OTHERS,
 }
 
 

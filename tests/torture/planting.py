@@ -70,16 +70,18 @@ def sometimes(owner: type, name: str, every: int) -> Patch:
     return owner, name, called
 
 
-def edited(owner: type | ModuleType, name: str, old: str, new: str) -> Patch:
-    """A function with another line in the place of one."""
+def edited(owner: type | ModuleType, name: str, *lines: str) -> Patch:
+    """A function with other lines in the place of some: each line, and what is there instead."""
     original = inspect.unwrap(getattr(owner, name))
     if isinstance(original, property):
         assert original.fget is not None
         original = original.fget
     source = textwrap.dedent(inspect.getsource(original))
-    assert source.count(old) == 1, f"{name} no longer says {old!r}: plant it elsewhere"
+    for old, new in zip(lines[::2], lines[1::2], strict=True):
+        assert source.count(old) == 1, f"{name} no longer says {old!r}: plant it elsewhere"
+        source = source.replace(old, new)
     made: dict[str, Any] = {}
-    text = "from __future__ import annotations\n" + source.replace(old, new)
+    text = f"from __future__ import annotations\n{source}"
     exec(compile(text, inspect.getfile(original), "exec"), original.__globals__, made)
     return owner, name, made[original.__name__]
 

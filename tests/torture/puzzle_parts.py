@@ -11,6 +11,7 @@ from kubesched.api import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodGroup,
     ResourceClaim,
     StorageClass,
 )
@@ -137,6 +138,15 @@ class PuzzleParts:
         }
         document = {"metadata": {"name": f"disk-{self.node}"}, "spec": spec}
         await self.api.create_document(PersistentVolume, None, document)
+
+    async def add_group(self, count: int) -> None:
+        spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+        document = {"metadata": {"name": self.pod}, "spec": spec}
+        await self.api.create_document(PodGroup, "default", document)
+
+    @property
+    def in_group(self) -> Json:
+        return {"schedulingGroup": {"podGroupName": self.pod}}
 
     @property
     def with_claim(self) -> Json:

@@ -342,6 +342,38 @@ async def _device_given_back(puzzle: Puzzle) -> Steps:
     yield
 
 
+# Groups
+
+
+async def _new_member(puzzle: Puzzle) -> Steps:
+    """A gang of two that has one."""
+    await puzzle.add_node()
+    await puzzle.add_group(2)
+    await puzzle.add_pod(**puzzle.in_group)
+    yield
+    await puzzle.add_filler(nodeName="", **puzzle.in_group)
+    yield
+
+
+async def _new_group(puzzle: Puzzle) -> Steps:
+    await puzzle.add_node()
+    await puzzle.add_pod(**puzzle.in_group)
+    yield
+    await puzzle.add_group(1)
+    yield
+
+
+async def _room_for_all(puzzle: Puzzle) -> Steps:
+    """A gang of two with room for one."""
+    await puzzle.add_node(amounts={"cpu": "800m"})
+    await puzzle.add_group(2)
+    await puzzle.add_filler("500m", nodeName="", nodeSelector=puzzle.labels, **puzzle.in_group)
+    await puzzle.add_pod(**puzzle.in_group)
+    yield
+    await puzzle.allow(cpu="2")
+    yield
+
+
 _ALWAYS: dict[str, Callable[[Puzzle], Steps]] = {
     "label": _label,
     "new node": _new_node,
@@ -372,7 +404,12 @@ _OF_DEVICES: dict[str, Callable[[Puzzle], Steps]] = {
     "new template": _new_template,
     "device given back": _device_given_back,
 }
-_KINDS = {**_ALWAYS, **_OF_VOLUMES, **_OF_DEVICES, "approval": _approval}
+_OF_GROUPS: dict[str, Callable[[Puzzle], Steps]] = {
+    "new member": _new_member,
+    "new group": _new_group,
+    "room for all": _room_for_all,
+}
+_KINDS = {**_ALWAYS, **_OF_VOLUMES, **_OF_DEVICES, **_OF_GROUPS, "approval": _approval}
 
 
 def puzzle_kinds(plan: Plan) -> list[str]:
@@ -382,6 +419,8 @@ def puzzle_kinds(plan: Plan) -> list[str]:
         kinds += [*_OF_VOLUMES] * 3
     if plan.devices:
         kinds += [*_OF_DEVICES] * 3
+    if plan.groups:
+        kinds += [*_OF_GROUPS] * 5
     if plan.plugin == "declines":
         kinds += ["approval"] * 15
     return kinds

@@ -11,8 +11,10 @@ from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.apiserver import Store
+from kubesched.backend.grouping_cache import GroupingCache
 from kubesched.engine import NodeTable
 from kubesched.framework import NodeInfo, PodInfo
+from kubesched.framework.pod_groups import group_name_of
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["differences", "leaks", "stale_copies", "task_differences"]
@@ -31,6 +33,7 @@ def differences(scheduler: Scheduler, store: Store) -> Iterator[str]:
     yield from _table_differences(scheduler, live)
     yield from _index_differences(scheduler)
     yield from _queue_differences(scheduler, live)
+    yield from _group_differences(scheduler, live)
 
 
 def leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
@@ -129,12 +132,20 @@ def _cache_differences(
     yield from _differ("pods in the cache", cached, placed)
     known = {name: each.node for name, each in scheduler.cache.nodes.items() if each.node}
     yield from _differ("nodes in the cache", _versions(known), _versions(nodes))
+    images = Counter(name for node in nodes.values() for name in _images(node))
+    known_images = scheduler.cache._images._images
+    counted = {name: image.state.node_count for name, image in known_images.items()}
+    yield from _differ("nodes with an image", counted, images)
     for name, info in scheduler.cache.nodes.items():
         fresh = NodeInfo(name, info.node)
         for pod in live.values():
             if pod.spec.node_name == name:
                 fresh.add_pod(PodInfo(pod))
         yield from _differ(f"totals of {name}", _totals(info), _totals(fresh))
+
+
+def _images(node: Node) -> set[str]:
+    return {name for image in node.status.images for name in image.names}
 
 
 def _totals(info: NodeInfo) -> dict[str, Any]:
@@ -288,6 +299,22 @@ def _queue_differences(scheduler: Scheduler, live: dict[str, Pod]) -> Iterator[s
         if not pod.spec.node_name and pod.spec.scheduler_name in scheduler.profiles
     }
     yield from _differ("pods in the queue", queued, waiting)
+
+
+def _group_differences(scheduler: Scheduler, live: dict[str, Pod]) -> Iterator[str]:
+    """Members of groups, waiting or on nodes."""
+    if not isinstance(scheduler.cache, GroupingCache):
+        return
+    members: dict[Any, Any] = {}
+    for pod in live.values():
+        if (name := group_name_of(pod)) and (
+            pod.spec.node_name or pod.spec.scheduler_name in scheduler.profiles
+        ):
+            waiting, placed = members.setdefault(("default", name), (set(), set()))
+            (placed if pod.spec.node_name else waiting).add(pod.metadata.uid)
+    states = scheduler.cache.groups._states
+    known = {key: (set(each._unscheduled), set(each._assigned)) for key, each in states.items()}
+    yield from _differ("members of groups", known, members)
 
 
 def _lost_nominations(scheduler: Scheduler, store: Store) -> Iterator[str]:

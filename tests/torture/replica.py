@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import Pod
+from kubesched.backend.queue.grouping_queue import GroupingQueue
 from kubesched.client.http_api import HttpApi
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.framework import PodInfo
+from kubesched.framework import Nominating, PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import SECOND
 from tests.client.own_clock import OwnClock
@@ -46,6 +47,7 @@ class Life:
         self.is_leading = False
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self.popped = 0  # pods whose attempt began
+        self.nominations: set[tuple[str, str]] = set()  # uid and node: decided, or to be made free
 
 
 class Replica:
@@ -61,16 +63,19 @@ class Replica:
         retry_s: int = 2,
         on_decision: Callable[[Life, Pod], None] = lambda *_: None,
         on_attempt: Callable[[Life, Pod], None] = lambda *_: None,
+        on_taken: Callable[[Life, Pod], None] = lambda *_: None,
         on_eviction: Callable[[Life, str, str], None] = lambda *_: None,
         on_spared: Callable[[Life, str], None] = lambda *_: None,
     ) -> None:
         """`options` makes those of a scheduler.
 
-        `on_attempt` hears of each pod that is to be tried, `on_decision` of each that gets a node,
+        `on_attempt` hears of each pod that is to be tried, `on_taken` of those that are because
+        they belong to another one, `on_decision` of each that gets a node,
         `on_eviction` of the name and uid of each that is to be deleted, `on_spared` of the uid
         of each that was not, as far as is known.
         """
         self._on_eviction, self._on_spared = on_eviction, on_spared
+        self._on_taken = on_taken
         self._network, self._number, self._options = network, number, options
         self._retry_s, self._on_decision, self._on_attempt = retry_s, on_decision, on_attempt
         self.clock = OwnClock(network.clock, rate)
@@ -117,6 +122,7 @@ class Replica:
         """Hear of each decision in the moment in which it is made."""
         cache, queue = life.scheduler.cache, life.scheduler.queue
         assume, pop, delete = cache.assume_pod, queue.pop, api.delete
+        nominate = queue.nominator.add_nominated_pod
 
         def assumed(pod_info: PodInfo) -> None:
             self._on_decision(life, pod_info.pod)
@@ -128,6 +134,11 @@ class Replica:
                 life.popped += 1
                 self._on_attempt(life, queued.pod)
             return queued
+
+        def nominated(pod_info: PodInfo, nominating: Nominating | None) -> None:
+            if nominating is not None:
+                life.nominations.add((pod_info.uid, nominating.node_name))
+            nominate(pod_info, nominating)
 
         async def deleted(kind: type[Any], name: str, *args: Any, **options: Any) -> None:
             uid = options.get("uid", "")
@@ -142,6 +153,20 @@ class Replica:
         api.delete = deleted  # type: ignore[method-assign]
         cache.assume_pod = assumed  # type: ignore[method-assign]
         queue.pop = popped  # type: ignore[method-assign]
+        queue.nominator.add_nominated_pod = nominated  # type: ignore[method-assign]
+        if not isinstance(queue, GroupingQueue):
+            return
+        pop_specific = queue.pop_specific
+
+        def taken(*args: Any) -> Any:
+            """A member of a group, with another one that was popped."""
+            queued = pop_specific(*args)
+            if queued is not None:
+                life.popped += 1
+                self._on_taken(life, queued.pod)
+            return queued
+
+        queue.pop_specific = taken  # type: ignore[method-assign]
 
     async def _live(self, identity: str) -> None:
         life, elector, begins = self._begin(identity)

@@ -34,6 +34,7 @@ from kubesched.apiserver.store.records import Change
 from kubesched.client.transport import Answer, Request
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.config.feature_gates import FeatureGates
 from kubesched.util import virtual_loop
 from kubesched.util.clock import SECOND, current_clock
 from kubesched.util.components import running
@@ -58,6 +59,10 @@ CALM_S = (90, 150, 240, 420)
 _SETTLING_S = 15
 _LAST_THUNDER_S = 100
 """When nothing that was sent in the storm is under way any more."""
+_STILL_S = 20
+"""For how long nothing may happen at rest."""
+_MOST_TRIES = 3
+"""How often a pod may be tried then: backoff lasts ten seconds."""
 _SOLVED_WITHIN_S = (16, 30)
 """When to look whether a puzzle's pod is placed; backoff lasts ten seconds at the most."""
 _LONGEST_CPU_S = 20
@@ -162,6 +167,7 @@ class Run:
                 retry_s=plan.retry_s,
                 on_decision=self.history.decided,
                 on_attempt=self.history.tried,
+                on_taken=self.history.taken,
                 on_eviction=self.history.evicting,
                 on_spared=self.history.spared,
             )
@@ -190,6 +196,10 @@ class Run:
         options: dict[str, Any] = {"profiles": profiles, "verify_engine": plan.verifies}
         if plan.plugin:
             options["out_of_tree_registry"] = {"Odd": self._odd}
+        if plan.groups:
+            options["feature_gates"] = FeatureGates(
+                {"GenericWorkload": True, "GangScheduling": True}
+            )
         if plan.extender:
             options["extenders"] = [self._extender.moody_settings()]
             options["extender_transport"] = self._extender.transport
@@ -256,6 +266,9 @@ class Run:
         self._tell(f"puzzle {puzzle.kind}: {puzzle.pod} is posed")
         await anext(puzzle.steps)
         await asyncio.sleep(step.pause_s)
+        pod = self.network.store.find("pods", f"default/{puzzle.pod}")
+        if pod is not None and pod["spec"].get("nodeName") and puzzle.kind != "promised":
+            self._violated(f"puzzle {puzzle.kind}: {puzzle.pod} is placed before it is solved")
         self._tell(f"puzzle {puzzle.kind}: it is solved")
         await anext(puzzle.steps)
         for pause_s in _SOLVED_WITHIN_S:
@@ -297,10 +310,11 @@ class Run:
         """The server's process ends, and another begins with its file."""
         assert self._data is not None
         await self._stop_cluster()
-        before = _content(self.network.store)
+        store = self.network.store
+        before = _content(store), store.revision
         self._data.close()
         self.network.restart_on(self._open(random.Random(self.plan.seed)))
-        if _content(self.network.store) != before:
+        if (_content(self.network.store), self.network.store.revision) != before:
             self._violated("the store is not what it was before it was read back")
         self.calm = self.users.api = LocalApi(self.network.store, self.clock)
         self._cluster = asyncio.create_task(self._run_cluster())
@@ -319,7 +333,7 @@ class Run:
     async def _run_cluster(self) -> None:
         store, clock = self.network.store, self.clock
         parts = (
-            Controllers(self.calm, clock),
+            Controllers(self.calm, clock, has_pod_groups=self.plan.groups),
             FakeKubelet(self.calm, clock),
             GarbageCollector(store, clock),
         )
@@ -357,6 +371,7 @@ class Run:
                 continue
             problems = await self._problems(is_last=is_last)
             if not problems:
+                problems = await self._unrest()
                 break
         for problem in problems:
             self._violated(problem)
@@ -381,6 +396,25 @@ class Run:
             return problems
         return problems + await self._what_a_newborn_finds(leaders[0])
 
+    async def _unrest(self) -> list[str]:
+        """What is done though nothing happens any more."""
+        lives = [replica.life for replica in self.replicas if replica.life is not None]
+        sent, popped = len(self.network.requests), [life.popped for life in lives]
+        await asyncio.sleep(_STILL_S)
+        problems = [
+            f"{name} sends {request.method} {request.target} at rest"
+            for name, request in self.network.requests[sent:]
+            if not name.startswith("lease ")
+            and "/events" not in request.target
+            and "watch=" not in request.target
+        ]
+        for life, before in zip(lives, popped, strict=True):
+            # Members of groups, and pods whose attempt failed, are tried again after a while.
+            most = _MOST_TRIES * len(life.scheduler.queue.pending_pods()[0])
+            if life.popped - before > most:
+                problems.append(f"{life.popped - before} attempts though nothing happens")
+        return problems
+
     def _overlooked(self, leader: Life) -> Iterator[str]:
         """Pods that wait though the judge sees a node for them."""
         for pod in leader.scheduler.queue.pending_pods()[0]:
@@ -403,9 +437,19 @@ class Run:
         # Nothing more can be done; now everybody is to say once more why.
         await self._try_all_again(leader)
         said, expected = conditions(self.network.store), conditions(newborn.store)
+        for each in said, expected:
+            for name in [name for name in each if self.history.is_member(name)]:
+                del each[name]  # which of a group's members has a node depends on whose turn it was
         leaked = table_leaks(table_sizes(leader.scheduler), newborn.sizes)
+        untrue = [
+            f"pod {pod.metadata.name} says {said[pod.metadata.name][2]!r}, and {text}"
+            for pod in leader.scheduler.queue.pending_pods()[0]
+            if pod.metadata.name in said
+            for text in self.history.untruths(leader, pod, said[pod.metadata.name][2])
+        ]
         return (
-            [
+            untrue
+            + [
                 f"pod {name} says what does not add up: {message}"
                 for name, (_, _, message) in said.items()
                 if not _adds_up(message)
@@ -465,6 +509,7 @@ def _adds_up(message: str) -> bool:
 
 
 _OF_USERS = (
+    "create group",
     "create pod",
     "delete pod",
     "remake pod",

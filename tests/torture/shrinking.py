@@ -20,6 +20,7 @@ _SIMPLER: tuple[dict[str, Any], ...] = (
     {"devices": False},
     {"extender": False},
     {"workload": False},
+    {"groups": False},
     {"preempts": False},
     {"profiles": 1},
     {"drift": False},

@@ -37,6 +37,8 @@ _STATE = (
 _MEMORIES = {
     "Journal._transitions": "the last 8,192 transitions",
     "Nominator._changes": "the last few thousand changes",
+    "Nominator._node_of": "pods that were tried and wait; those that do not are looked for apart",
+    "Nominator._nowhere": "the same",
     "HintTable._interests": "one for each kind of event",
     "HintTable._profiles": "what plugins registered, for good",
     "EventSeriesCache._single": "events of the last minutes, for series",

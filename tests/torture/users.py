@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from typing import Any
@@ -15,6 +16,7 @@ from kubesched.api import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodGroup,
     PriorityClass,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -25,7 +27,7 @@ from kubesched.api.access import ApiError
 from kubesched.apiserver import LocalApi
 from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from kubesched.testing import make_pdb
-from tests.torture.cluster_plan import Plan, Step
+from tests.torture.cluster_plan import Plan, Step, member_name
 from tests.torture.objects import (
     DRIVER,
     PRIORITIES,
@@ -104,6 +106,8 @@ class Users:
                     await self._remake(step)
                 case "change pod":
                     await self._change_pod(step)
+                case "create group":
+                    await self._create_group(step)
                 case "bind pod":
                     await self._bind(step)
                 case "change node":
@@ -125,7 +129,9 @@ class Users:
         namespace = document["metadata"].get("namespace")
         await self.api.create_document(type(new), namespace, document)
 
-    async def _create_pod(self, name: str, number: int, node_name: str = "") -> None:
+    async def _create_pod(
+        self, name: str, number: int, node_name: str = "", group: str = ""
+    ) -> None:
         pod = cluster_pod(self._plan, name, number)
         for claim in cluster_claims(pod):
             with contextlib.suppress(ApiError):
@@ -135,11 +141,32 @@ class Users:
         if node_name:
             document["spec"] = {**document["spec"], "nodeName": node_name}
             document["spec"].pop("schedulingGates", None)
+        if group:
+            document["spec"] = {**document["spec"], "schedulingGroup": {"podGroupName": group}}
         document.pop("status", None)
         document["metadata"] = {
             key: value for key, value in document["metadata"].items() if key not in _SERVERS
         }
         await self.api.create_document(Pod, "default", document)
+
+    async def _create_group(self, step: Step) -> None:
+        """Pods that ask for the same, and their PodGroup, in any order."""
+        dice = random.Random(step.number)
+        size = dice.randint(1, 4)
+        policy = {"gang": {"minCount": dice.randint(1, size)}} if dice.random() < 0.8 else {}
+        document = {
+            "metadata": {"name": step.name},
+            "spec": {"schedulingPolicy": policy or {"basic": {}}},
+        }
+        place = dice.randrange(size + 1)
+        for member in range(size + 1):
+            if member == place:
+                await self.api.create_document(PodGroup, "default", document)
+            if member < size:
+                name = member_name(int(step.name[1:]), member)
+                await self._create_pod(name, step.number, group=step.name)
+            if dice.random() < 0.3:
+                await asyncio.sleep(dice.choice([0.1, 1.0, 5.0]))
 
     async def _add_node(self) -> None:
         node = cluster_node(self._plan, self._nodes)
