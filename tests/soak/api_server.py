@@ -20,6 +20,7 @@ from kubesched.cluster.controllers import garbage_collection
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.util.clock import MINUTE, RealClock
 from kubesched.util.components import running
+from kubesched.util.memory_trimmer import MemoryTrimmer
 
 TOKEN = "soak"
 
@@ -48,7 +49,8 @@ async def serve(folder: Path, port: int) -> None:
         collection._history = 500
     garbage_collection._REMEMBERED = 1_000
     service = ApiService(cluster.store, clock, users=Users({TOKEN: ADMIN}))
-    async with cluster, ApiServer(service, port=port, tls=context), running(*cluster.parts):
+    parts = (MemoryTrimmer(clock), *cluster.parts)
+    async with cluster, ApiServer(service, port=port, tls=context), running(*parts):
         print("ready", flush=True)
         await asyncio.Event().wait()
 

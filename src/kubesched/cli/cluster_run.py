@@ -42,6 +42,7 @@ from kubesched.util.collector import settle_collector
 from kubesched.util.components import running
 from kubesched.util.errors import KubeschedError
 from kubesched.util.loop_watchdog import LoopWatchdog
+from kubesched.util.memory_trimmer import MemoryTrimmer
 from kubesched.util.randomness import derive
 
 __all__ = ["ClusterRun", "RunOptions", "Started"]
@@ -215,7 +216,8 @@ class ClusterRun:
         interrupted = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
-        async with running(LoopWatchdog(), *self._cluster.parts, pods, scheduler):
+        keepers = (LoopWatchdog(), MemoryTrimmer(clock))
+        async with running(*keepers, *self._cluster.parts, pods, scheduler):
             await pods.wait_for_sync()
             settle_collector()
             # Before the others: where pods go depends on the order in which they come.

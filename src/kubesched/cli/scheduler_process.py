@@ -58,6 +58,7 @@ from kubesched.util.components import running
 from kubesched.util.log_output import LogFlusher
 from kubesched.util.logging import get_logger
 from kubesched.util.loop_watchdog import LoopWatchdog
+from kubesched.util.memory_trimmer import MemoryTrimmer
 from kubesched.util.randomness import derive
 
 __all__ = ["ProcessInputs", "SchedulerProcess"]
@@ -183,7 +184,8 @@ class SchedulerProcess:
             version=KUBERNETES_VERSION,
             kubesched=f"v{kubesched.__version__}",
         )
-        async with running(watchdog, *self._log_flushers(), leader_events, *server_parts):
+        trimmer = MemoryTrimmer(self._clock)
+        async with running(watchdog, trimmer, *self._log_flushers(), leader_events, *server_parts):
             code = await self._lead(scheduler)
         if code == 0:
             log.info("Requested to terminate, exiting")
