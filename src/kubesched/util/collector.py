@@ -18,12 +18,13 @@ from collections.abc import Iterator
 __all__ = ["collecting_rarely", "reclaim_set_aside", "settle_collector"]
 
 # How many containers are made, and not freed, before the youngest are looked at, and how many
-# times that happens before older ones are. The oldest generation is looked at after at most
-# 48,000 that stay, which takes about 20 ms.
-_THRESHOLDS = (2_000, 5, 3)
+# times that happens before older ones are. What has been looked at twice is mostly here to stay,
+# so it is left to the oldest generation at once. That is looked at after at most 84,000 that stay,
+# which takes about 20 ms.
+_THRESHOLDS = (2_000, 0, 20)
 _LONG_NS = 10_000_000
 # The same where nobody waits: what lives for hours of virtual time is not worth a look each time.
-_RARELY = 50
+_RARELY = 150
 # Everything is looked at again when there is half as much more of it, and so many.
 _GROWN_SHARE, _GROWN = 0.5, 50_000
 
