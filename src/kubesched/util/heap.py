@@ -4,15 +4,17 @@ The smallest sort key is first; equal sort keys leave in the order they came. Re
 keeps its place if its sort key is unchanged, else it counts as newly come. The sort key is read
 when a member is added or updated, never later.
 
-Removal leaves a dead entry behind that is skipped when it surfaces; once the dead outnumber the
-living the heap is rebuilt. So add, update, delete and pop cost O(log n) amortised, all of it in
-`heapq`, and lookups are one dict access.
+Members mostly come in order, and then stand in a line that costs nothing to take from; one that
+comes out of order goes to a heap beside it. Removal leaves a dead entry behind that is skipped when
+it surfaces; once the dead outnumber the living both are rebuilt. So add, update, delete and pop
+cost O(log n) amortised at most, all of it in `heapq`, and lookups are one dict access.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -39,6 +41,7 @@ class KeyedHeap(Generic[K, V]):
         self._sort_key = sort_key
         self._numbers = itertools.count() if numbers is None else numbers
         # An entry is alive while its number is the one the member table holds for its key.
+        self._line: deque[tuple[Any, int, K]] = deque()  # in order
         self._heap: list[tuple[Any, int, K]] = []
         self._members: dict[K, tuple[Any, int, V]] = {}
 
@@ -66,7 +69,11 @@ class KeyedHeap(Generic[K, V]):
             return False
         number = next(self._numbers)
         self._members[key] = (order, number, value)
-        heapq.heappush(self._heap, (order, number, key))
+        line = self._line
+        if not line or not order < line[-1][0]:
+            line.append((order, number, key))
+        else:
+            heapq.heappush(self._heap, (order, number, key))
         if present is not None:
             self._rebuild_if_mostly_dead()
         return present is None
@@ -92,18 +99,20 @@ class KeyedHeap(Generic[K, V]):
 
     def peek(self) -> V | None:
         """Return the first member without removing it, or None if there is none."""
-        heap, members = self._heap, self._members
-        while heap:
-            _, number, key = heap[0]
+        line, heap, members = self._line, self._heap, self._members
+        while line or heap:
+            _, number, key = line[0] if self._line_is_first() else heap[0]
             member = members.get(key)
             if member is not None and member[1] == number:
                 return member[2]
-            heapq.heappop(heap)
+            self._take_first()
         return None
 
     def first_order(self) -> tuple[Any, int] | None:
         """What the first member is ordered by, and its number; None if there is none."""
-        return None if self.peek() is None else self._heap[0][:2]
+        if self.peek() is None:
+            return None
+        return (self._line[0] if self._line_is_first() else self._heap[0])[:2]
 
     def pop(self) -> V:
         """Remove and return the first member.
@@ -111,9 +120,9 @@ class KeyedHeap(Generic[K, V]):
         Raises:
             IndexError: the heap is empty.
         """
-        heap, members = self._heap, self._members
-        while heap:
-            _, number, key = heapq.heappop(heap)
+        line, heap, members = self._line, self._heap, self._members
+        while line or heap:
+            _, number, key = line.popleft() if not heap else self._take_first()
             member = members.get(key)
             if member is not None and member[1] == number:
                 del members[key]
@@ -124,25 +133,37 @@ class KeyedHeap(Generic[K, V]):
         """Return the members in the order that `pop` would give them."""
         return [value for _, _, value in sorted(self._members.values(), key=_order_and_number)]
 
+    def _line_is_first(self) -> bool:
+        """Whether the first entry, dead or alive, is that of the line; there must be one."""
+        line, heap = self._line, self._heap
+        return bool(line) and (not heap or line[0] < heap[0])
+
+    def _take_first(self) -> tuple[Any, int, K]:
+        return self._line.popleft() if self._line_is_first() else heapq.heappop(self._heap)
+
     def clear(self) -> None:
+        self._line.clear()
         self._heap.clear()
         self._members.clear()
 
     def check_invariants(self) -> None:
-        """Assert that every member has exactly one living entry, and the heap is a heap."""
+        """Assert that every member has exactly one living entry, and that all are in order."""
         alive = [
             key
-            for order, number, key in self._heap
+            for order, number, key in (*self._line, *self._heap)
             if (member := self._members.get(key)) is not None and member[:2] == (order, number)
         ]
         assert len(alive) == len(set(alive)) == len(self._members)
+        for before, after in itertools.pairwise(self._line):
+            assert before[:2] < after[:2]
         for child in range(1, len(self._heap)):
             assert self._heap[(child - 1) // 2][:2] <= self._heap[child][:2]
 
     def _rebuild_if_mostly_dead(self) -> None:
-        if len(self._heap) > _MIN_SIZE_TO_REBUILD and len(self._heap) > 2 * len(self._members):
-            self._heap = [(order, number, key) for key, (order, number, _) in self._members.items()]
-            heapq.heapify(self._heap)
+        size = len(self._line) + len(self._heap)
+        if size > _MIN_SIZE_TO_REBUILD and size > 2 * len(self._members):
+            entries = [(order, number, key) for key, (order, number, _) in self._members.items()]
+            self._line, self._heap = deque(sorted(entries)), []
 
 
 def _order_and_number(member: tuple[Any, int, Any]) -> tuple[Any, int]:
