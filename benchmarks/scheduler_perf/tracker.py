@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -31,13 +31,26 @@ def selector_of(labels: Mapping[str, str] | None) -> Selector:
     return frozenset((labels or {}).items())
 
 
+class _Counts(msgspec.Struct):
+    """Pods of a namespace that a selector takes, by how far they are."""
+
+    attempted: int = 0
+    bound: int = 0
+
+
 class _Seen(msgspec.Struct, gc=False):
     """A pod: whom it counts for, and how far it is."""
 
     created_s: float
     selectors: tuple[Selector, ...]
+    counts: tuple[_Counts, ...]
     is_attempted: bool = False
     is_bound: bool = False
+
+    def count(self, step: int) -> None:
+        for counts in self.counts:
+            counts.attempted += step if self.is_attempted else 0
+            counts.bound += step if self.is_bound else 0
 
 
 class Measurement:
@@ -104,21 +117,20 @@ class Tracker:
         self._selectors = tuple({ALL, *selectors})
         self._of_unlabelled = (ALL,)
         self._seen: dict[str, _Seen] = {}
-        self._bound: Counter[tuple[str, Selector]] = Counter()
-        self._attempted: Counter[tuple[str, Selector]] = Counter()
+        self._counts: dict[tuple[str, Selector], _Counts] = defaultdict(_Counts)
         self._changed = asyncio.Event()
         self.measurements: list[Measurement] = []
 
     def on_change(self, change: Change) -> None:
         """For the store to call after every write."""
-        if change.record.resource.plural != "pods":
+        record = change.record
+        if record.resource.plural != "pods":
             return
-        key, data = change.record.key, change.record.data
-        namespace = data["metadata"]["namespace"]
+        key, data = record.key, record.data
         seen = self._seen.get(key)
         if change.type == "DELETED":
             if seen is not None:
-                self._count(namespace, seen, -1)
+                seen.count(-1)
                 del self._seen[key]
             return
         is_bound = bool(data["spec"].get("nodeName"))
@@ -126,31 +138,25 @@ class Tracker:
         if seen is None:
             labels = data["metadata"].get("labels")
             selectors = self._matching(labels) if labels else self._of_unlabelled
-            seen = self._seen[key] = _Seen(time.perf_counter(), selectors)
+            namespace = data["metadata"]["namespace"]
+            counts = tuple([self._counts[namespace, each] for each in selectors])
+            seen = self._seen[key] = _Seen(time.perf_counter(), selectors, counts)
             if not is_attempted:
                 return  # as new pods mostly are not
         if seen.is_attempted is is_attempted and seen.is_bound is is_bound:
             return
         was_bound = seen.is_bound
-        self._count(namespace, seen, -1)
+        seen.count(-1)
         seen.is_attempted, seen.is_bound = is_attempted, is_bound
-        self._count(namespace, seen, 1)
+        seen.count(1)
         self._changed.set()
         if is_bound and not was_bound:
-            now_s = time.perf_counter()
+            namespace, now_s = data["metadata"]["namespace"], time.perf_counter()
             for measurement in self.measurements:
                 measurement.note(namespace, seen, now_s)
 
     def _matching(self, labels: Mapping[str, str]) -> tuple[Selector, ...]:
         return tuple(each for each in self._selectors if each <= labels.items())
-
-    def _count(self, namespace: str, seen: _Seen, change: int) -> None:
-        if not seen.is_attempted:
-            return
-        for selector in seen.selectors:
-            if seen.is_bound:
-                self._bound[namespace, selector] += change
-            self._attempted[namespace, selector] += change
 
     def pods(self, namespace: str, selector: Selector) -> list[str]:
         """Names of the pods there are."""
@@ -163,8 +169,8 @@ class Tracker:
 
     def reached(self, namespace: str, selector: Selector, stage: str) -> int:
         """How many pods are that far: `Attempted` or `Scheduled`."""
-        counts = self._attempted if stage == "Attempted" else self._bound
-        return counts[namespace, selector]
+        counts = self._counts[namespace, selector]
+        return counts.attempted if stage == "Attempted" else counts.bound
 
     async def wait(
         self, wanted: Mapping[str, int], selector: Selector, stage: str, timeout_s: float
