@@ -19,6 +19,7 @@ import msgspec
 from kubesched.api import Pod
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.custom_kinds import CustomObject
+from kubesched.api.events import Event
 from kubesched.api.pod import PodSpec
 from kubesched.api.raw_objects import Document
 from kubesched.apiserver.local_watch import LocalWatch, Rounds
@@ -327,6 +328,9 @@ def _metadata(obj: msgspec.Struct) -> Any:
 
 
 def _document(obj: msgspec.Struct) -> dict[str, Any]:
+    if type(obj) is Event and not obj.metadata.owner_references and not obj.metadata.finalizers:
+        plain: dict[str, Any] = msgspec.to_builtins(obj)
+        return plain
     # Through JSON: msgspec's own conversion leaves tuples where a JSON object has lists.
     if type(obj) is not Pod:
         document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))

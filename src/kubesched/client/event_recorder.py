@@ -245,17 +245,16 @@ class EventBroadcaster:
     async def _send(self, sending: Sending) -> bool:
         """Send once; False if it should be tried again."""
         recorded = sending.recorded
-        while recorded.is_sent is not None:
-            await asyncio.wait((recorded.is_sent,))
-        is_sent = recorded.is_sent = asyncio.get_running_loop().create_future()
+        while recorded.is_sending:
+            await recorded.until_sent()
+        recorded.is_sending = True
         try:
-            if not sending.is_series or not await self._patch(sending):
+            if not sending.series_count or not await self._patch(sending):
                 await self._api.create(sending.event())
         except ApiError as error:
             return self._is_final(error, sending)
         finally:
-            recorded.is_sent = None
-            is_sent.set_result(None)
+            recorded.stop_sending()
         return True
 
     async def _patch(self, sending: Sending) -> bool:

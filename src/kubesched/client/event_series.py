@@ -9,7 +9,7 @@ must send.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -42,7 +42,16 @@ class EventKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 class RecordedEvent:
     """The first event of its key, and how often it came since."""
 
-    __slots__ = ("count", "is_sent", "key", "last_observed_ns", "name", "note", "time_ns")
+    __slots__ = (
+        "_sent",
+        "count",
+        "is_sending",
+        "key",
+        "last_observed_ns",
+        "name",
+        "note",
+        "time_ns",
+    )
 
     def __init__(self, key: EventKey, name: str, note: str, time_ns: int) -> None:
         self.key = key
@@ -51,15 +60,28 @@ class RecordedEvent:
         self.time_ns = time_ns
         self.count = 0  # of the series; 0 while there is none
         self.last_observed_ns = 0
-        # There while something about this event is sent, so that a patch follows its creation.
-        self.is_sent: asyncio.Future[None] | None = None
+        # Something about this event is being sent: a patch must follow its creation.
+        self.is_sending = False
+        self._sent: asyncio.Future[None] | None = None  # if anybody waits for that
+
+    async def until_sent(self) -> None:
+        """Wait until what is being sent has been, or has failed."""
+        if self._sent is None:
+            self._sent = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._sent,))
+
+    def stop_sending(self) -> None:
+        self.is_sending = False
+        if self._sent is not None:
+            self._sent.set_result(None)
+            self._sent = None
 
     @property
     def namespace(self) -> str:
         return self.key.regarding.namespace or "default"
 
 
-class Sending(NamedTuple):
+class Sending(msgspec.Struct, frozen=True):
     """One state of an event, to be sent: created if it is no series, else patched."""
 
     recorded: RecordedEvent
@@ -80,7 +102,7 @@ class Sending(NamedTuple):
         return Event(
             metadata=ObjectMeta(name=recorded.name, namespace=recorded.namespace),
             event_time=format_micro_time(recorded.time_ns),
-            series=self.series() if self.is_series else None,
+            series=self.series() if self.series_count else None,
             reporting_controller=key.controller,
             reporting_instance=key.instance,
             action=key.action,

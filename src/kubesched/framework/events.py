@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from kubesched.api import Pod
 
@@ -83,13 +84,12 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     resource: str
     action: ActionType
     custom_label: str = ""
+    # The text in metrics and logs, such as `NodeUpdateNodeTaint`. It follows from the others.
+    label: str = ""
 
-    @property
-    def label(self) -> str:
-        """The text in metrics and logs, such as `NodeUpdateNodeTaint`."""
-        if self.custom_label:
-            return self.custom_label
-        return self.resource + _ACTION_LABELS.get(int(self.action), "")
+    def __post_init__(self) -> None:
+        label = self.custom_label or self.resource + _ACTION_LABELS.get(int(self.action), "")
+        force_setattr(self, "label", label)
 
     @property
     def is_wildcard(self) -> bool:
