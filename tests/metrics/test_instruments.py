@@ -125,11 +125,28 @@ def test_histograms_agree_with_prometheus_client(observations: list[float]) -> N
 def test_many_durations_at_once_count_as_one_by_one(durations_ns: list[int]) -> None:
     bounds = exponential_buckets(0.001, 2, 15)
     together, apart = Histogram(bounds), Histogram(bounds)
-    together.observe_all_ns(durations_ns)
     for duration_ns in durations_ns:
-        apart.observe_ns(duration_ns)
+        together.observe_ns(duration_ns)
+        apart.observe(duration_ns / 1_000_000_000)
     assert together.counts == apart.counts
     assert together.sum == pytest.approx(apart.sum)
+    assert together.count == len(durations_ns)
+
+
+def test_durations_are_not_kept_for_ever_and_may_come_after_a_reset() -> None:
+    histogram = Histogram((0.5, 1.0))
+    note_ns = histogram.note_ns
+    for _ in range(10_000):
+        histogram.observe_ns(1_000_000)
+    assert len(histogram._noted_ns) < 1_000
+    note_ns(2_000_000_000)
+    assert list(histogram.counts) == [10_000, 0, 1]
+    note_ns(1)
+    histogram.zero()
+    assert histogram.is_zero
+    note_ns(700_000_000)
+    assert list(histogram.counts) == [0, 1, 0]
+    assert histogram.sum == pytest.approx(0.7)
 
 
 def test_a_counter_need_not_end_in_total(registry: CollectorRegistry) -> None:

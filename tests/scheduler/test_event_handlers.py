@@ -15,7 +15,7 @@ from kubesched.framework import ClusterEvent, PodInfo
 from kubesched.runtime.waiting_pods import WaitingPods
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import ManualClock
+from kubesched.util.clock import ManualClock, SteadyClock
 
 DELETED = "2026-01-01T00:00:00Z"
 
@@ -55,7 +55,7 @@ class World:
             self.cache,
             self.queue,
             WaitingPods(),
-            ManualClock(),
+            SteadyClock(ManualClock()),
             lambda pod: pod.spec.scheduler_name == "default-scheduler",
             self.corruptions.append,
         )

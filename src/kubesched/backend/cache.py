@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kubesched.api import Node, Pod
 from kubesched.api.resource_amounts import Resources
@@ -42,10 +41,10 @@ class _Change(enum.Enum):
     POD_RELABELLED = enum.auto()
 
 
-class _Entry(NamedTuple):
-    change: _Change
-    node_name: str
-    pods: tuple[PodInfo, ...]
+# What happened on which node, and the pods that it happened to. One is made for every pod that is
+# placed: a plain tuple, since to make a named one is to call a function.
+_Entry = tuple[_Change, str, tuple[PodInfo, ...]]
+_POD_ADDED = _Change.POD_ADDED
 
 
 class Cache:
@@ -188,7 +187,7 @@ class Cache:
         if self._pod_updates_change_rows:
             self._dirty.add(name)
         if _look_different(old, pod):
-            self._log.append(_Entry(_Change.POD_RELABELLED, name, (cached,)))
+            self._log.append((_Change.POD_RELABELLED, name, (cached,)))
         elif old.status.start_time != pod.status.start_time:
             table = self.snapshot.table
             row = table.row_of.get(name)
@@ -202,7 +201,7 @@ class Cache:
             info = self._nodes[name] = NodeInfo(name)
         info.add_pod(pod_info)
         self._pods[uid] = pod_info
-        self._log.append(_Entry(_Change.POD_ADDED, name, (pod_info,)))
+        self._log.append((_POD_ADDED, name, (pod_info,)))
         self._dirty.add(name)
 
     def _take_off(self, uid: str) -> None:
@@ -213,7 +212,7 @@ class Cache:
         info.remove_pod(uid)
         if info.node is None and not info.pods:
             del self._nodes[name]
-        self._log.append(_Entry(_Change.POD_REMOVED, name, (pod_info,)))
+        self._log.append((_Change.POD_REMOVED, name, (pod_info,)))
         self._dirty.add(name)
 
     def add_node(self, node: Node) -> None:
@@ -236,7 +235,7 @@ class Cache:
         name = node.metadata.name
         if info.node is None:
             # Pods that were waiting for their node become visible with it.
-            self._log.append(_Entry(_Change.NODE_APPEARED, name, tuple(info.pods)))
+            self._log.append((_Change.NODE_APPEARED, name, tuple(info.pods)))
         self._images.add(node)
         info.set_node(node)
         self._dirty.add(name)
@@ -249,7 +248,7 @@ class Cache:
             raise CacheError(f"node {name} is not found")
         self._tree.remove(info.node)
         self._images.remove(info.node)
-        self._log.append(_Entry(_Change.NODE_VANISHED, name, tuple(info.pods)))
+        self._log.append((_Change.NODE_VANISHED, name, tuple(info.pods)))
         info.remove_node()
         if not info.pods:
             del self._nodes[name]
@@ -266,7 +265,7 @@ class Cache:
         snapshot, row_of = self.snapshot, self.snapshot.table.row_of
         shown_before: dict[str, bool] = {}
         for change, name, pods in self._log:
-            if change is _Change.POD_ADDED:
+            if change is _POD_ADDED:
                 if name in row_of:
                     snapshot.show_pod(row_of[name], pods[0])
             elif change is _Change.POD_REMOVED:
@@ -395,5 +394,7 @@ def _has_resizes(pod: Pod) -> bool:
     status = pod.status
     if status.resources is not None:
         return True
+    if not status.container_statuses and not status.init_container_statuses:
+        return False
     reported = status.container_statuses + status.init_container_statuses
-    return bool(reported) and any(each.resources is not None for each in reported)
+    return any(each.resources is not None for each in reported)

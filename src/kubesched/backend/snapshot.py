@@ -90,27 +90,17 @@ class ClusterSnapshot:
 
     def show_pod(self, row: int, pod_info: PodInfo) -> None:
         self.pod_index.add(row, pod_info)
-        if pod_info.pod.spec.volumes:
-            self._pvc_users.update(_claims(pod_info))
+        for key in pod_info.claim_keys:
+            self._pvc_users[key] += 1
 
     def hide_pod(self, row: int, pod_info: PodInfo) -> None:
         self.pod_index.remove(row, pod_info)
-        if pod_info.pod.spec.volumes:
-            for key in _claims(pod_info):
-                self._pvc_users[key] -= 1
-                if self._pvc_users[key] <= 0:
-                    del self._pvc_users[key]
+        for key in pod_info.claim_keys:
+            self._pvc_users[key] -= 1
+            if self._pvc_users[key] <= 0:
+                del self._pvc_users[key]
 
     def relabel_pod(self, row: int, pod_info: PodInfo) -> None:
         """The pod is a newer version of itself, with other labels."""
         self.pod_index.relabel(row, pod_info)
         self.table.pod_changes.append(row)
-
-
-def _claims(pod_info: PodInfo) -> list[str]:
-    namespace = pod_info.pod.metadata.namespace
-    return [
-        f"{namespace}/{volume.persistent_volume_claim.claim_name}"
-        for volume in pod_info.pod.spec.volumes
-        if volume.persistent_volume_claim is not None
-    ]

@@ -65,29 +65,28 @@ class ChangeLog:
     far behind that entries are gone gets None and must look at every row.
     """
 
-    __slots__ = ("_answer", "_asked", "_base", "_latest", "_length", "_rows")
+    __slots__ = ("_answer", "_asked", "_base", "_latest", "_length", "_rows", "position")
 
     def __init__(self, capacity: int = 64) -> None:
-        self._base = 0
+        self.position = 0  # how many changes there were so far
+        self._base = 0  # how many of them are forgotten
         self._rows = np.empty(2 * _CHANGES_KEPT, dtype=np.intp)  # so many of them are used:
         self._length = 0
         self._latest = np.full(capacity, -1, dtype=np.int64)  # int64[row]: its last place here
         self._asked = (-1, -1)  # (from, to) of the last question, and its answer
         self._answer = np.empty(0, dtype=np.intp)
 
-    @property
-    def position(self) -> int:
-        return self._base + self._length
-
     def append(self, row: int) -> None:
-        if self._length == len(self._rows):
+        length = self._length
+        if length == len(self._rows):
             # Another array, because readers may still hold a part of this one.
             self._rows = np.concatenate((self._rows[_CHANGES_KEPT:], self._rows[:_CHANGES_KEPT]))
             self._base += _CHANGES_KEPT
-            self._length -= _CHANGES_KEPT
-        self._latest[row] = self._base + self._length
-        self._rows[self._length] = row
-        self._length += 1
+            length -= _CHANGES_KEPT
+        self._latest[row] = self.position
+        self._rows[length] = row
+        self._length = length + 1
+        self.position += 1
 
     def grow(self, capacity: int) -> None:
         """Make room for rows up to the capacity."""
@@ -124,7 +123,7 @@ class NodeTable:
     """One row per node. Only the cache writes."""
 
     def __init__(self, capacity: int = 64) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._free: list[int] = []
         self._high = 0  # rows at and above this were never used
         self._live_rows: slice | NDArray[np.intp] | None = None
@@ -170,10 +169,6 @@ class NodeTable:
         return len(self.row_of)
 
     @property
-    def capacity(self) -> int:
-        return self._capacity
-
-    @property
     def live_rows(self) -> slice | NDArray[np.intp]:
         """Rows that hold a node: a slice while no row is free, so that columns stay views."""
         if self._live_rows is None:
@@ -192,7 +187,7 @@ class NodeTable:
             self.names[row] = name
         else:
             row = self._high
-            if row == self._capacity:
+            if row == self.capacity:
                 self._grow()
             self._high += 1
             self.names.append(name)
@@ -260,7 +255,7 @@ class NodeTable:
 
     def unoffered(self, name: str) -> NDArray[np.int64]:
         """What pods ask for of a resource that has no column, int64[row]."""
-        asked = np.zeros(self._capacity, dtype=np.int64)
+        asked = np.zeros(self.capacity, dtype=np.int64)
         for row, amounts in self._unoffered.items():
             asked[row] = amounts.get(name, 0)
         return asked
@@ -271,7 +266,7 @@ class NodeTable:
         if column is None:
             if len(self._label_columns) >= self._label_columns_kept:
                 self._drop_label_columns()
-            column = self._label_columns[key] = LabelColumn(self._capacity)
+            column = self._label_columns[key] = LabelColumn(self.capacity)
             for row, labels in enumerate(self._labels):
                 if key in labels:
                     column.write(row, labels[key])
@@ -372,19 +367,19 @@ class NodeTable:
         """Follow the number of resources and the capacity."""
         room, wanted = self._amounts_room, len(self.resources)
         _, places, capacity = room.shape
-        if wanted > places or self._capacity > capacity:
+        if wanted > places or self.capacity > capacity:
             # Twice as much, or thousands of different resources would be thousands of copies.
-            shape = (2, places if wanted <= places else 2 * wanted, self._capacity)
+            shape = (2, places if wanted <= places else 2 * wanted, self.capacity)
             self._amounts_room = np.zeros(shape, dtype=np.int64)
             self._amounts_room[:, :places, :capacity] = room
         self.allocatable, self.requested = self._amounts_room[:, :wanted]
 
     def _grow(self) -> None:
-        extra = self._capacity
-        self._capacity += extra
+        extra = self.capacity
+        self.capacity += extra
         wide = ((0, 0), (0, extra))
-        self.changes.grow(self._capacity)
-        self.pod_changes.grow(self._capacity)
+        self.changes.grow(self.capacity)
+        self.pod_changes.grow(self.capacity)
         self._make_room()
         self.nonzero_requested = np.pad(self.nonzero_requested, wide)
         self.is_live = np.pad(self.is_live, (0, extra))

@@ -86,8 +86,8 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
             )
         if ports := pod_info.host_ports:
             self.used_ports = self.used_ports.union(ports)
-        if pod_info.pod.spec.volumes:
-            self._count_claims(pod_info, 1)
+        if claims := pod_info.claim_keys:
+            self._count_claims(claims, 1)
 
     def remove_pod(self, uid: str) -> PodInfo:
         """Take a pod off the node; the last pod of the list takes its place.
@@ -118,8 +118,8 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
         if removed.host_ports:
             # Two pods may hold the same one, where a user put them: it is taken until both go.
             self.used_ports = frozenset(port for each in self.pods for port in each.host_ports)
-        if removed.pod.spec.volumes:
-            self._count_claims(removed, -1)
+        if claims := removed.claim_keys:
+            self._count_claims(claims, -1)
         return removed
 
     def has_pod(self, uid: str) -> bool:
@@ -138,12 +138,8 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
         clone.pvc_ref_counts = dict(self.pvc_ref_counts)
         return clone
 
-    def _count_claims(self, pod_info: PodInfo, step: int) -> None:
-        namespace = pod_info.pod.metadata.namespace
-        for volume in pod_info.pod.spec.volumes:
-            if volume.persistent_volume_claim is None:
-                continue
-            key = f"{namespace}/{volume.persistent_volume_claim.claim_name}"
+    def _count_claims(self, claims: tuple[str, ...], step: int) -> None:
+        for key in claims:
             count = self.pvc_ref_counts.get(key, 0) + step
             if count > 0:
                 self.pvc_ref_counts[key] = count

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from copy import copy
+from collections.abc import Callable, Set
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
@@ -21,9 +21,9 @@ from kubesched.framework.affinity_terms import (
     parse_weighted_terms,
 )
 from kubesched.framework.pod_limits import affinity_excess
-from kubesched.util.errors import SelectorError
+from kubesched.util.errors import KubeschedError, SelectorError
 
-__all__ = ["PodInfo", "QueuedPodInfo", "assigned_to"]
+__all__ = ["PodInfo", "PodInfos", "QueuedPodInfo", "assigned_to"]
 
 _PORTS = attrgetter("ports")
 _NONE: Set[str] = frozenset()
@@ -54,6 +54,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
     _amounts: tuple[Resources, tuple[int, int]] | None = None
     _is_plain: bool | None = None  # None: nobody has asked
     _host_ports: tuple[HostPort, ...] | None = None
+    _claim_keys: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.pod.spec.affinity is not None:
@@ -139,6 +140,21 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return ports
 
     @property
+    def claim_keys(self) -> tuple[str, ...]:
+        """The claims that the pod names, as `namespace/name`."""
+        keys = self._claim_keys
+        if keys is None:
+            pod = self.pod
+            keys = self._claim_keys = tuple(
+                [
+                    f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
+                    for volume in pod.spec.volumes
+                    if volume.persistent_volume_claim is not None
+                ]
+            )
+        return keys
+
+    @property
     def has_affinity(self) -> bool:
         """The pod has a podAffinity or podAntiAffinity section, even an empty one."""
         affinity = self.pod.spec.affinity
@@ -148,9 +164,43 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
     def placed_on(self, node_name: str) -> PodInfo:
         """A copy of this pod as it will be on the node, sharing all that was computed."""
-        placed = copy(self)
+        placed = _copy(self)
         placed.pod = assigned_to(self.pod, node_name)
         return placed
+
+
+# What `copy` calls, after a search; msgspec does not declare it.
+_copy: Callable[[PodInfo], PodInfo] = PodInfo.__copy__  # type: ignore[attr-defined]
+
+
+class PodInfos:
+    """Makes PodInfos of pods that often come one after another with one and the same spec.
+
+    What is computed about the first of them holds for the others, and is not computed again.
+    """
+
+    def __init__(self) -> None:
+        self._last = PodInfo(Pod())
+        self._is_computed = False
+
+    def info_of(self, pod: Pod) -> PodInfo:
+        last = self._last
+        before = last.pod
+        if (
+            pod.spec is not before.spec
+            or pod.metadata.namespace != before.metadata.namespace
+            or pod.status != before.status  # which may say more of its requests than its spec does
+        ):
+            self._last, self._is_computed = PodInfo(pod), False
+            return self._last
+        if not self._is_computed:
+            self._is_computed = True
+            # Amounts that cannot be read are for those to complain about who need them.
+            with suppress(KubeschedError):
+                _ = last.host_ports, last.claim_keys, last.plain_requested
+        info = _copy(last)
+        info.pod = pod
+        return info
 
 
 class QueuedPodInfo:
@@ -176,8 +226,8 @@ class QueuedPodInfo:
         "was_flushed_from_unschedulable",
     )
 
-    def __init__(self, pod: Pod, now_ns: int) -> None:
-        self.pod_info = PodInfo(pod)
+    def __init__(self, pod: Pod, now_ns: int, pod_info: PodInfo | None = None) -> None:
+        self.pod_info = PodInfo(pod) if pod_info is None else pod_info
         # How the queue names the pod: by namespace and name, whatever its uid.
         self.key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         self.timestamp_ns = now_ns

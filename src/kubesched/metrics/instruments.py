@@ -13,7 +13,7 @@ when the group is reset.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Generic, Protocol, TypeVar
 
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _NS_PER_SECOND = 1_000_000_000
+_NOTED = 512  # durations that wait to be put into their buckets
 UNEXPECTED = "unexpected"
 
 
@@ -110,37 +111,63 @@ class Gauge:
 
 
 class Histogram:
-    """How many observations were at most each bound, and their sum."""
+    """How many observations were at most each bound, and their sum.
+
+    Durations are put into their buckets many at a time, when there are many or someone looks.
+    """
 
     kind = "histogram"
-    __slots__ = ("bounds", "counts", "sum")
+    __slots__ = ("_counts", "_noted_ns", "_sum", "bounds")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # not cumulative; the last is beyond all bounds
-        self.sum = 0.0
+        self._counts = [0] * (len(bounds) + 1)  # not cumulative; the last is beyond all bounds
+        self._sum = 0.0
+        self._noted_ns: list[int] = []
 
     def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self._sum += value
 
     def observe_ns(self, duration_ns: int) -> None:
         """Observe a duration, in seconds as all durations are exposed."""
-        # As in observe; the call in between would cost a third more.
-        seconds = duration_ns / _NS_PER_SECOND
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum += seconds
+        noted = self._noted_ns
+        noted.append(duration_ns)
+        if len(noted) >= _NOTED:
+            self.settle()
 
-    def observe_all_ns(self, durations_ns: Iterable[int]) -> None:
-        """The same for many durations, each of which then costs next to nothing."""
-        ordered = sorted(durations_ns)
+    @property
+    def note_ns(self) -> Callable[[int], None]:
+        """Takes durations as `observe_ns` does, and does not look how many there are.
+
+        To be kept by its user, who calls `settle` now and then.
+        """
+        return self._noted_ns.append
+
+    def settle(self) -> None:
+        """Put the durations that were noted into their buckets."""
+        ordered = sorted(self._noted_ns)
+        self._noted_ns.clear()
         below = 0
         for place, bound in enumerate(self.bounds):
             up_to = bisect_right(ordered, bound, key=_seconds)
-            self.counts[place] += up_to - below
+            self._counts[place] += up_to - below
             below = up_to
-        self.counts[-1] += len(ordered) - below
-        self.sum += sum(ordered) / _NS_PER_SECOND
+        self._counts[-1] += len(ordered) - below
+        self._sum += sum(ordered) / _NS_PER_SECOND
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many there were in each bucket; the last is beyond all bounds."""
+        if self._noted_ns:
+            self.settle()
+        return self._counts
+
+    @property
+    def sum(self) -> float:
+        if self._noted_ns:
+            self.settle()
+        return self._sum
 
     @property
     def count(self) -> int:
@@ -151,8 +178,9 @@ class Histogram:
         return self.count == 0
 
     def zero(self) -> None:
-        self.counts = [0] * len(self.counts)
-        self.sum = 0.0
+        self._counts = [0] * len(self._counts)
+        self._sum = 0.0
+        self._noted_ns.clear()
 
     def samples(self) -> Iterable[tuple[str, dict[str, str], float]]:
         bounds = [*(format_number(bound) for bound in self.bounds), "+Inf"]

@@ -119,6 +119,7 @@ class AnswerCache:
         self._key_of = key_of_parts([plugin.reads for plugin in everyone.values()])
         self._entries: OrderedDict[bytes, CachedAnswers] = OrderedDict()
         self._bytes = 0
+        self._latest: CachedAnswers | None = None  # the last of the entries
 
     def __len__(self) -> int:
         """How many keys there are answers for."""
@@ -157,7 +158,9 @@ class AnswerCache:
         elif entry.plugin_versions != versions:
             entry.invalidate()
         entry.plugin_versions = versions
-        self._entries.move_to_end(key)
+        if entry is not self._latest:
+            self._latest = entry
+            self._entries.move_to_end(key)
         entry.uses += 1
         if entry.uses <= 2 or not entry.uses % _COUNTED_USES:
             self._count(entry)
@@ -232,7 +235,8 @@ class AnswerCache:
         if entry.index is not None and since is not None:
             missing = []
             plugins = filters.to_call(only_pods)
-            for row in sorted(set(since.tolist())):
+            rows = since.tolist()
+            for row in rows if len(rows) == 1 else sorted(set(rows)):
                 entry.index.discard(row)
                 if not only_pods:
                     entry.invalidate_node_scores(row)
@@ -315,7 +319,8 @@ class AnswerCache:
         status = first_rejection(plugins, state, pod, nodes.info_at(row))
         self._metrics.count_filtered(plugins, status)
         if status is None:
-            entry.codes[row] = 0
+            if entry.statuses:
+                entry.codes[row] = 0
             return True
         assert entry.filters is not None
         is_final = status.plugin in entry.filters.of_node
@@ -340,8 +345,9 @@ class AnswerCache:
         only_pods = before is not None and before.nodes == now.nodes
         if entry.index is not None and missing is not None:
             for row in missing:
-                self._score_row(entry, state, pod, nodes.info_at(row), row, scores, only_pods)
-                entry.index.put(row, int(entry.total[row]))
+                node = nodes.info_at(row)
+                total = self._score_row(entry, state, pod, node, row, scores, only_pods)
+                entry.index.put(row, total)
             entry.index_uses += 1
         else:
             since = None if before is None else table.changes.recent(before.rows)
@@ -415,8 +421,9 @@ class AnswerCache:
         row: int,
         scores: CachedScores,
         only_pods: bool,
-    ) -> None:
-        only_pods = only_pods and bool(entry.is_scored[row])
+    ) -> int:
+        """Call the cached plugins on the node in one row; returns what is in its sum."""
+        only_pods = only_pods and (entry.all_scored or bool(entry.is_scored[row]))
         self._count_scored(scores, only_pods, 1)
         total = 0
         for plugin, weight in scores.reading_pods:
@@ -432,7 +439,9 @@ class AnswerCache:
         entry.total[row] = total
         for plugin, _ in scores.to_normalize(only_pods):
             entry.store_raw(plugin.name, row, call_score_of_node(plugin, state, pod, node))
-        entry.is_scored[row] = True
+        if not only_pods:  # and no plugin has failed
+            entry.is_scored[row] = True
+        return total
 
     def _count_scored(self, scores: CachedScores, only_pods: bool, nodes: int) -> None:
         counters = self._metrics.scores

@@ -53,6 +53,10 @@ class BindingPoints:
         self._pre_bind = plugins.at(ExtensionPoint.PRE_BIND)
         self._bind = plugins.at(ExtensionPoint.BIND)
         self._post_bind = plugins.at(ExtensionPoint.POST_BIND)
+        self.may_wait = bool(self._permit)
+        """Whether there is a plugin that could hold pods."""
+        self.has_post_bind = bool(self._post_bind)
+        """Whether a plugin wants to hear that pods were bound."""
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         started_ns = self._metrics.now_ns()
@@ -61,17 +65,10 @@ class BindingPoints:
         return status
 
     def _ask_to_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        reserve = _reserve if state.plugin_timer is None else _timed_reserve
         for plugin in self._reserve:
-            with timing_of(state, plugin, "Reserve") as timed:
-                try:
-                    status = plugin.reserve(state, pod, node_name)
-                except THROWN as exc:
-                    status = failure_of(exc)
-                if status is SUCCESS:  # as it mostly is
-                    continue
-                status = as_status(status)
-                timed.code = status.code
-            if not status.is_success:
+            status = reserve(plugin, state, pod, node_name)
+            if status is not SUCCESS and not status.is_success:
                 return _refusal(f'running Reserve plugin "{plugin.name}"', plugin, status)
         return SUCCESS
 
@@ -98,10 +95,11 @@ class BindingPoints:
     def _run_permit(
         self, state: CycleState, pod: Pod, node_name: str, *, is_for_real: bool
     ) -> Status:
+        if not self._permit:
+            self._metrics.observe_nothing("Permit")
+            return SUCCESS
         started_ns = self._metrics.now_ns()
-        status = SUCCESS
-        if self._permit:
-            status = self._ask_permit(state, pod, node_name, is_for_real=is_for_real)
+        status = self._ask_permit(state, pod, node_name, is_for_real=is_for_real)
         self._metrics.observe("Permit", status.code, started_ns)
         return status
 
@@ -127,11 +125,6 @@ class BindingPoints:
         if is_for_real:
             self._services.waiting_pods.add(WaitingPodEntry(pod, timeouts_ns))
         return Status(Code.WAIT, (*reasons, _WAITING))
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether there is a plugin that could hold pods."""
-        return bool(self._permit)
 
     async def wait_on_permit(self, pod: Pod) -> Status:
         """Wait until a pod that Permit held is allowed, refused or timed out."""
@@ -245,15 +238,19 @@ class BindingPoints:
         """Let the plugins bind in turn until one does not skip."""
         started_ns = self._metrics.now_ns()
         status = SKIP
+        is_timed = state.plugin_timer is not None
         for plugin in self._bind:
-            with timing_of(state, plugin, "Bind") as timed:
-                try:
+            try:
+                if is_timed:
+                    status = await _timed_bind(plugin, state, pod, node_name)
+                else:
                     status = as_status(await plugin.bind(state, pod, node_name))
-                except THROWN as exc:
-                    if is_being_cancelled():
-                        raise
-                    status = failure_of(exc)
-                timed.code = status.code
+            except THROWN as exc:
+                if is_being_cancelled():
+                    raise
+                status = failure_of(exc)
+            if status is SUCCESS:
+                break
             if not status.is_skip:
                 if not status.is_success:
                     status = _refusal(f'running Bind plugin "{plugin.name}"', plugin, status)
@@ -273,6 +270,28 @@ class BindingPoints:
                     # The pod is bound whatever an informational plugin makes of it.
                     log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
         self._metrics.observe("PostBind", Code.SUCCESS, started_ns)
+
+
+def _reserve(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:
+    try:
+        status = plugin.reserve(state, pod, node_name)
+        return status if status is SUCCESS else as_status(status)
+    except THROWN as exc:
+        return failure_of(exc)
+
+
+def _timed_reserve(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:
+    with timing_of(state, plugin, "Reserve") as timed:
+        status = _reserve(plugin, state, pod, node_name)
+        timed.code = status.code
+    return status
+
+
+async def _timed_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:
+    with timing_of(state, plugin, "Bind") as timed:
+        status = as_status(await plugin.bind(state, pod, node_name))
+        timed.code = status.code
+    return status
 
 
 async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str) -> Status:

@@ -97,6 +97,7 @@ class CachedAnswers:
         "_codes_of",
         "_is_final",
         "all_scored",
+        "capacity",
         "codes",
         "counted_bytes",
         "filter_objects",
@@ -123,6 +124,7 @@ class CachedAnswers:
     def __init__(
         self, capacity: int, normalizing: Sequence[str], total_type: type[np.signedinteger]
     ) -> None:
+        self.capacity = capacity
         self.filters: CachedFilters | None = None
         self.scores: CachedScores | None = None
         # The versions up to which verdicts and scores are right; None: they are not there.
@@ -155,10 +157,6 @@ class CachedAnswers:
         self.steady = 0  # how many pods in a row found few changes
         self.uses = 0
         self.counted_bytes = 0  # of its size, in the sum over all entries
-
-    @property
-    def capacity(self) -> int:
-        return len(self.codes)
 
     @property
     def size_bytes(self) -> int:

@@ -44,6 +44,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.pod_groups import PodGroups
+from kubesched.metrics.instruments import Counter
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.answer_cache import AnswerCache
 from kubesched.runtime.binding_points import BindingPoints
@@ -79,6 +80,10 @@ log = get_logger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+# Plugins, their names, and where it is counted that they were asked.
+_Asked = Sequence[tuple[Plugin, str, Counter]]
+_ANY_NODE = PreFilterOutcome(SUCCESS, None, frozenset())
+
 
 class Framework:
     """The plugins of one profile.
@@ -110,8 +115,11 @@ class Framework:
         self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
         self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
         self.score_plugins = at(ExtensionPoint.SCORE)
+        # Those who are asked about every pod, with what is needed of them beside the call.
+        self._pre_filters = _with_counters(self.pre_filter_plugins, metrics.pre_filters)
+        self._pre_scores = _with_counters(self.pre_score_plugins, metrics.pre_scores)
         self._last_spec: PodSpec | None = None
-        self._last_concerned: tuple[Sequence[Plugin], Collection[str]] | None = None
+        self._last_concerned: tuple[_Asked, Collection[str]] | None = None
         self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
         self._dry_run = ProfileDryRun(
@@ -231,13 +239,13 @@ class Framework:
         rejection: Status | None = None
         only_nodes: frozenset[str] | None = None
         narrowing: set[str] = set()
-        evaluations = self.point_metrics.pre_filters
+        skipped = state.skip_filter
         is_timed = state.plugin_timer is not None
-        plugins: Sequence[Plugin] = self.pre_filter_plugins
+        asked = self._pre_filters
         if not is_timed:
-            plugins, spared = self._concerned_by(pod_info.pod)
-            state.skip_filter.update(spared)
-        for plugin in plugins:
+            asked, spared = self._concerned_by(pod_info.pod)
+            skipped.update(spared)
+        for plugin, name, evaluations in asked:
             # As `call`, without its cost: this is done for every pod and plugin.
             try:
                 answer: Any = (
@@ -250,33 +258,38 @@ class Framework:
             except THROWN as exc:
                 raise thrown(PRE_FILTER, plugin, exc) from exc
             if answer is SKIP:  # as it mostly is
-                state.skip_filter.add(plugin.name)
+                skipped.add(name)
+                continue
+            if answer is SUCCESS:
+                evaluations.value += 1
                 continue
             if not isinstance(answer, (Status, OnlyNodes)):
                 fail(PRE_FILTER, plugin, as_status(answer))
             if isinstance(answer, OnlyNodes):
-                evaluations[plugin.name].value += 1
-                narrowing.add(plugin.name)
+                evaluations.value += 1
+                narrowing.add(name)
                 only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
                 if not only_nodes:
                     return PreFilterOutcome(_none_left(narrowing), only_nodes, frozenset(narrowing))
                 continue
             if answer.is_skip:
-                state.skip_filter.add(plugin.name)
+                skipped.add(name)
                 continue
-            evaluations[plugin.name].value += 1
+            evaluations.value += 1
             if answer.is_success:
                 continue
             if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return PreFilterOutcome(answer.blame(plugin.name), None, frozenset(narrowing))
+                return PreFilterOutcome(answer.blame(name), None, frozenset(narrowing))
             elif answer.code is Code.UNSCHEDULABLE:
                 # The others still run: preemption needs what they note.
-                rejection = answer.blame(plugin.name)
+                rejection = answer.blame(name)
             else:
                 fail(PRE_FILTER, plugin, answer)
+        if rejection is None and not narrowing:
+            return _ANY_NODE
         return PreFilterOutcome(rejection or SUCCESS, only_nodes, frozenset(narrowing))
 
-    def _concerned_by(self, pod: Pod) -> tuple[Sequence[Plugin], Collection[str]]:
+    def _concerned_by(self, pod: Pod) -> tuple[_Asked, Collection[str]]:
         """Those who must look at the pod in PreFilter, and the names of those who need not.
 
         The latter are known if the pod before was of the same spec: asking everybody about a spec
@@ -285,13 +298,12 @@ class Framework:
         spec = pod.spec
         if spec is not self._last_spec:
             self._last_spec, self._last_concerned = spec, None
-            return self.pre_filter_plugins, ()
+            return self._pre_filters, ()
         if pod.status.container_statuses:  # which may say more of its requests than its spec does
-            return self.pre_filter_plugins, ()
+            return self._pre_filters, ()
         if self._last_concerned is None:
-            plugins = self.pre_filter_plugins
-            concerned = tuple([plugin for plugin in plugins if plugin.concerns(spec)])
-            spared = [plugin.name for plugin in plugins if plugin not in concerned]
+            concerned = [each for each in self._pre_filters if each[0].concerns(spec)]
+            spared = [each[1] for each in self._pre_filters if each not in concerned]
             self._last_concerned = concerned, spared
         return self._last_concerned
 
@@ -341,9 +353,8 @@ class Framework:
         return run_post_filter(self.post_filter_plugins, state, pod_info, diagnosis)
 
     def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
-        evaluations = self.point_metrics.pre_scores
         is_timed = state.plugin_timer is not None
-        for plugin in self.pre_score_plugins:
+        for plugin, name, evaluations in self._pre_scores:
             try:
                 answer: Any = (
                     call(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
@@ -354,13 +365,14 @@ class Framework:
                 raise
             except THROWN as exc:
                 raise thrown(PRE_SCORE, plugin, exc) from exc
-            if answer is SKIP or (
-                answer is not SUCCESS and checked_status(PRE_SCORE, plugin, answer).is_skip
-            ):
-                state.skip_score.add(plugin.name)
+            if answer is SUCCESS:
+                evaluations.value += 1
                 continue
-            evaluations[plugin.name].value += 1
-            if answer is not SUCCESS and not answer.is_success:
+            if answer is SKIP or checked_status(PRE_SCORE, plugin, answer).is_skip:
+                state.skip_score.add(name)
+                continue
+            evaluations.value += 1
+            if not answer.is_success:
                 fail(PRE_SCORE, plugin, answer)
 
     def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
@@ -398,6 +410,10 @@ class Framework:
         scores = call_score(plugin, state, pod, nodes)
         normalized = call_normalize(plugin, state, pod, nodes, scores)
         return normalized * self.plugins.score_weights[plugin.name]
+
+
+def _with_counters(plugins: Sequence[Plugin], counters: Mapping[str, Counter]) -> _Asked:
+    return [(plugin, plugin.name, counters[plugin.name]) for plugin in plugins]
 
 
 def _none_left(narrowing: set[str]) -> Status:

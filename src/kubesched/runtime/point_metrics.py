@@ -110,11 +110,10 @@ class PointMetrics:
         self.now_ns = now_ns
         self._durations = metrics.framework_extension_point_duration_seconds
         self._profile = profile
-        # By point and code: takes a duration. They are put into histograms many at a time.
+        # By point and code: takes a duration.
         self._notes: KeptChildren[str, list[Callable[[int], None]]] = KeptChildren(self._notes_of)
-        self._noted: list[tuple[Histogram, list[int]]] = []
+        self._noted: list[Histogram] = []
         self._attempts = 0
-        metrics.before_collect.append(self.settle)
         self._timer = PluginTimer(metrics, now_ns)
         self._draw = derive(0, "plugin-timer", profile).random
         self._hint_durations = [
@@ -142,7 +141,8 @@ class PointMetrics:
         """A timer for the plugins of one attempt in ten. To be called for each attempt."""
         self._attempts += 1
         if not self._attempts % _ATTEMPTS_NOTED:
-            self.settle()
+            for child in self._noted:
+                child.settle()
         return self._timer if self._draw() < _SAMPLED else None
 
     def timing(self, point: str) -> PointTiming:
@@ -160,20 +160,18 @@ class PointMetrics:
         self._notes[point][code](now_ns - started_ns)
         return now_ns
 
+    def observe_nothing(self, point: str) -> None:
+        """Note a point at which there was nobody to ask. It counts all the same."""
+        self._notes[point][Code.SUCCESS](0)
+
     def _notes_of(self, point: str) -> list[Callable[[int], None]]:
         return [partial(self._note_first, point, code) for code in Code]
 
     def _note_first(self, point: str, code: Code, duration_ns: int) -> None:
         child = self._durations.labels(point, code.label, self._profile)
-        noted = [duration_ns]
-        self._noted.append((child, noted))
-        self._notes[point][code] = noted.append
-
-    def settle(self) -> None:
-        """Put what was noted into the histograms; due before these are read."""
-        for child, noted in self._noted:
-            child.observe_all_ns(noted)
-            noted.clear()
+        self._noted.append(child)
+        note_ns = self._notes[point][code] = child.note_ns
+        note_ns(duration_ns)
 
     def count_filtered(self, plugins: Iterable[Plugin], rejection: Status | None) -> None:
         """Count a node that was shown to the plugins up to the one that rejected it, if any."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +13,7 @@ from kubesched.framework import Status
 __all__ = ["PreFilterOutcome", "Scores"]
 
 
-class PreFilterOutcome(NamedTuple):
+class PreFilterOutcome(msgspec.Struct, frozen=True):
     """What PreFilter said: on success, perhaps only some nodes are worth a look."""
 
     status: Status

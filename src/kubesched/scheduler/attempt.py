@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kubesched.framework import CycleState, QueuedPodInfo
 from kubesched.runtime.framework import Framework
@@ -10,7 +10,7 @@ from kubesched.runtime.framework import Framework
 __all__ = ["Attempt"]
 
 
-class Attempt(NamedTuple):
+class Attempt(msgspec.Struct, frozen=True, eq=False):
     """Which pod is tried, by which profile, with what its plugins noted, and since when."""
 
     framework: Framework

@@ -6,7 +6,8 @@ docs/reference/04 §14.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+
+import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
@@ -15,7 +16,7 @@ from kubesched.backend.cache import Cache
 from kubesched.backend.queue import SchedulingQueue
 from kubesched.framework import (
     SKIP,
-    Code,
+    SUCCESS,
     CycleState,
     FitError,
     PodInfo,
@@ -28,7 +29,7 @@ from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.event_handlers import ASSIGNED_POD_DELETE
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
-from kubesched.util.clock import Clock
+from kubesched.util.clock import SteadyClock
 from kubesched.util.errors import CacheError
 from kubesched.util.logging import get_logger
 
@@ -37,7 +38,7 @@ __all__ = ["BindingCycle", "Placement"]
 log = get_logger(__name__)
 
 
-class Placement(NamedTuple):
+class Placement(msgspec.Struct, frozen=True, eq=False):
     """A pod that was given a node and is assumed there."""
 
     attempt: Attempt
@@ -67,7 +68,7 @@ class BindingCycle:
         services: Services,
         writer: PodStatusWriter,
         failures: FailureHandler,
-        clock: Clock,
+        clock: SteadyClock,
         extenders: Extenders | None = None,
     ) -> None:
         self._cache = cache
@@ -88,24 +89,27 @@ class BindingCycle:
                 # Whatever went wrong, the room that the pod was given must be handed back.
                 log.exception("Binding a pod failed", exc, pod=placement.pod)
                 status = Status.failure(exc)
-            if status.is_success:
-                await self._succeed(placement)
+            if status is SUCCESS or status.is_success:
+                self._succeed(placement)
+                if placement.framework.binding.has_post_bind:
+                    await self._post_bind(placement)
             else:
                 self._fail(placement, status)
         finally:
             self._running.value -= 1
 
     async def _bind(self, placement: Placement) -> Status:
-        framework, state, _, _ = placement.attempt
-        node_name = placement.node_name
-        pod, binding = placement.pod, framework.binding
+        framework, state = placement.attempt.framework, placement.attempt.state
+        pod, node_name = placement.assumed.pod, placement.node_name
+        binding = framework.binding
         pre_flight = binding.run_pre_bind_pre_flight(state, pod, node_name)
         has_work = pre_flight is not SKIP and pre_flight.is_success
-        if not has_work and not pre_flight.is_skip:
+        if not has_work and pre_flight is not SKIP and not pre_flight.is_skip:
             return pre_flight
-        if has_work or (binding.may_wait and binding.will_wait_on_permit(pod)):
+        may_wait = binding.may_wait
+        if has_work or (may_wait and binding.will_wait_on_permit(pod)):
             await self._publish_choice(pod, node_name)
-        if binding.may_wait:
+        if may_wait:
             status = await binding.wait_on_permit(pod)
             if status.is_rejected:
                 return _one_node_rejection(node_name, status)
@@ -119,8 +123,7 @@ class BindingCycle:
                 return status
         else:
             # A PreBind without work counts too, as in the reference.
-            metrics = framework.point_metrics
-            metrics.observe("PreBind", Code.SUCCESS, metrics.now_ns())
+            framework.point_metrics.observe_nothing("PreBind")
         if self._extenders is not None:
             bound = await self._extenders.bind(pod, node_name)
             if bound is not None:
@@ -149,12 +152,12 @@ class BindingCycle:
         except ApiError as exc:
             log.error("Failed to write the nominated node", exc=exc, pod=pod)
 
-    async def _succeed(self, placement: Placement) -> None:
-        framework, state, _, _ = placement.attempt
-        pod, node_name = placement.pod, placement.node_name
+    def _succeed(self, placement: Placement) -> None:
+        attempt, pod, node_name = placement.attempt, placement.assumed.pod, placement.node_name
+        framework = attempt.framework
         if log.enabled(2):
             log.detail(2, "Successfully bound pod to node", pod=pod, node=node_name)
-        self._observe_success(placement.attempt)
+        self._observe_success(attempt)
         framework.recorder.event(
             pod,
             "Normal",
@@ -162,17 +165,26 @@ class BindingCycle:
             "Binding",
             f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node_name}",
         )
-        await framework.binding.run_post_bind(state, pod, node_name)
+        if not framework.binding.has_post_bind:
+            framework.point_metrics.observe_nothing("PostBind")
+            self._activate_others(attempt.state)
+
+    async def _post_bind(self, placement: Placement) -> None:
+        state, binding = placement.state, placement.framework.binding
+        await binding.run_post_bind(state, placement.pod, placement.node_name)
+        self._activate_others(state)
+
+    def _activate_others(self, state: CycleState) -> None:
         if state.pods_to_activate:
             self._queue.activate(state.pods_to_activate, self._clock.now_ns())
             state.pods_to_activate.clear()
 
     def _observe_success(self, attempt: Attempt) -> None:
-        metrics, queued = self._services.metrics, attempt.queued
-        duration_ns = self._clock.monotonic_ns() - attempt.started_ns
-        metrics.observe_attempt("scheduled", attempt.framework.profile_name, duration_ns)
+        metrics, now_ns = self._services.metrics, self._clock.monotonic_ns()
+        profile, queued = attempt.framework.profile_name, attempt.queued
+        metrics.observe_attempt("scheduled", profile, now_ns - attempt.started_ns)
         admitted_ns = queued.initial_attempt_timestamp_ns
-        since_ns = None if admitted_ns is None else self._clock.now_ns() - admitted_ns
+        since_ns = None if admitted_ns is None else self._clock.wall_ns(now_ns) - admitted_ns
         metrics.observe_bound(queued.attempts, since_ns)
 
     def _fail(self, placement: Placement, status: Status) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,20 +37,22 @@ from kubesched.util.errors import PluginError
 
 __all__ = ["CachedSearch"]
 
+_SUCCESS = Code.SUCCESS  # found once: looking for it takes longer than comparing with it
 _FEWEST_TO_SCORE = 2  # a single node is taken without being scored
 _TRIES = 32  # so many nodes are filtered one by one before all are at once
 
 
-class _Choice(NamedTuple):
+class _Choice(msgspec.Struct, frozen=True, eq=False):
     """A node that was found with plugins called about no more nodes than changed."""
 
     row: int
     is_from_index: bool  # it was the next best, and the others were not looked at
     feasible: NodeView  # the nodes that fit, worked out when someone looks
     rank: Callable[[int], Ranking]  # some of the best of them
+    chosen_ns: int  # of the metrics' clock
 
 
-class _Best(NamedTuple):
+class _Best(msgspec.Struct, frozen=True, eq=False):
     """The best row, and how to find others that are nearly as good."""
 
     row: int
@@ -119,16 +121,19 @@ class CachedSearch(FullSearch):
             or state.asks_every_node
             or pod_info.pod.status.nominated_node_name
             or self._nodes_wanted(framework, count) < count
-            or len(self._nominated(framework, pod_info).rows)
+            or (
+                framework.nominator.nominated_nodes()
+                and len(self._nominated(framework, pod_info).rows)
+            )
         ):
             return None
-        now_ns = framework.point_metrics.now_ns
-        started_ns = now_ns()
-        choice = self._choose(framework, state, pod_info, nodes)
-        is_hinted = choice is not None and choice.is_from_index
-        framework.point_metrics.observe_hint(is_hinted, now_ns() - started_ns)
+        metrics = framework.point_metrics
+        started_ns = metrics.now_ns()
+        choice = self._choose(framework, state, pod_info, nodes, started_ns)
         if choice is None:
+            metrics.observe_hint(False, metrics.now_ns() - started_ns)
             return None
+        metrics.observe_hint(choice.is_from_index, choice.chosen_ns - started_ns)
 
         def diagnose() -> Diagnosis:
             diagnosis = Diagnosis(self._snapshot.table.names)
@@ -150,14 +155,18 @@ class CachedSearch(FullSearch):
         )
 
     def _choose(
-        self, framework: Framework, state: CycleState, pod_info: PodInfo, nodes: NodeView
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod_info: PodInfo,
+        nodes: NodeView,
+        filter_ns: int,
     ) -> _Choice | None:
         """The best of all nodes. None: the pod is not cached, or hardly a node fits."""
         pod, metrics, cache = pod_info.pod, framework.point_metrics, framework.answer_cache
         entry = cache.entry_of(state, pod, nodes)
         if entry is None:
             return None
-        filter_ns = metrics.now_ns()
         missing = cache.refresh_verdicts(entry, state, pod, nodes)
         others = cache.filters_to_ask(state)
         if entry.index is None or missing is None:
@@ -172,11 +181,11 @@ class CachedSearch(FullSearch):
             fitting = len(entry.index) + len(missing)
         if fitting < _FEWEST_TO_SCORE:
             return None
-        pre_score_ns = metrics.observe("Filter", Code.SUCCESS, filter_ns)
+        pre_score_ns = metrics.observe("Filter", _SUCCESS, filter_ns)
         best: _Best | None = None
         try:
             framework.run_pre_score(state, pod_info, feasible)
-            score_ns = metrics.observe("PreScore", Code.SUCCESS, pre_score_ns)
+            score_ns = metrics.observe("PreScore", _SUCCESS, pre_score_ns)
             cache.refresh_scores(entry, state, pod, nodes, missing)
             best = self._best_row(framework, entry, state, pod, feasible, others)
         except PluginError:
@@ -186,8 +195,8 @@ class CachedSearch(FullSearch):
         if best is None:
             state.skip_score.clear()
             return None
-        metrics.observe("Score", Code.SUCCESS, score_ns)
-        return _Choice(best.row, missing is not None, feasible, best.rank)
+        chosen_ns = metrics.observe("Score", _SUCCESS, score_ns)
+        return _Choice(best.row, missing is not None, feasible, best.rank, chosen_ns)
 
     def _best_row(
         self,

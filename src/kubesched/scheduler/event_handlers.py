@@ -20,7 +20,7 @@ from kubesched.framework.object_changes import node_update_events, pod_update_ev
 from kubesched.metrics.instruments import Histogram, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.waiting_pods import WaitingPods
-from kubesched.util.clock import Clock
+from kubesched.util.clock import SteadyClock
 from kubesched.util.errors import CacheError
 from kubesched.util.logging import get_logger
 
@@ -50,7 +50,7 @@ class EventHandlers:
         cache: Cache,
         queue: SchedulingQueue,
         waiting_pods: WaitingPods,
-        clock: Clock,
+        clock: SteadyClock,
         is_responsible: Callable[[Pod], bool],
         on_corruption: Callable[[CacheCorruptedError], None],
         metrics: SchedulerMetrics | None = None,
@@ -93,7 +93,7 @@ class EventHandlers:
             self._add_assigned(pod)
         elif self._is_responsible(pod):
             started_ns = self._now_ns()
-            self._queue.add(pod, self._clock.now_ns())
+            self._queue.add(pod, self._clock.wall_ns(started_ns))
             self._observe(_WAITING_POD_ADD, started_ns)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
@@ -105,9 +105,8 @@ class EventHandlers:
         if old.spec.node_name:
             self._update_assigned(old, new)
         elif new.spec.node_name:
-            self._add_assigned(new)
+            started_ns = self._add_assigned(new)
             if self._is_responsible(old):
-                started_ns = self._now_ns()
                 self._queue.delete(old)
                 self._observe(_WAITING_POD_DELETE, started_ns)
         elif self._is_responsible(old):
@@ -130,11 +129,13 @@ class EventHandlers:
         queued = self._queue.get_pod(pod.metadata.name, pod.metadata.namespace)
         return queued is not None and queued.pod.metadata.uid == pod.metadata.uid
 
-    def _add_assigned(self, pod: Pod) -> None:
+    def _add_assigned(self, pod: Pod) -> int:
+        """Returns when that was done."""
         started_ns = self._now_ns()
         self._try(self._cache.add_pod, pod)
-        self._announce(ASSIGNED_POD_ADD, None, pod)
-        self._observe(_ASSIGNED_POD_ADD_LABEL, started_ns)
+        now_ns = self._clock.wall_ns(started_ns)
+        self._queue.move_all(ASSIGNED_POD_ADD, None, pod, now_ns)
+        return self._observe(_ASSIGNED_POD_ADD_LABEL, started_ns)
 
     def _update_assigned(self, old: Pod, new: Pod) -> None:
         started_ns = self._now_ns()
@@ -231,8 +232,10 @@ class EventHandlers:
 
         return changed
 
-    def _observe(self, label: str, started_ns: int) -> None:
-        self._durations[label].observe_ns(self._now_ns() - started_ns)
+    def _observe(self, label: str, started_ns: int) -> int:
+        now_ns = self._now_ns()
+        self._durations[label].observe_ns(now_ns - started_ns)
+        return now_ns
 
     def _announce(self, event: ClusterEvent, old: Any, new: Any) -> None:
         self._queue.move_all(event, old, new, self._clock.now_ns())

@@ -96,7 +96,7 @@ class SchedulingCycle:
         self.observe_algorithm(attempt)
         if self.watcher is not None:
             self.watcher.decided(attempt, status, node_name, result)
-        if status.is_success:
+        if status is SUCCESS or status.is_success:
             return self.place(attempt, node_name)
         self._failures.handle(attempt, status, nominating)
         return None
@@ -118,7 +118,7 @@ class SchedulingCycle:
 
     def place(self, attempt: Attempt, node_name: str) -> Placement | None:
         """Assume the pod on the node, then Reserve and Permit."""
-        framework, state, queued, _ = attempt
+        framework, state, queued = attempt.framework, attempt.state, attempt.queued
         assumed = pod_on_node(attempt, node_name)
         try:
             self._cache.assume_pod(assumed)
@@ -127,10 +127,11 @@ class SchedulingCycle:
             return None
         self._queue.nominator.delete_nominated_pod(queued.pod)
         binding = framework.binding
-        status = binding.run_reserve(state, assumed.pod, node_name)
-        if status.is_success:
-            status = binding.run_permit(state, assumed.pod, node_name)
-        if not status.is_success and status.code is not Code.WAIT:
+        pod = assumed.pod
+        status = binding.run_reserve(state, pod, node_name)
+        if status is SUCCESS:
+            status = binding.run_permit(state, pod, node_name)
+        if status is not SUCCESS and status.code is not Code.WAIT:
             self.undo(framework, state, assumed, node_name)
             self._failures.handle(attempt, about_node(node_name, status), CLEAR_NOMINATION)
             return None

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import types
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator
 from functools import partial
 from typing import Any, Protocol
 
@@ -135,7 +135,16 @@ class BackgroundTasks:
 
         try:
             while works:
-                await _guarded(_watched(works.popleft(), let_others_run))
+                work = works.popleft()
+                try:
+                    awaited = work.send(None)
+                except StopIteration:  # as it mostly ends without having waited
+                    continue
+                except Exception as exc:
+                    _log_failure(exc)
+                    continue
+                let_others_run()
+                await _guarded(_continued(work, awaited))
         finally:
             let_others_run()
 
@@ -164,24 +173,16 @@ class BackgroundTasks:
 
 
 @types.coroutine
-def _watched(
-    work: Coroutine[Any, Any, None], on_wait: Callable[[], None]
-) -> Generator[Any, Any, None]:
-    """Await work, and call back when it first waits for something."""
-    steps = work.__await__()
-    try:
-        awaited = next(steps)
-    except StopIteration:
-        return
-    on_wait()
+def _continued(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+    """Await work that has begun, and waits for something."""
     while True:
         try:
             yield awaited
         except BaseException as exc:
             # What it waits for has failed, or it is to end: that is for the work to see to.
-            step = partial(steps.throw, exc)
+            step = partial(work.throw, exc)
         else:
-            step = partial(next, steps)
+            step = partial(work.send, None)
         try:
             awaited = step()
         except StopIteration:
@@ -192,4 +193,8 @@ async def _guarded(work: Awaitable[None]) -> None:
     try:
         await work
     except Exception as exc:
-        log.exception("A background task failed", exc)
+        _log_failure(exc)
+
+
+def _log_failure(error: Exception) -> None:
+    log.exception("A background task failed", error)

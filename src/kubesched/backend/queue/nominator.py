@@ -41,6 +41,7 @@ class Nominator:
         self._node_of: dict[str, str] = {}  # uid -> node
         self._changes: list[str] = []  # nodes, in the order in which their nominations changed
         self._dropped = 0  # changes that stood before self._changes[0]
+        self.position = 0  # how many changes there were
 
     def nominated_pods(self, node_name: str) -> Collection[PodInfo]:
         """Return the pods nominated to the node, in the order of their nominations."""
@@ -55,10 +56,6 @@ class Nominator:
     def node_of(self, uid: str) -> str | None:
         """Return the node that the pod is nominated to, if any."""
         return self._node_of.get(uid)
-
-    @property
-    def position(self) -> int:
-        return self._dropped + len(self._changes)
 
     def changes_since(self, position: int) -> Collection[str] | None:
         start = position - self._dropped
@@ -133,6 +130,7 @@ class Nominator:
 
     def _note(self, node_name: str) -> None:
         self._changes.append(node_name)
+        self.position += 1
         if len(self._changes) > 2 * _CHANGES_KEPT:
             del self._changes[:_CHANGES_KEPT]
             self._dropped += _CHANGES_KEPT

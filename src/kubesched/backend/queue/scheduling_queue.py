@@ -39,6 +39,7 @@ from kubesched.framework import (
     QueuedPodInfo,
 )
 from kubesched.framework.object_changes import pod_update_events
+from kubesched.framework.pod_info import PodInfos
 from kubesched.metrics.instruments import Counter, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.util.clock import MINUTE, SECOND
@@ -121,6 +122,7 @@ class SchedulingQueue:
         self._unschedulable = containers.unschedulable
         self._in_flight = containers.in_flight
         self._journal = containers.journal
+        self._infos = PodInfos()
         self.nominator = Nominator(lister, containers.find_pod_info)
 
     def add(self, pod: Pod, now_ns: int) -> None:
@@ -508,7 +510,7 @@ class SchedulingQueue:
         raise AlreadyQueuedError(f"Pod {key} is already present in {where}")
 
     def _new_entry(self, pod: Pod, now_ns: int) -> QueuedPodInfo:
-        queued = QueuedPodInfo(pod, now_ns)
+        queued = QueuedPodInfo(pod, now_ns, self._infos.info_of(pod))
         self.nominator.touch(pod.metadata.uid)
         return queued
 

@@ -71,11 +71,19 @@ class InterPodAffinity(Plugin):
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         if pod_info.affinity_errors:
             return Status.unresolvable(f"parsing pod: {_joined(pod_info.affinity_errors)}")
+        if nodes.pods.has_terms or pod_info.has_affinity or self._is_told_of_others():
+            return self._note_required(state, pod_info, nodes)
+        return SKIP
+
+    def _is_told_of_others(self) -> bool:
+        return self._nominated is not None and self._nominated.exist()
+
+    def _note_required(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         terms = RequiredTerms.of(
             pod_info,
             nodes.pods,
             self._namespaces,
-            is_told_of_others=self._nominated is not None and self._nominated.exist(),
+            is_told_of_others=self._is_told_of_others(),
         )
         if terms is None:
             return SKIP

@@ -50,7 +50,11 @@ class NodePorts(Plugin):
     )
 
     def concerns(self, spec: PodSpec) -> bool:
-        return any(each.ports for each in (*spec.containers, *spec.init_containers))
+        return any(
+            port.host_port > 0
+            for container in (*spec.containers, *spec.init_containers)
+            for port in container.ports
+        )
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         wanted = pod_info.host_ports

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import DeviceClass, Pod
 from kubesched.api.pod_requests import PodRequestOptions, pod_nonzero_requested, pod_requested
+from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, MEMORY, is_extended_resource_name
 from kubesched.config.args import NodeResourcesFitArgs
 from kubesched.config.plugin_names import NODE_RESOURCES_FIT
@@ -78,12 +79,20 @@ class NodeResourcesFit(Plugin):
         self._options = PodRequestOptions(pod_level=feature_enabled(handle, "PodLevelResources"))
         self._has_device_classes = feature_enabled(handle, "DRAExtendedResource")
         self._classes = DeviceClassResolver(handle)
+        # Requests without anything that devices might serve, and what must be free for them.
+        self._last_plain: Resources | None = None
+        self._last_demand: Demand | None = None
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         wanted = pod_info.plain_requested or pod_requested(pod_info.pod, self._options)
+        if wanted is self._last_plain:  # as one pod after another asks for the same
+            state.write(PRE_FILTER_KEY, self._last_demand)
+            return SUCCESS
         demand = Demand.from_resources(wanted, self._classes.served, self._is_ignored)
         if (count := len(demand.amounts)) > MOST_RESOURCES:
             return Status.unresolvable(f"{count} resources, of which {MOST_RESOURCES} are allowed")
+        if not wanted.scalar:
+            self._last_plain, self._last_demand = wanted, demand
         state.write(PRE_FILTER_KEY, demand)
         return SUCCESS
 

@@ -35,6 +35,8 @@ class DefaultSelectors:
 
     def selector_for(self, pod: Pod) -> Selector:
         """A selector over the pods that belong with this one; empty if nothing says so."""
+        if not pod.metadata.labels and not pod.metadata.owner_references:
+            return EVERYTHING  # what no service can select
         namespace = pod.metadata.namespace
         own_labels = pod.metadata.labels.items()
         labels: dict[str, str] = {}

@@ -64,6 +64,8 @@ class TaintToleration(Plugin):
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
         self._comparison_operators = feature_enabled(handle, COMPARISON_OPERATORS)
+        self._last_given: tuple[Toleration, ...] = ()
+        self._last_relevant: tuple[Toleration, ...] = ()
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         assert node.node is not None
@@ -83,8 +85,11 @@ class TaintToleration(Plugin):
         return Rejections.where(np.array(verdicts).take(taint_set), UNTOLERATED)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        tolerations = pod_info.pod.spec.tolerations
-        state.write(STATE_KEY, tuple([each for each in tolerations if each.effect in _RELEVANT]))
+        given = pod_info.pod.spec.tolerations
+        if given is not self._last_given:  # as it mostly is: pods come with one spec after another
+            self._last_given = given
+            self._last_relevant = tuple([each for each in given if each.effect in _RELEVANT])
+        state.write(STATE_KEY, self._last_relevant)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:

@@ -104,7 +104,8 @@ class GroupAlgorithm:
 
     def _put(self, member: MemberResult, node_name: str) -> Undo | None:
         """Assume a member on a node, with Reserve and Permit; None: that failed, and is undone."""
-        framework, state, queued, _ = member.attempt
+        attempt = member.attempt
+        framework, state, queued = attempt.framework, attempt.state, attempt.queued
         assumed = pod_on_node(member.attempt, node_name)
         try:
             self._cache.assume_pod(assumed)
@@ -132,7 +133,8 @@ class GroupAlgorithm:
         member.result = None
 
     def _take_off(self, member: MemberResult, assumed: PodInfo, node_name: str) -> None:
-        framework, state, queued, _ = member.attempt
+        attempt = member.attempt
+        framework, state, queued = attempt.framework, attempt.state, attempt.queued
         self._scheduling.undo(framework, state, assumed, node_name)
         # A nomination that was only kept in memory is lost, as in the reference.
         if nominated := queued.pod.status.nominated_node_name:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from kubesched.framework import CycleState, Nominating, NominatingMode, QueuedPodInfo, Status
 from kubesched.framework.pod_groups import leave_group_cycle
 from kubesched.runtime.framework import Framework
@@ -86,7 +88,7 @@ class GroupSubmission:
     def _begun(self, member: MemberResult) -> Attempt:
         """The attempt as if it had begun now: waiting for the others is not part of it."""
         started_ns = self._clock.monotonic_ns() - member.duration_ns
-        return member.attempt._replace(started_ns=started_ns)
+        return replace(member.attempt, started_ns=started_ns)
 
     def _place(self, attempt: Attempt, member: MemberResult) -> bool:
         leave_group_cycle(attempt.state)
