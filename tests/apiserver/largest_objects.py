@@ -55,6 +55,9 @@ BASES: dict[str, Json] = {
     },
     "PriorityClass": {"value": 1},
     "ReplicaSet": {"spec": _OWNED},
+    "ReplicationController": {
+        "spec": {**_OWNED, "selector": _OWNED["selector"]["matchLabels"], "replicas": 1}
+    },
     "ResourceClaim": {"spec": {"devices": {"requests": [_REQUEST]}}},
     "ResourceSlice": {
         "spec": {"driver": "d.x.io", "pool": _POOL, "nodeName": "n", "devices": [{"name": "d"}]}

@@ -30,6 +30,7 @@ from kubesched.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.client.rate_limiter import TokenBucket
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
+from kubesched.cluster.controllers.ended_pods import EndedPods
 from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
 from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from kubesched.cluster.nodes.kubelet import FakeKubelet
@@ -117,6 +118,8 @@ class EmbeddedCluster:
             ),
             GarbageCollector(self.store, clock),
             EventExpiry(self.store, clock, lasts_ns=events_last_ns),
+            # A simulation counts those that have ended when it is over.
+            *((EndedPods(self.store, clock),) if heartbeats else ()),
         )
         self._server: ApiServer | None = None
         self._certificate = b""

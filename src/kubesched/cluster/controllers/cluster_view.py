@@ -12,6 +12,7 @@ from typing import Any
 from kubesched.api import OwnerReference, Pod, ResourceClaim
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
+from kubesched.cluster.controllers.storage_index import StorageIndex
 from kubesched.util.clock import SECOND
 
 __all__ = [
@@ -42,6 +43,7 @@ class View:
         self._on_node: dict[str, dict[str, None]] = {}
         self._reserved: dict[str, dict[str, None]] = {}
         """Uids of claims for devices, by the uids of the pods that have reserved them."""
+        self.storage = StorageIndex()
         self.has_group_claims = False
         """Whether the server has pod groups, and claims that belong to them."""
         self._gone: set[str] = set()
@@ -111,6 +113,7 @@ class View:
                 self._own(subject)
             if kind is ResourceClaim:
                 self._unreserve(known)
+        self.storage.observe(subject, known)
         self._objects[uid] = subject
         if kind is Pod:
             node = subject.spec.node_name
@@ -165,6 +168,7 @@ class View:
             self._on_node.get(gone.spec.node_name, {}).pop(uid, None)
         if isinstance(gone, ResourceClaim):
             self._unreserve(gone)
+        self.storage.forget(gone)
         self.refused.pop(uid, None)
         self._disown(gone)
 

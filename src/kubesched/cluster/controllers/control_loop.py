@@ -252,9 +252,11 @@ class Controllers:
     async def _attempt(self, subject: Any, now_ns: int) -> None:
         uid = subject.metadata.uid
         try:
-            for planner in self._planners.get(type(subject), ()):
+            refusals = [
                 await self._plan(planner, subject, now_ns)
-            self._failures.pop(uid, None)
+                for planner in self._planners.get(type(subject), ())
+            ]
+            self._note_refusal(uid, next(filter(None, refusals), ""), now_ns)
         except ApiError as error:
             if error.code not in (_NOT_FOUND, _CONFLICT):
                 log.warning("A controller failed, trying again", object=subject, error=error)
@@ -264,27 +266,42 @@ class Controllers:
             log.exception("A controller cannot deal with an object", error, object=subject)
             self._retry(uid, now_ns)
 
+    def _note_refusal(self, uid: str, refused: str, now_ns: int) -> None:
+        """Try again what was refused, less and less often, and have the object tell why."""
+        if not refused:
+            self._failures.pop(uid, None)
+        if refused != self._view.refused.get(uid, ""):
+            if refused:
+                self._view.refused[uid] = refused
+            else:
+                del self._view.refused[uid]
+            self._soon(uid)
+        elif refused:
+            self._retry(uid, now_ns)
+
     def _retry(self, uid: str, now_ns: int) -> None:
         failures = self._failures.get(uid, 0)
         self._failures[uid] = failures + 1
         self._at(uid, now_ns + min(_FIRST_RETRY_NS << min(failures, 20), _LAST_RETRY_NS))
 
-    async def _plan(self, planner: Planner, subject: Any, now_ns: int) -> None:
+    async def _plan(self, planner: Planner, subject: Any, now_ns: int) -> str:
+        """Returns why something could not be made, if so."""
         metadata = subject.metadata
         if not planner.applies(subject):
-            return
+            return ""
         document = self._api.document(type(subject), metadata.name, metadata.namespace)
         if document["metadata"]["uid"] != metadata.uid:
-            return
+            return ""
         # The document may be newer than what a watch has brought: decide by the newest.
         if document["metadata"]["resourceVersion"] != metadata.resource_version:
             subject = msgspec.convert(document, type(subject))
         if isinstance(subject, ResourceClaim):
             self._look_up_users(subject)
         plan = planner.plan(self._view, subject, document, now_ns)
-        await self._carry_out_all(planner.controller, subject, plan, now_ns)
+        refused = await self._carry_out_all(planner.controller, subject, plan)
         if plan.again_ns is not None:
             self._at(metadata.uid, max(plan.again_ns, now_ns + _PAUSE_NS))
+        return refused
 
     def _look_up_users(self, claim: ResourceClaim) -> None:
         """See to it that a user that a watch has not yet brought does not count as gone."""
@@ -299,9 +316,8 @@ class Controllers:
             if document["metadata"]["uid"] == user.uid:
                 self._view.observe(msgspec.convert(document, kind))
 
-    async def _carry_out_all(self, controller: str, subject: Any, plan: Plan, now_ns: int) -> None:
+    async def _carry_out_all(self, controller: str, subject: Any, plan: Plan) -> str:
         """Carry out a plan; what may not be made does not keep the rest from being done."""
-        uid = subject.metadata.uid
         refused = ""
         for action in plan.actions:
             if not isinstance(action, Create):
@@ -318,14 +334,7 @@ class Controllers:
                 if action.reports:
                     text = f"Error creating: {refused}"
                     self._record(controller, RecordEvent(subject, "FailedCreate", text, True))
-        if refused != self._view.refused.get(uid, ""):
-            if refused:
-                self._view.refused[uid] = refused
-            else:
-                del self._view.refused[uid]
-            self._soon(uid)
-        elif refused:
-            self._retry(uid, now_ns)
+        return refused
 
     async def _carry_out(self, controller: str, action: Action, owner: Any | None = None) -> None:
         match action:

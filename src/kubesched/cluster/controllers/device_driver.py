@@ -24,16 +24,23 @@ Json = dict[str, Any]
 
 DEVICES = PREFIX + "devices"
 _PER_SLICE = 64
+_MOST_DEVICES = 10_000
+"""Of one node, parts of devices included."""
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+([-+].*)?", re.ASCII)
+
+
+# As long and as many as a slice may have.
+_Text = Annotated[str, msgspec.Meta(max_length=64)]
+_Texts = Annotated[dict[_Text, _Text], msgspec.Meta(max_length=32)]
 
 
 class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Equal devices of a node."""
 
-    driver: str
-    count: Annotated[int, msgspec.Meta(ge=0, le=10_000)]
-    attributes: dict[str, str] = {}
-    capacity: dict[str, str] = {}
+    driver: _Text
+    count: Annotated[int, msgspec.Meta(ge=0, le=_MOST_DEVICES)]
+    attributes: _Texts = {}
+    capacity: _Texts = {}
     partitions: Annotated[int, msgspec.Meta(ge=0, le=32)] = 0
 
 
@@ -49,6 +56,10 @@ def plan_devices(view: View, node: Node, _document: Mapping[str, Any], _now_ns: 
         groups = msgspec.json.decode(text, type=list[DeviceGroup])
     except msgspec.MsgspecError as exc:
         return Plan([RecordEvent(node, "InvalidDevices", f"{DEVICES}: {exc}", warning=True)])
+    count = sum(group.count * (1 + group.partitions) for group in groups)
+    if count > _MOST_DEVICES:
+        text = f"{DEVICES}: {count} devices, at most {_MOST_DEVICES} can be published"
+        return Plan([RecordEvent(node, "InvalidDevices", text, warning=True)])
     wanted = _slices(node, groups)
     shown = [_comparable(msgspec.to_builtins(each.spec)) for each in held]
     if _sorted(shown) == _sorted([_comparable(each["spec"]) for each in wanted]):

@@ -35,10 +35,8 @@ def plan_disruption_budget(
     selector = Selector.from_label_selector(owner.spec.selector)
     pods = [
         pod
-        for pod in view.all(Pod)
-        if pod.metadata.namespace == owner.metadata.namespace
-        and is_active(pod)
-        and selector.matches(pod.metadata.labels)
+        for pod in view.within(Pod, owner.metadata.namespace)
+        if is_active(pod) and selector.matches(pod.metadata.labels)
     ]
     disrupted, again_ns = _disrupted(document, pods, now_ns)
     healthy = sum(is_ready(pod) and pod.metadata.name not in disrupted for pod in pods)

@@ -244,10 +244,8 @@ class GarbageCollector:
             kept = [each for each in metadata.get("finalizers", ()) if each != FOREGROUND]
             patch: Json = {"finalizers": kept or None}
         else:
-            kept = [
-                each
-                for each in metadata.get("ownerReferences", ())
-                if each["uid"] not in verdict.references
-            ]
+            dropped = frozenset(verdict.references)
+            references = metadata.get("ownerReferences", ())
+            kept = [each for each in references if each["uid"] not in dropped]
             patch = {"ownerReferences": kept or None}
         self._store.patch(*where, {"metadata": patch}, now_ns, patch_type="merge")

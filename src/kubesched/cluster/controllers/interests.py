@@ -32,7 +32,7 @@ from kubesched.cluster.controllers.adoption import selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_of
 from kubesched.cluster.controllers.planners import PLANNED
 from kubesched.cluster.controllers.pod_groups import group_of
-from kubesched.cluster.controllers.volumes import claims_of
+from kubesched.cluster.controllers.storage_index import claims_of
 from kubesched.cluster.nodes.node_agent import LEASE_NAMESPACE
 
 __all__ = ["LOST_NODE", "concerned", "settles"]

@@ -16,6 +16,7 @@ from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, controller_of, is_active, is_ready
 from kubesched.cluster.controllers.job_indexes import indexes_from, indexes_text
 from kubesched.cluster.controllers.job_policies import failure_verdict, success_rule
+from kubesched.cluster.controllers.new_pods import new_pods
 from kubesched.cluster.controllers.plans import (
     Action,
     Create,
@@ -39,7 +40,6 @@ _FAILURES = "batch.kubernetes.io/job-index-failure-count"
 _IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 _CONTROLLER = "kubernetes.io/job-controller"
 _FIRST_PAUSE_NS, _LAST_PAUSE_NS = 10 * SECOND, 10 * MINUTE
-_BURST = 500
 
 
 def plan_job(view: View, owner: Job, document: Mapping[str, Any], now_ns: int) -> Plan:
@@ -303,7 +303,8 @@ class _Work:
             surplus = sorted(self.active, key=lambda pod: (is_ready(pod), bool(pod.spec.node_name)))
             actions += [Delete(pod, reports=True) for pod in surplus[:-missing]]
         elif missing and self._resume_ns() <= self.now_ns:
-            actions += self._new_pods(min(missing, _BURST))
+            count, told = new_pods(self.owner, missing, self.active)
+            actions += [*self._new_pods(count), *told]
         return actions
 
     def _wanted_active(self) -> int:

@@ -16,6 +16,7 @@ from kubesched.cluster.controllers.cluster_view import (
     is_ready,
     ready_since_ns,
 )
+from kubesched.cluster.controllers.new_pods import MOST_AT_ONCE, new_pods
 from kubesched.cluster.controllers.plans import (
     Action,
     Create,
@@ -31,7 +32,6 @@ __all__ = ["next_available_ns", "plan_replica_set", "pod_from_template"]
 
 Json = dict[str, Any]
 
-_BURST = 500
 """Pods made or deleted in one plan; the rest follows when these have been seen."""
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -65,9 +65,10 @@ def plan_replica_set(view: View, owner: Any, document: Mapping[str, Any], now_ns
     if owner.metadata.deletion_timestamp is None:
         if len(active) < wanted:
             made = pod_from_template(owner, template)
-            actions += [Create(Pod, made, reports=True)] * min(wanted - len(active), _BURST)
+            count, told = new_pods(owner, wanted - len(active), active)
+            actions += [*[Create(Pod, made, reports=True)] * count, *told]
         elif len(active) > wanted:
-            surplus = sorted(active, key=_keep)[: min(len(active) - wanted, _BURST)]
+            surplus = sorted(active, key=_keep)[: min(len(active) - wanted, MOST_AT_ONCE)]
             actions += [Delete(pod, reports=True) for pod in surplus]
     minimum = owner.spec.min_ready_seconds
     ready = [pod for pod in active if is_ready(pod)]

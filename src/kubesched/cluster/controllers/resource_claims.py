@@ -97,7 +97,9 @@ def _plan_claims(
         if (claim := made.get(wanted.name)) is not None:
             stored.append({"name": wanted.name, "resourceClaimName": claim.metadata.name})
             continue
-        template = _template(view, owner, wanted.resource_claim_template_name)
+        template: ResourceClaimTemplate | None = view.find(
+            ResourceClaimTemplate, owner.metadata.namespace, wanted.resource_claim_template_name
+        )
         if template is None:
             missing = True
         else:
@@ -105,13 +107,6 @@ def _plan_claims(
     if len(stored) > len(told):
         actions.append(Patch(owner, {"status": {"resourceClaimStatuses": stored}}, "status"))
     return Plan(actions, now_ns + _RETRY_NS if missing else None)
-
-
-def _template(view: View, owner: Pod | PodGroup, name: str) -> ResourceClaimTemplate | None:
-    for each in view.all(ResourceClaimTemplate):
-        if (each.metadata.namespace, each.metadata.name) == (owner.metadata.namespace, name):
-            return each  # type: ignore[no-any-return]
-    return None
 
 
 def _claim(owner: Pod | PodGroup, name: str, template: ResourceClaimTemplate) -> Json:

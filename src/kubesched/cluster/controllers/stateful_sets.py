@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kubesched.api import PersistentVolumeClaim, Pod, StatefulSet
 from kubesched.cluster.controllers.adoption import claimed, selector_of
 from kubesched.cluster.controllers.cluster_view import View, is_available, is_ready
+from kubesched.cluster.controllers.new_pods import MOST_AT_ONCE, new_pods
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan, status_patch
 from kubesched.cluster.controllers.replica_sets import next_available_ns, pod_from_template
 from kubesched.cluster.controllers.revisions import HASH_LABEL, revisions, surplus_revisions
@@ -18,7 +19,6 @@ Json = dict[str, Any]
 
 _NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 _INDEX_LABEL = "apps.kubernetes.io/pod-index"
-_BURST = 500
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -89,6 +89,9 @@ def _steps(view: View, it: _Set, versions: _Versions, now_ns: int) -> list[Actio
     """What to do next: make what is missing, take away what is too much, then update."""
     minimum = it.spec.get("minReadySeconds", 0)
     actions: list[Action] = []
+    missing = it.wanted - sum(ordinal in it.ordinals() for ordinal in it.pods)
+    room, told = new_pods(it.owner, missing, list(it.pods.values()))
+    made = 0
     for ordinal in it.ordinals():
         pod = it.pods.get(ordinal)
         if pod is not None and pod.status.phase in _FINISHED:
@@ -98,9 +101,12 @@ def _steps(view: View, it: _Set, versions: _Versions, now_ns: int) -> list[Actio
                 return actions
             continue
         if pod is None:
+            if made >= room:
+                return [*actions, *told]
             name = _version_of(it, ordinal, versions)
             actions += _made(view, it, ordinal, versions, name)
-            if not it.is_parallel or len(actions) >= _BURST:
+            made += 1
+            if not it.is_parallel or len(actions) >= MOST_AT_ONCE:
                 return actions  # the rest when these are there
             continue
         if it.is_parallel:
@@ -219,27 +225,28 @@ def _retention(view: View, it: _Set) -> list[Action]:
     when_deleted = policy.get("whenDeleted") == "Delete"
     when_scaled = policy.get("whenScaled") == "Delete"
     actions: list[Action] = []
-    templates = [each["metadata"]["name"] for each in it.spec.get("volumeClaimTemplates", ())]
+    templates = {each["metadata"]["name"] for each in it.spec.get("volumeClaimTemplates", ())}
     if not templates or not (when_deleted or when_scaled):
         return []
     owner = it.owner.metadata
-    for template in templates:
-        for claim in view.within(PersistentVolumeClaim, owner.namespace):
-            prefix = f"{template}-{owner.name}-"
-            number = claim.metadata.name.removeprefix(prefix)
-            if not claim.metadata.name.startswith(prefix) or not number.isdecimal():
-                continue
-            condemned = int(number) not in it.ordinals()
-            wanted: list[Json] = []
-            if condemned and when_scaled and (pod := it.pods.get(int(number))) is not None:
-                wanted = [_owner(pod)]
-            elif not condemned and when_deleted:
-                wanted = [_owner(it.owner)]
-            elif condemned:
-                continue
-            held = [each.uid for each in claim.metadata.owner_references]
-            if held != [each["uid"] for each in wanted]:
-                actions.append(Patch(claim, {"metadata": {"ownerReferences": wanted or None}}))
+    for claim in view.within(PersistentVolumeClaim, owner.namespace):
+        # Named template, set and number; a template's name may have a dash as well.
+        start, _, number = claim.metadata.name.rpartition("-")
+        if not number.isdecimal() or not start.endswith(f"-{owner.name}"):
+            continue
+        if start.removesuffix(f"-{owner.name}") not in templates:
+            continue
+        condemned = int(number) not in it.ordinals()
+        wanted: list[Json] = []
+        if condemned and when_scaled and (pod := it.pods.get(int(number))) is not None:
+            wanted = [_owner(pod)]
+        elif not condemned and when_deleted:
+            wanted = [_owner(it.owner)]
+        elif condemned:
+            continue
+        held = [each.uid for each in claim.metadata.owner_references]
+        if held != [each["uid"] for each in wanted]:
+            actions.append(Patch(claim, {"metadata": {"ownerReferences": wanted or None}}))
     return actions
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubesched.api import Node, Pod, Taint
+from kubesched.api import Node, Pod, Taint, Toleration
 from kubesched.api.taints import NO_EXECUTE, tolerates
 from kubesched.api.time import format_time
 from kubesched.cluster.controllers.cluster_view import View
@@ -20,8 +21,11 @@ _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 def toleration_ns(pod: Pod, taints: list[Taint]) -> int | None:
     """How long a pod may stay with these taints: 0 if it does not tolerate one, None for ever."""
     shortest: int | None = None
+    by_key = _by_key(pod.spec.tolerations)
     for taint in taints:
-        matching = [each for each in pod.spec.tolerations if tolerates(each, taint)]
+        # Those without a key may be for any taint.
+        candidates = [*by_key.get("", ()), *(by_key.get(taint.key, ()) if taint.key else ())]
+        matching = [each for each in candidates if tolerates(each, taint)]
         if not matching:
             return 0
         for toleration in matching:
@@ -30,6 +34,25 @@ def toleration_ns(pod: Pod, taints: list[Taint]) -> int | None:
                 allowed_ns = max(0, seconds) * SECOND
                 shortest = allowed_ns if shortest is None else min(shortest, allowed_ns)
     return shortest
+
+
+def _by_key(tolerations: Iterable[Toleration]) -> dict[str, list[Toleration]]:
+    """Of those that differ in nothing but their time only the shortest."""
+    kept: dict[tuple[str, ...], Toleration] = {}
+    for each in tolerations:
+        same = (each.key, each.effect, each.operator, each.value)
+        known = kept.get(same)
+        if known is None or _seconds(each) < _seconds(known):
+            kept[same] = each
+    by_key: dict[str, list[Toleration]] = {}
+    for each in kept.values():
+        by_key.setdefault(each.key, []).append(each)
+    return by_key
+
+
+def _seconds(toleration: Toleration) -> float:
+    seconds = toleration.toleration_seconds
+    return math.inf if seconds is None else seconds
 
 
 def disruption(pod: Pod, reason: str, message: str, now_ns: int) -> Patch:

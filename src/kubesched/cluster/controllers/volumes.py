@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from kubesched.api import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubesched.api.labels import Selector
 from kubesched.api.quantity import parse_quantity
 from kubesched.cluster.controllers.cluster_view import View
@@ -19,7 +19,7 @@ from kubesched.cluster.controllers.plans import (
 )
 from kubesched.cluster.controllers.provisioning import PROVISIONER, plan_provisioning
 
-__all__ = ["claims_of", "plan_claim_binding", "plan_volume"]
+__all__ = ["plan_claim_binding", "plan_volume"]
 
 Json = dict[str, Any]
 
@@ -31,17 +31,6 @@ _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _FINISHED = ("Succeeded", "Failed")
-
-
-def claims_of(pod: Pod) -> list[str]:
-    """Names of the claims that a pod uses, in its namespace."""
-    names = []
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            names.append(volume.persistent_volume_claim.claim_name)
-        elif volume.ephemeral is not None:
-            names.append(f"{pod.metadata.name}-{volume.name}")
-    return names
 
 
 # Claims
@@ -75,8 +64,9 @@ def plan_claim_binding(
     )
     if waits and _SELECTED_NODE not in metadata.annotations:
         text = "waiting for first consumer to be created before binding"
-        if any(metadata.name in claims_of(pod) for pod in view.within(Pod, metadata.namespace)):
-            text = f"waiting for pod {_first_user(view, claim)} to be scheduled"
+        users = view.storage.users(metadata.namespace, metadata.name)
+        if (user := min((pod.metadata.name for pod in users), default="")) != "":
+            text = f"waiting for pod {user} to be scheduled"
             return Plan([RecordEvent(claim, "WaitForPodScheduled", text)])
         return Plan([RecordEvent(claim, "WaitForFirstConsumer", text)])
     if not waits and (best := _best_match(view, claim)) is not None:
@@ -85,15 +75,8 @@ def plan_claim_binding(
 
 
 def _is_used(view: View, claim: PersistentVolumeClaim) -> bool:
-    return any(
-        claim.metadata.name in claims_of(pod) and pod.status.phase not in _FINISHED
-        for pod in view.within(Pod, claim.metadata.namespace)
-    )
-
-
-def _first_user(view: View, claim: PersistentVolumeClaim) -> str:
-    pods: Collection[Pod] = view.within(Pod, claim.metadata.namespace)
-    return min(pod.metadata.name for pod in pods if claim.metadata.name in claims_of(pod))
+    users = view.storage.users(claim.metadata.namespace, claim.metadata.name)
+    return any(pod.status.phase not in _FINISHED for pod in users)
 
 
 def _class_of(view: View, claim: PersistentVolumeClaim) -> StorageClass | None:
@@ -167,7 +150,7 @@ def _promised(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | No
     """A volume that somebody, an administrator or the scheduler, has set aside for the claim."""
     volumes = [
         each
-        for each in view.all(PersistentVolume)
+        for each in view.storage.promised(claim.metadata.namespace, claim.metadata.name)
         if _names(each, claim) and each.metadata.deletion_timestamp is None
     ]
     return min(volumes, key=_size_and_name, default=None)
@@ -181,10 +164,8 @@ def _best_match(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | 
         selector = Selector.from_label_selector(claim.spec.selector)
     fitting = [
         each
-        for each in view.all(PersistentVolume)
-        if each.spec.claim_ref is None
-        and each.metadata.deletion_timestamp is None
-        and (each.spec.storage_class_name or "") == (claim.spec.storage_class_name or "")
+        for each in view.storage.free(claim.spec.storage_class_name or "")
+        if each.metadata.deletion_timestamp is None
         and (each.spec.volume_attributes_class_name or "")
         == (claim.spec.volume_attributes_class_name or "")
         and (each.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")

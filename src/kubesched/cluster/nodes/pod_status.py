@@ -79,11 +79,12 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
         condition = _condition(kind, said, held.get(kind), generation, now)
         if condition is not None:
             conditions.append(condition)
+    is_ready = run.is_ready(now_ns)
     report: Json = {
         "phase": run.phase,
         "conditions": conditions,
         "containerStatuses": [
-            _container_status(run, each, spec, now_ns)
+            _container_status(run, each, spec, is_ready=is_ready)
             for each, spec in zip(run.containers, pod.spec.containers, strict=True)
         ],
     }
@@ -197,12 +198,12 @@ def _closed_gates(pod: Pod) -> str:
     return ", ".join(texts)
 
 
-def _container_status(run: PodRun, each: ContainerRun, spec: Container, now_ns: int) -> Json:
+def _container_status(run: PodRun, each: ContainerRun, spec: Container, *, is_ready: bool) -> Json:
     status: Json = {
         "name": each.name,
         "image": each.image,
         "imageID": "",
-        "ready": each.is_running and run.is_ready(now_ns),
+        "ready": each.is_running and is_ready,
         "started": each.is_running,
         "restartCount": each.restarts,
         "state": _state(run, each, spec),

@@ -7,7 +7,11 @@ from typing import Any
 from kubesched.apiserver.rules.strategies.base import Json
 from kubesched.apiserver.rules.strategies.cluster import StatusStrategy
 from kubesched.apiserver.rules.strategies.pod_defaults import default_pod_spec
-from kubesched.apiserver.rules.validation.objects import check_workload_controller
+from kubesched.apiserver.rules.validation.objects import (
+    check_replication_controller,
+    check_selected_template,
+    check_workload_controller,
+)
 from kubesched.apiserver.rules.validation.problems import Problem
 from kubesched.apiserver.rules.validation.workloads import (
     check_cron_job,
@@ -107,8 +111,8 @@ class ReplicationControllerStrategy(_WorkloadStrategy):
             return {**filled, "spec": {**spec, "selector": labels}}
         return filled
 
-    def check_new(self, _new: Json, /) -> list[Problem]:
-        return []  # its selector is a plain map
+    def check_new(self, new: Json, /) -> list[Problem]:
+        return check_replication_controller(new)  # its selector is a plain map
 
     def check_change(self, _new: Json, _old: Json, /) -> list[Problem]:
         return []
@@ -141,8 +145,9 @@ class JobStrategy(_WorkloadStrategy):
         selector = {"matchLabels": {CONTROLLER_UID: uid}}
         return {**new, "spec": {**spec, "selector": selector, "template": template}}
 
-    def check_new(self, _new: Json, /) -> list[Problem]:
-        return []  # its selector is made by the server
+    def check_new(self, new: Json, /) -> list[Problem]:
+        # Its selector is made by the server, if nobody says otherwise.
+        return check_selected_template(new.get("spec", {}))
 
     def check_change(self, new: Json, old: Json, /) -> list[Problem]:
         return check_job_change(new, old)

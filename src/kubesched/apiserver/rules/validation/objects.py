@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from kubesched.api.labels import Selector
+from kubesched.api.meta import LabelSelector
 from kubesched.api.quantity import parse_quantity
 from kubesched.apiserver.rules.validation.containers import NEGATIVE, check_quantity
 from kubesched.apiserver.rules.validation.metadata import check_label_selector
@@ -31,6 +35,8 @@ __all__ = [
     "check_node_update",
     "check_priority_class",
     "check_priority_class_update",
+    "check_replication_controller",
+    "check_selected_template",
     "check_storage_class",
     "check_storage_class_update",
     "check_volume",
@@ -61,11 +67,12 @@ def check_node(node: Json) -> list[Problem]:
 
 def check_node_update(new: Json, old: Json) -> list[Problem]:
     problems = check_node(new)
-    seen = []
+    seen = set()
     for index, address in enumerate(new.get("status", {}).get("addresses", ())):
-        if address in seen:
+        known = frozenset(address.items())
+        if known in seen:
             problems.append(duplicate(f"status.addresses[{index}]", dict(address)))
-        seen.append(address)
+        seen.add(known)
     spec, before = new.get("spec", {}), old.get("spec", {})
     if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
         text = 'node updates may not change podCIDR except from "" to valid'
@@ -288,10 +295,37 @@ def check_workload_controller(owner: Json) -> list[Problem]:
     if selector is None:
         problems.append(required("spec.selector"))
         return problems
-    problems += check_label_selector(selector, "spec.selector")
-    labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
-    wanted = selector.get("matchLabels", {})
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        text = "`selector` does not match template `labels`"
-        problems.append(invalid("spec.template.metadata.labels", dict(labels), text))
+    return problems + check_selected_template(spec)
+
+
+def check_selected_template(spec: Json) -> list[Problem]:
+    """That an owner knows the pods it makes: one that does not would make them without end."""
+    selector = spec.get("selector") or {}
+    problems = check_label_selector(selector, "spec.selector")
+    if problems:
+        return problems
+    chosen = Selector.from_label_selector(msgspec.convert(selector, LabelSelector))
+    return _check_template_labels(spec, chosen)
+
+
+def check_replication_controller(owner: Json) -> list[Problem]:
+    spec = owner.get("spec", {})
+    problems: list[Problem] = []
+    replicas = spec.get("replicas")
+    if not spec.get("selector"):
+        problems.append(required("spec.selector"))
+    if replicas is not None and replicas < 0:
+        problems.append(invalid("spec.replicas", replicas, NEGATIVE))
+    if spec.get("template") is None:
+        problems.append(required("spec.template"))
+    elif spec.get("selector"):
+        problems += _check_template_labels(spec, Selector.from_map(spec["selector"]))
     return problems
+
+
+def _check_template_labels(spec: Json, selector: Selector) -> list[Problem]:
+    labels = (spec.get("template", {}).get("metadata") or {}).get("labels") or {}
+    if selector.matches(labels):
+        return []
+    text = "`selector` does not match template `labels`"
+    return [invalid("spec.template.metadata.labels", dict(labels), text)]

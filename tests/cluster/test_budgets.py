@@ -1,0 +1,257 @@
+"""What one object may cost the cluster around it, by counting: controllers, kubelets, collector.
+
+Every list and map of every kind that something in the embedded cluster looks at, and what is made
+of it: pods of templates, claims of volumes. Costs may grow with what is in an object, not with its
+square.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kubesched.api.access import ApiError
+from kubesched.apiserver import Store
+from kubesched.apiserver.rules.schema.definitions import definition_of
+from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.cluster.controllers.planners import FOLLOWED
+from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.testing import make_node
+from kubesched.util import virtual_loop
+from kubesched.util.clock import current_clock
+from kubesched.util.components import running
+from tests.apiserver.largest_objects import swollen
+from tests.counted_calls import Growth
+from tests.fuzz.service import KINDS
+from tests.scheduler.hostile_world import fresh
+
+Json = dict[str, Any]
+
+SIZE = 25
+CALLS_PER_ITEM = 4_000
+"""In the whole life of an object, events and watches included; a volume is two more objects."""
+
+SKETCH = {"containers": [{"name": "c", "image": "i"}]}
+REQUEST = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def ephemeral(count: int, storage_class: str) -> list[Json]:
+    template = {"spec": {**REQUEST, "storageClassName": storage_class}}
+    return [
+        {"name": f"v{number}", "ephemeral": {"volumeClaimTemplate": template}}
+        for number in range(count)
+    ]
+
+
+def pod(**spec: Any) -> Json:
+    return {"kind": "Pod", "spec": {**SKETCH, "nodeName": "n0", **spec}}
+
+
+def owner(kind: str, template: Json, metadata: Json | None = None, **spec: Any) -> Json:
+    labels = {"a": "b"}
+    made = {"metadata": {"labels": labels, **(metadata or {})}, "spec": {**SKETCH, **template}}
+    chosen = {"selector": {"matchLabels": labels}} if kind != "Job" else {}
+    return {"kind": kind, "spec": {**chosen, "template": made, **spec}}
+
+
+def volumes(count: int) -> list[Json]:
+    return [{"name": f"v{number}", "emptyDir": {}} for number in range(count)]
+
+
+def containers(count: int) -> list[Json]:
+    return [{"name": f"c{number}", "image": "i"} for number in range(count)]
+
+
+def pairs(count: int) -> Json:
+    return {f"example.com/k{number}": "v" for number in range(count)}
+
+
+def variables(count: int) -> list[Json]:
+    return [{"name": "c", "image": "i", "env": [{"name": f"E{n}"} for n in range(count)]}]
+
+
+def claim_templates(count: int) -> Json:
+    templates = [{"metadata": {"name": f"t{number}"}, "spec": REQUEST} for number in range(count)]
+    kept = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    return {"volumeClaimTemplates": templates, "persistentVolumeClaimRetentionPolicy": kept}
+
+
+def taints(count: int) -> list[Json]:
+    return [{"key": f"k{number}", "effect": "NoExecute"} for number in range(count)]
+
+
+def tolerations(count: int) -> list[Json]:
+    return [{"key": f"k{number}", "operator": "Exists"} for number in range(count)]
+
+
+def owners(count: int) -> list[Json]:
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": f"o{number}", "uid": f"{number}"}
+        for number in range(count)
+    ]
+
+
+Story = Callable[[int], list[Json]]
+MADE_OF_IT: dict[str, Story] = {
+    "volumes that live with a pod": lambda n: [pod(volumes=ephemeral(n, "immediate"))],
+    "volumes that wait for a pod": lambda n: [pod(volumes=ephemeral(n, "standard"))],
+    "claims that are not there": lambda n: [
+        pod(
+            volumes=[
+                {"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}} for i in range(n)
+            ]
+        )
+    ],
+    "claims of devices": lambda n: [
+        {
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "t"},
+            "spec": {
+                "spec": {
+                    "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}
+                }
+            },
+        },
+        pod(resourceClaims=[{"name": f"r{i}", "resourceClaimTemplateName": "t"} for i in range(n)]),
+    ],
+    "containers": lambda n: [pod(containers=containers(n))],
+    "containers at the start": lambda n: [pod(initContainers=containers(n))],
+    "taints that a pod tolerates": lambda n: [
+        {"kind": "Node", "metadata": {"name": "tainted"}, "spec": {"taints": taints(n)}},
+        pod(nodeName="tainted", tolerations=tolerations(n)),
+    ],
+    "volumes of a Deployment": lambda n: [owner("Deployment", {"volumes": volumes(n)})],
+    "labels of a Deployment": lambda n: [
+        owner("Deployment", {}, {"labels": {"a": "b", **pairs(n)}})
+    ],
+    "containers of a DaemonSet": lambda n: [owner("DaemonSet", {"containers": containers(n)})],
+    "variables of a Job with indexes": lambda n: [
+        owner(
+            "Job",
+            {"containers": variables(n), "restartPolicy": "Never"},
+            completionMode="Indexed",
+            completions=2,
+            parallelism=2,
+        )
+    ],
+    "claims of a StatefulSet": lambda n: [
+        owner("StatefulSet", {}, replicas=2, serviceName="s", **claim_templates(n))
+    ],
+    "devices of a node": lambda n: [
+        {
+            "kind": "Node",
+            "metadata": {
+                "name": "devices",
+                "annotations": {
+                    "kubesched.io/devices": f'[{{"driver": "d.x.io", "count": {8 * n}}}]'
+                },
+            },
+        }
+    ],
+    "owners": lambda n: [{"kind": "ConfigMap", "metadata": {"ownerReferences": owners(n)}}],
+}
+
+
+async def counted(action: Awaitable[Any]) -> int:
+    """How many functions were called until an action was over, by whomever."""
+    count = 0
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        if event in ("call", "c_call"):
+            count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        await action
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+async def life(cluster: EmbeddedCluster, documents: list[Json], status: Any = None) -> None:
+    """Objects come, change and go, and each time everything comes to rest."""
+    api, now_ns = cluster.store, cluster.store._now_ns
+    places = []
+    for document in documents:
+        resource = KINDS[document["kind"]]
+        namespace = "default" if resource.namespaced else None
+        metadata = {"name": "x", **document.get("metadata", {})}
+        api.create(resource, namespace, {**document, "metadata": metadata}, now_ns)
+        places.append((resource, namespace, metadata["name"]))
+    if status is not None:
+        patch = {"status": status}
+        with contextlib.suppress(ApiError):
+            api.patch(*places[-1], patch, now_ns, patch_type="merge", subresource="status")
+    await asyncio.sleep(20)
+    for place in places:
+        patch = {"metadata": {"annotations": {"changed": "yes"}}}
+        api.patch(*place, patch, now_ns, patch_type="merge")
+    await asyncio.sleep(5)
+    for place in reversed(places):
+        api.delete(*place, now_ns, grace_period_seconds=0)
+    await asyncio.sleep(60)
+    for place in places:
+        with contextlib.suppress(ApiError):  # it is gone, or waits for what nobody does here
+            api.patch(*place, {"metadata": {"finalizers": None}}, now_ns, patch_type="merge")
+    await asyncio.sleep(1)
+
+
+async def growth_of(story: Callable[[int], Awaitable[None]]) -> Growth:
+    await story(4 * SIZE)  # what is made once and kept
+    small, middle, large = [await counted(story(times * SIZE)) for times in (1, 2, 4)]
+    return Growth((middle - small) / SIZE, (large - middle) / (2 * SIZE))
+
+
+def in_a_cluster(test: Callable[[EmbeddedCluster], Awaitable[None]]) -> None:
+    async def main() -> None:
+        cluster = EmbeddedCluster(current_clock(), random.Random(0), heartbeats=False)
+        async with cluster, running(*cluster.parts):
+            await cluster.api.create(fresh(make_node("n0", cpu="8")))
+            await asyncio.sleep(1)
+            await test(cluster)
+
+    virtual_loop.run(main, seed=0)
+
+
+@pytest.mark.parametrize("story", MADE_OF_IT.values(), ids=MADE_OF_IT)
+def test_what_is_made_of_an_object_costs_no_more_than_its_items(story: Story) -> None:
+    async def test(cluster: EmbeddedCluster) -> None:
+        growth = await growth_of(lambda count: life(cluster, story(count)))
+        assert growth.is_linear, growth
+        assert growth.among_many <= CALLS_PER_ITEM, growth
+
+    in_a_cluster(test)
+
+
+REAL = {"Pod": {"nodeName": "n0"}, "CronJob": {"schedule": "0 0 1 1 *"}}
+"""A pod that somebody sees to, and a schedule that does not make costs a matter of luck."""
+SEEN = {each.kind: each for each in Store(random.Random(0)).catalog.all() if each.type in FOLLOWED}
+
+
+@pytest.mark.parametrize("resource", SEEN.values(), ids=SEEN)
+def test_every_list_of_every_kind_costs_no_more_than_its_items(resource: Resource) -> None:
+    if definition_of(resource.group, resource.version, resource.kind) is None:
+        return
+
+    async def test(cluster: EmbeddedCluster) -> None:
+        for place in swollen(resource):
+
+            async def story(count: int, place: Any = place) -> None:
+                made = place.filled(count, "x")
+                made["spec"] = {**made.get("spec", {}), **REAL.get(resource.kind, {})}
+                with contextlib.suppress(ApiError):  # `tests/apiserver/test_budgets.py`
+                    await life(cluster, [made], made.get("status"))
+
+            growth = await growth_of(story)
+            assert growth.is_linear, (str(place), growth)
+            assert growth.among_many <= CALLS_PER_ITEM, (str(place), growth)
+
+    in_a_cluster(test)
