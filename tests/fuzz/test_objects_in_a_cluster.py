@@ -77,8 +77,8 @@ def test_the_cluster_goes_on(data: st.DataObject) -> None:
 def few(drawn: Any) -> Any:
     """The same for a moderate number of pods.
 
-    An hour of making as many as a number says takes hours: `tests/cluster/controllers/test_bounds.py`
-    asks what becomes of numbers without measure.
+    Making as many as a number says, for an hour of virtual time, takes hours. What becomes of
+    numbers without measure: `tests/cluster/controllers/test_bounds.py`.
     """
     if isinstance(drawn, dict):
         return {
