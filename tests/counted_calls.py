@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Growth", "count_calls", "grow", "peak_bytes"]
+__all__ = ["Growth", "count_calls", "counted", "grow", "peak_bytes"]
 
 
 def count_calls(action: Callable[[], Any]) -> int:
@@ -23,6 +23,24 @@ def count_calls(action: Callable[[], Any]) -> int:
     sys.setprofile(profile)
     try:
         action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+async def counted(action: Awaitable[Any]) -> int:
+    """How many functions were called until an action was over, by whomever."""
+    count = 0
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        if event in ("call", "c_call"):
+            count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        await action
     finally:
         sys.setprofile(before)
     return count

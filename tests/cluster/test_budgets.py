@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -27,7 +26,7 @@ from kubesched.util import virtual_loop
 from kubesched.util.clock import current_clock
 from kubesched.util.components import running
 from tests.apiserver.largest_objects import swollen
-from tests.counted_calls import Growth
+from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
 from tests.scheduler.hostile_world import fresh
 
@@ -156,24 +155,6 @@ MADE_OF_IT: dict[str, Story] = {
     ],
     "owners": lambda n: [{"kind": "ConfigMap", "metadata": {"ownerReferences": owners(n)}}],
 }
-
-
-async def counted(action: Awaitable[Any]) -> int:
-    """How many functions were called until an action was over, by whomever."""
-    count = 0
-
-    def profile(frame: Any, event: str, arg: Any) -> None:
-        nonlocal count
-        if event in ("call", "c_call"):
-            count += 1
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        await action
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 async def life(cluster: EmbeddedCluster, documents: list[Json], status: Any = None) -> None:

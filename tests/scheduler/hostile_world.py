@@ -7,6 +7,7 @@ anything can be tried that JSON can say, whatever the embedded server would refu
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -49,7 +50,8 @@ class HostileWorld:
         self.scheduler = Scheduler(
             self.network.client("scheduler"), current_clock(), seed=1, stream_lists=True
         )
-        self._lies: dict[str, Json] = {}
+        self.lies: dict[str, Json] = {}
+        self._tickets = itertools.count()
         self.network.mangle = self._mangle
 
     async def add_node(self, name: str, lie: Json | None = None, **more: Any) -> None:
@@ -72,18 +74,22 @@ class HostileWorld:
             await asyncio.sleep(0.1)
         raise AssertionError(f"{name} is not bound")
 
+    def ticket(self) -> int:
+        """A number that nobody else has."""
+        return next(self._tickets)
+
     async def _create(self, new: Node | Pod, lie: Json | None) -> None:
         if lie is not None:
-            self._lies[new.metadata.name] = lie
+            self.lies[new.metadata.name] = lie
         await self.api.create(fresh(new))
 
     def _mangle(self, target: str, lines: bytes) -> bytes:
-        if not self._lies:
+        if not self.lies:
             return lines
         told = []
         for line in lines.splitlines():
             event = json.loads(line)
-            lie = self._lies.get(event["object"].get("metadata", {}).get("name"))
+            lie = self.lies.get(event["object"].get("metadata", {}).get("name"))
             if lie is not None:
                 event["object"] = merged(event["object"], lie)
             told.append(json.dumps(event).encode() + b"\n")

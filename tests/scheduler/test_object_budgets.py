@@ -1,0 +1,217 @@
+"""What one object may cost the scheduler, by counting: every list and map of all that it watches.
+
+A cluster has one object of each kind, and pods that need them: a volume that is bound and one that
+is to be, a device, a budget, namespaces by their labels. A watch shows one of the objects with `n`
+items somewhere, and a pod is placed. Costs may grow with what is in an object, not with its square.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.apiserver.largest_objects import swollen
+from tests.counted_calls import Growth, counted
+from tests.fuzz.service import KINDS
+from tests.scheduler.hostile_world import HostileWorld, tell
+
+Json = dict[str, Any]
+
+SIZE = 100
+CALLS_PER_ITEM = 1_500
+"""For two events about an object, and two attempts of a pod that needs it."""
+
+HOSTNAME = "kubernetes.io/hostname"
+DRIVER = "d.example.com"
+STORAGE = {"storage": "1Gi"}
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": STORAGE}}
+REQUEST = {"name": "r", "exactly": {"deviceClassName": "dc"}}
+HERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": HOSTNAME, "operator": "Exists"}]}]}
+BASES: dict[str, Json] = {
+    "StorageClass": {
+        "metadata": {"name": "sc"},
+        "provisioner": DRIVER,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    },
+    "CSIDriver": {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}},
+    "CSINode": {
+        "metadata": {"name": "n0"},
+        "spec": {
+            "drivers": [
+                {
+                    "name": DRIVER,
+                    "nodeID": "n0",
+                    "topologyKeys": [HOSTNAME],
+                    "allocatable": {"count": 5},
+                }
+            ]
+        },
+    },
+    "CSIStorageCapacity": {
+        "metadata": {"name": "capacity"},
+        "storageClassName": "sc",
+        "capacity": "100Gi",
+        "nodeTopology": {"matchExpressions": [{"key": HOSTNAME, "operator": "Exists"}]},
+    },
+    "PersistentVolume": {
+        "metadata": {"name": "pv"},
+        "spec": {
+            "capacity": STORAGE,
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "sc",
+            "csi": {"driver": DRIVER, "volumeHandle": "h"},
+            "claimRef": {"namespace": "default", "name": "bound", "uid": "u"},
+            "nodeAffinity": {"required": HERE},
+        },
+    },
+    "PersistentVolumeClaim": {
+        "metadata": {"name": "bound", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {**CLAIM, "storageClassName": "sc", "volumeName": "pv"},
+    },
+    "VolumeAttachment": {
+        "metadata": {"name": "va"},
+        "spec": {"attacher": DRIVER, "nodeName": "n0", "source": {"persistentVolumeName": "pv"}},
+    },
+    "DeviceClass": {
+        "metadata": {"name": "dc"},
+        "spec": {"selectors": [{"cel": {"expression": "device.driver != ''"}}]},
+    },
+    "ResourceSlice": {
+        "metadata": {"name": "slice"},
+        "spec": {
+            "driver": DRIVER,
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "nodeName": "n0",
+            "devices": [{"name": f"d{number}"} for number in range(3)],
+        },
+    },
+    "ResourceClaim": {
+        "metadata": {"name": "rc"},
+        "spec": {"devices": {"requests": [REQUEST]}},
+    },
+    "PodDisruptionBudget": {
+        "metadata": {"name": "pdb"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
+    },
+    "Namespace": {"metadata": {"name": "other"}},
+    "Node": {"metadata": {"name": "n0"}},
+    "Service": {
+        "metadata": {"name": "svc"},
+        "spec": {"selector": {"a": "b"}, "ports": [{"port": 1}]},
+    },
+}
+"""One object of each kind that the scheduler watches, beside pods."""
+
+TO_BE_BOUND = {"metadata": {"name": "wanted"}, "spec": {**CLAIM, "storageClassName": "sc"}}
+
+
+def near(**selector: Any) -> Json:
+    term = {
+        "topologyKey": HOSTNAME,
+        "labelSelector": {"matchLabels": {"a": "z"}},
+        "namespaceSelector": selector,
+    }
+    return {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+    }
+
+
+def volume(claim: str) -> Json:
+    return {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
+
+
+DEVICES: Json = {"resourceClaims": [{"name": "r", "resourceClaimName": "rc"}]}
+NEEDS: dict[str, Json] = {
+    "StorageClass": {"volumes": [volume("wanted")]},
+    "CSIStorageCapacity": {"volumes": [volume("wanted")]},
+    "CSIDriver": {"volumes": [volume("bound"), volume("wanted")]},
+    "CSINode": {"volumes": [volume("bound"), volume("wanted")]},
+    "VolumeAttachment": {"volumes": [volume("bound")]},
+    "PersistentVolume": {"volumes": [volume("bound"), volume("wanted")]},
+    "PersistentVolumeClaim": {"volumes": [volume("bound")]},
+    "DeviceClass": DEVICES,
+    "ResourceSlice": DEVICES,
+    "ResourceClaim": DEVICES,
+    "Namespace": {"affinity": near(matchLabels={"team": "x"})},
+    "PodDisruptionBudget": {
+        "priority": 10,
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}],
+    },
+    "Node": {"tolerations": [{"operator": "Exists", "effect": "PreferNoSchedule"}]},
+}
+"""What of a pod makes its attempt look at an object of a kind."""
+
+
+def create(world: HostileWorld, kind: str, document: Json) -> None:
+    resource = KINDS[kind]
+    namespace = "default" if resource.namespaced else None
+    world.network.store.create(resource, namespace, document, world.network.store._now_ns)
+
+
+async def furnish(world: HostileWorld) -> None:
+    for kind, document in BASES.items():
+        if kind != "Node":
+            create(world, kind, document)
+    create(world, "PersistentVolumeClaim", TO_BE_BOUND)
+    world.lies["bound"] = {"metadata": {"uid": "u"}, "status": {"phase": "Bound"}}
+    world.lies["pv"] = {"status": {"phase": "Bound"}}
+    for number in range(3):
+        labels = {"a": "b"}
+        await world.add_pod(
+            f"victim{number}", node_name=f"n{number}", labels=labels, requests={"cpu": "5"}
+        )
+    await asyncio.sleep(1)
+
+
+def show(world: HostileWorld, kind: str, lie: Json) -> None:
+    """Have a watch tell of an object, with the lie in it."""
+    resource, name = KINDS[kind], BASES[kind]["metadata"]["name"]
+    if name in ("bound", "pv"):
+        lie = {**lie, "status": {**lie.get("status", {}), "phase": "Bound"}}
+    if name == "bound":
+        lie = {**lie, "metadata": {**lie.get("metadata", {}), "uid": "u"}}
+    world.lies[name] = lie
+    store = world.network.store
+    patch = {"metadata": {"annotations": {"seen": str(world.ticket())}}}
+    namespace = "default" if resource.namespaced else None
+    store.patch(resource, namespace, name, patch, store._now_ns, patch_type="merge")
+
+
+async def attempt(world: HostileWorld, kind: str, lie: Json) -> None:
+    show(world, kind, lie)
+    await asyncio.sleep(0.5)
+    name = f"needs{world.ticket()}"
+    await world.add_pod(name, {"spec": NEEDS.get(kind, {}), "metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(3)
+    show(world, kind, lie)
+    await asyncio.sleep(2)
+    await world.delete_pod(name)
+    show(world, kind, {})
+    await asyncio.sleep(30)  # whatever is tried again is over
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> None:
+    resource = KINDS[kind]
+
+    async def story(world: HostileWorld) -> None:
+        await furnish(world)
+        for place in swollen(resource):
+
+            def lie(count: int, place: Any = place) -> Json:
+                made = place.filled(count, BASES[kind]["metadata"]["name"])
+                made["metadata"].pop("name")
+                return made
+
+            await attempt(world, kind, lie(4 * SIZE))  # what is made once and kept
+            small, middle, large = [
+                await counted(attempt(world, kind, lie(times * SIZE))) for times in (1, 2, 4)
+            ]
+            growth = Growth((middle - small) / SIZE, (large - middle) / (2 * SIZE))
+            # A loop in a loop has 300 calls an item among few, and 600 among many.
+            assert growth.among_many <= 1.5 * max(0, growth.among_few) + 20, (str(place), growth)
+            assert growth.among_many <= CALLS_PER_ITEM, (str(place), growth)
+
+    tell(story)
