@@ -21,6 +21,7 @@ from tests.apiserver.largest_objects import BASES, Place, swollen
 from tests.counted_calls import count_calls, grow, peak_bytes
 from tests.fuzz.service import JSON, KINDS, TABLE, Service
 from tests.fuzz.test_api_requests import PATCHES
+from tests.fuzz.test_objects_in_a_cluster import POD_SPEC
 
 SIZE = 9
 """Items in the smallest object; the largest has four times as many."""
@@ -334,3 +335,72 @@ def test_a_limit_range_does_not_multiply_with_containers() -> None:
     assert service.ask("POST", service.path(KINDS["Pod"]), pod)[0] == 413
     few = {**pod, "spec": {"containers": containers[:3]}}
     assert service.ask("POST", service.path(KINDS["Pod"]), few)[0] == 201
+
+
+NAMES = "metadata.name!="
+ASKED = {
+    "labels": lambda n: {"labelSelector": ",".join(f"k{each}" for each in range(n))},
+    "labels that are not there": lambda n: {
+        "labelSelector": ",".join(f"!k{each}" for each in range(n))
+    },
+    "values of a label": lambda n: {
+        "labelSelector": f"k notin ({','.join(f'v{each}' for each in range(n))})"
+    },
+    "one label": lambda n: {"labelSelector": ",".join(["a=b"] * n)},
+    "fields": lambda n: {"fieldSelector": ",".join(f"{NAMES}p{each}x" for each in range(n))},
+    "parameters": lambda n: {f"p{each}": "v" for each in range(n)},
+    "digits": lambda n: {"limit": "1" * n, "timeoutSeconds": "1" * n},
+    "a place in a list": lambda n: {"continue": "A" * n},
+    "commas": lambda n: {"labelSelector": "," * n, "fieldSelector": "," * n},
+    "brackets": lambda n: {"labelSelector": "(" * n},
+}
+HEADS = {
+    "forms": lambda n: ",".join(f"application/x{each}" for each in range(n)),
+    "versions of a form": lambda n: ",".join([f"{JSON};as=Table;v=v{n};g=meta.k8s.io"] * n),
+    "parts of a form": lambda n: JSON + ";a=b" * n,
+    "one long word": lambda n: "a" * n,
+}
+LINE_SIZE, CALLS_PER_ITEM = 100, 150
+
+
+def served(pods: int = 3) -> Service:
+    service = Service()
+    for number in range(pods):
+        body = {"metadata": {"name": f"p{number}", "labels": {"a": "b"}}, "spec": POD_SPEC}
+        assert service.ask("POST", service.path(KINDS["Pod"]), body)[0] == 201
+    return service
+
+
+@pytest.mark.parametrize("query", ASKED.values(), ids=ASKED)
+def test_parameters_cost_no_more_than_what_is_in_them(query: Any) -> None:
+    service = served()
+    path = service.path(KINDS["Pod"])
+
+    def ask(count: int) -> None:
+        for form in (JSON, TABLE):
+            service.ask("GET", path, accept=form, query=query(count))
+        service.ask("GET", path, query={"watch": "1", **query(count)})
+        service.ask("DELETE", path, query={"dryRun": "All", **query(count)})
+
+    ask(4 * LINE_SIZE)
+    growth = grow(lambda count: count_calls(lambda: ask(count)), LINE_SIZE)
+    assert growth.is_linear, growth
+    assert growth.among_many <= CALLS_PER_ITEM, growth
+
+
+@pytest.mark.parametrize("header", HEADS.values(), ids=HEADS)
+def test_headers_cost_no_more_than_what_is_in_them(header: Any) -> None:
+    service = served(1)
+    path = service.path(KINDS["Pod"])
+
+    def ask(count: int) -> None:
+        service.ask("GET", path, accept=header(count))
+        service.ask("GET", f"{path}/p0", accept=header(count))
+        service.ask("GET", "/api", accept=header(count))
+        service.ask("POST", path, b"{}", content_type=header(count))
+        service.ask("PATCH", f"{path}/p0", b"{}", content_type=header(count))
+
+    ask(4 * LINE_SIZE)
+    growth = grow(lambda count: count_calls(lambda: ask(count)), LINE_SIZE)
+    assert growth.is_linear, growth
+    assert growth.among_many <= CALLS_PER_ITEM, growth
