@@ -6,6 +6,7 @@ values at and beyond the ends of what they should be.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -145,11 +146,14 @@ def _of(info: Any, most: int, depth: int) -> st.SearchStrategy[Any]:
             return st.sampled_from([None, 0, "", [], {}])
 
 
+@functools.cache  # looking through a type takes longer than a draw
+def _fields(cls: type[msgspec.Struct]) -> dict[str, Any]:
+    info: Any = msgspec.inspect.type_info(cls)
+    return {field.encode_name: field.type for field in info.fields}
+
+
 def _struct(cls: type[msgspec.Struct], most: int, depth: int) -> st.SearchStrategy[Any]:
-    fields = {
-        field.encode_name: field.type
-        for field in msgspec.inspect.type_info(cls).fields  # type: ignore[attr-defined]
-    }
+    fields = _fields(cls)
     limit = most if depth == 0 else max(2, most - depth)
 
     @st.composite
