@@ -12,6 +12,7 @@ from kubesched.api import (
     ApiError,
     Deployment,
     Job,
+    PersistentVolumeClaim,
     Pod,
     ReplicaSet,
     ReplicationController,
@@ -113,6 +114,27 @@ def test_what_is_refused_is_tried_again_less_and_less_often() -> None:
 
     virtual_loop.run(main, seed=0)
     assert 5 < len(tries) < 30
+
+
+def test_a_long_plan_leaves_turns_to_others() -> None:
+    async def main() -> None:
+        clock = current_clock()
+        api = LocalApi(Store(random.Random(0), now_ns=clock.now_ns()), clock)
+        async with running(Controllers(api, clock)):
+            await asyncio.sleep(1)
+            claim = ephemeral(["ReadWriteOnce"])["spec"]["volumes"][0]["ephemeral"]
+            volumes = [{"name": f"v{number}", "ephemeral": claim} for number in range(450)]
+            spec = {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}
+            await api.create_document(Pod, "default", {"metadata": {"name": "p"}, "spec": spec})
+            claims = api.store.collection(api.store.catalog.by_type(PersistentVolumeClaim))
+            seen = set()
+            for _ in range(1_000):
+                seen.add(len(claims.objects))
+                await asyncio.sleep(0)
+            assert len(claims.objects) == len(volumes)
+            assert len(seen) >= 5
+
+    virtual_loop.run(main, seed=0)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ _SETTLING_NS = 100 * MILLISECOND
 """What looks at all pods of a namespace waits for changes that come together."""
 _PAUSE_NS = 10 * MILLISECOND
 """Between two plans for one object: a plan looks at all that it owns."""
+_ACTIONS_PER_TURN = 100
+"""Then others get their turn: a server in this process answers without one."""
 _FIRST_RETRY_NS, _LAST_RETRY_NS = 10 * MILLISECOND, 10 * SECOND
 
 log = get_logger(__name__)
@@ -115,6 +117,7 @@ class Controllers:
         self._planned: dict[str, int] = {}
         """When an object was last planned for, by its uid."""
         self._failures: dict[str, int] = {}
+        self._carried_out = 0
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
         groups: tuple[type[ApiObject], ...] = (PodGroup,) if has_pod_groups else ()
@@ -337,6 +340,9 @@ class Controllers:
         return refused
 
     async def _carry_out(self, controller: str, action: Action, owner: Any | None = None) -> None:
+        self._carried_out += 1
+        if self._carried_out % _ACTIONS_PER_TURN == 0:
+            await asyncio.sleep(0)
         match action:
             case Create():
                 await self._create(controller, action, owner)
