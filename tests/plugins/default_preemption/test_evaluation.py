@@ -340,7 +340,7 @@ def failing_on(*names: str) -> Any:
     """A plugin whose RemovePod fails on the nodes named."""
 
     def remove_pod(state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
-        return Status.failure("oh no") if node.name in names else SUCCESS
+        return Status.failure(f"oh no, {node.name}") if node.name in names else SUCCESS
 
     return plugin_class(
         "Broken",
@@ -358,9 +358,24 @@ def test_a_hook_that_fails_on_the_only_node_is_an_error() -> None:
         assert result.status.code.label == "Error"
         assert (
             result.status.message
-            == 'preemption: running RemovePod on PreFilter plugin "Broken": oh no'
+            == 'preemption: running RemovePod on PreFilter plugin "Broken": oh no, a'
         )
         assert nominated_to(result) is None
+
+    run(scenario)
+
+
+def test_a_pod_is_told_the_same_every_time_wherever_the_search_begins() -> None:
+    """Seed 304: its condition was written anew with every attempt, for ever."""
+
+    async def scenario() -> None:
+        pod = preemptor()
+        names = "abcdef"
+        there = [running(f"p-{name}", name) for name in names]
+        world = World([*nodes(*names), *there, pod], failing_on(*names))
+        broken = 'running RemovePod on PreFilter plugin "Broken": oh no, '
+        told = {world.preempt(pod).status.message for _ in range(20)}
+        assert told == {f"preemption: [{', '.join(broken + name for name in names)}]"}
 
     run(scenario)
 

@@ -218,6 +218,9 @@ def _goes_by_preemption(pod: Pod) -> bool:
 
 
 def _joined(errors: tuple[BaseException, ...]) -> str:
-    """Several errors as the reference lists them: each text once, in brackets."""
-    texts = tuple(dict.fromkeys(map(str, errors)))
+    """Several errors as the reference lists them: each text once, in brackets.
+
+    In order, so that a pod is told the same every time wherever the search begins.
+    """
+    texts = sorted(set(map(str, errors)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

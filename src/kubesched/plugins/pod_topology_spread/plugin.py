@@ -47,7 +47,6 @@ from kubesched.util.errors import SelectorError
 
 __all__ = ["SYSTEM_DEFAULTS", "PodTopologySpread"]
 
-# Each may have to be compared with every pod (decision 0019).
 _PRE_FILTER_KEY = "PreFilterPodTopologySpread"
 _PRE_SCORE_KEY = "PreScorePodTopologySpread"
 
