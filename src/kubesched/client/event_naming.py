@@ -11,7 +11,8 @@ from kubesched.api.reference import ObjectReference
 
 __all__ = ["EventNames", "reference_to"]
 
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+# Letters and digits, between which there are dashes or one dot: never tried in two ways.
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]++(?:(?:-++|\.)[a-z0-9]++)*+")
 _DNS_SUBDOMAIN_LIMIT = 253
 
 

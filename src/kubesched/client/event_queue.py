@@ -41,9 +41,18 @@ class EventQueue:
         self._unfinished += 1
         self._wake_one()
 
+    def take(self) -> tuple[Sending, int] | None:
+        """The first event, if there is one; `done` must be called for it."""
+        if not self._waiting:
+            return None
+        taken = self._waiting.popleft()
+        if self._waiting:
+            self._wake_one()
+        return taken
+
     async def get(self) -> tuple[Sending, int]:
-        """The first event, once there is one; `done` must be called for it."""
-        while not self._waiting:
+        """The same, once there is one."""
+        while (taken := self.take()) is None:
             sender: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._senders.append(sender)
             try:
@@ -57,9 +66,6 @@ class EventQueue:
                     self._wake_one()
                 raise
             self._is_waking = False
-        taken = self._waiting.popleft()
-        if self._waiting:
-            self._wake_one()
         return taken
 
     def done(self) -> None:

@@ -150,18 +150,15 @@ class EventBroadcaster:
         """Take in one event; recorders call this."""
         now_ns = self._clock.now_ns()
         known, sending = self._cache.repeat(key, now_ns)
-        if not known:
-            if self._queue.is_full:
-                self._drop()
-                return
-            name = self._names.name(key.regarding.name, now_ns)
-            sending = self._cache.add(key, name, sprintf_without_arguments(note), now_ns)
-        if sending is None:
+        if known and sending is None:
             return
         if self._queue.is_full:
             self._drop()
-        else:
-            self._queue.put(sending, now_ns)
+            return
+        if sending is None:
+            name = self._names.name(key.regarding.name, now_ns)
+            sending = self._cache.add(key, name, sprintf_without_arguments(note), now_ns)
+        self._queue.put(sending, now_ns)
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -203,7 +200,7 @@ class EventBroadcaster:
 
     async def _send_queued(self) -> None:
         while True:
-            sending, queued_ns = await self._queue.get()
+            sending, queued_ns = self._queue.take() or await self._queue.get()
             try:
                 if self._is_busy is not None:
                     await self._wait_for_turn(self._is_busy, queued_ns)

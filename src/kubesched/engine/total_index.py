@@ -68,7 +68,15 @@ class TotalIndex:
     def choose(self, rng: random.Random) -> int:
         """One of the rows with the highest total."""
         bucket = self._buckets[self._best]
-        return rng.choice(bucket) if len(bucket) > 1 else bucket[0]
+        count = len(bucket)
+        if count == 1:
+            return bucket[0]
+        # The row that rng.choice would draw, without its calls.
+        draw, bits = rng.getrandbits, count.bit_length()
+        place = draw(bits)
+        while place >= count:
+            place = draw(bits)
+        return bucket[place]
 
     def choose_accepted(
         self, rng: random.Random, accepts: Callable[[int], bool], tries: int

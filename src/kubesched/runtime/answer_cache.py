@@ -107,7 +107,8 @@ class AnswerCache:
             for plugin in cached
             if overrides(plugin, "normalize_score")
         )
-        self._not_summed = (*(plugin for plugin, _ in self._normalizing), *self.uncached_scores)
+        not_summed = (*(plugin for plugin, _ in self._normalizing), *self.uncached_scores)
+        self._not_summed = [(plugin.name, plugin) for plugin in not_summed]
         highest = MAX_NODE_SCORE * sum(abs(weight) for _, weight in self._summed)
         # As small as possible: many entries together are more than a processor's caches hold.
         self._total_type = next(
@@ -467,8 +468,8 @@ class AnswerCache:
     def is_summed(self, state: CycleState, pod: Pod, nodes: NodeView) -> bool:
         """Whether the cached sum alone tells nodes apart: all other scores are uniform."""
         skipped = state.skip_score
-        for plugin in self._not_summed:
-            if plugin.name not in skipped and plugin.uniform_score(state, pod, nodes) is None:
+        for name, plugin in self._not_summed:
+            if name not in skipped and plugin.uniform_score(state, pod, nodes) is None:
                 return False
         return True
 

@@ -72,6 +72,7 @@ _POINTS = {
     _NORMALIZE: "ScoreExtensionNormalize",
 }
 
+_SUCCESS = Code.SUCCESS
 # What a call may raise that is the plugin's failure. Not KeyboardInterrupt: that is the user.
 THROWN: Final = (Exception, asyncio.CancelledError, SystemExit)
 
@@ -82,31 +83,25 @@ def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
     The first argument of the method is the state of the attempt.
     """
     timer: PluginTimer | None = args[0].plugin_timer
+    started_ns = 0 if timer is None else timer.now_ns()
+    code = Code.ERROR
     try:
-        if timer is not None:
-            return _timed(timer, what, plugin, method, args)
-        return method(*args)
+        answer = method(*args)
+        # Other answers than a status come from plugins that had no objection as a whole.
+        code = answer.code if isinstance(answer, Status) else _SUCCESS
+        return answer
     except PluginError:
         raise
     except THROWN as exc:
         raise thrown(what, plugin, exc) from exc
+    finally:
+        if timer is not None:
+            timer.observe(plugin.name, _POINTS[what], code, started_ns)
 
 
 def thrown(what: str, plugin: Plugin, exc: BaseException) -> PluginError:
     """What a plugin threw, with where."""
     return PluginError(f"{what.format(plugin.name)}: {failure_of(exc).message}")
-
-
-def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any, args: Any) -> Any:
-    started_ns = timer.now_ns()
-    code = Code.ERROR
-    try:
-        answer = method(*args)
-        # Other answers than a status come from plugins that had no objection as a whole.
-        code = answer.code if isinstance(answer, Status) else Code.SUCCESS
-        return answer
-    finally:
-        timer.observe(plugin.name, _POINTS[what], code, started_ns)
 
 
 def call_for_status(what: str, plugin: Plugin, method: Any, *args: Any) -> Status:

@@ -32,7 +32,9 @@ class PluginTimer:
 
     def __init__(self, metrics: SchedulerMetrics, now_ns: Callable[[], int]) -> None:
         self._durations = metrics.plugin_execution_duration_seconds
-        self._kept: dict[tuple[str, str, int], Histogram] = {}
+        # By plugin, point and code: takes a duration.
+        self._notes: dict[tuple[str, str, int], Callable[[int], None]] = {}
+        self.noted: list[Histogram] = []
         self.now_ns = now_ns
 
     def observe(self, plugin: str, point: str, code: Code, started_ns: int) -> None:
@@ -40,10 +42,12 @@ class PluginTimer:
         duration_ns = self.now_ns() - started_ns
         # As a plain number, whose hash costs less than that of an enum's member.
         key = (plugin, point, code.numerator)
-        child = self._kept.get(key)
-        if child is None:
-            child = self._kept[key] = self._durations.labels(plugin, point, code.label)
-        child.observe_ns(duration_ns)
+        note_ns = self._notes.get(key)
+        if note_ns is None:
+            child = self._durations.labels(plugin, point, code.label)
+            note_ns = self._notes[key] = child.note_ns
+            self.noted.append(child)
+        note_ns(duration_ns)
 
 
 class PluginTiming:
@@ -120,6 +124,7 @@ class PointMetrics:
             metrics.get_node_hint_duration_seconds.labels(hinted, profile)
             for hinted in ("no_hint", "hint")
         ]
+        self._note_hint = [child.note_ns for child in self._hint_durations]
         self._hint_results = [
             metrics.batch_attempts_total.labels(profile, result)
             for result in ("no_hint", "hint_used")
@@ -141,7 +146,7 @@ class PointMetrics:
         """A timer for the plugins of one attempt in ten. To be called for each attempt."""
         self._attempts += 1
         if not self._attempts % _ATTEMPTS_NOTED:
-            for child in self._noted:
+            for child in (*self._noted, *self._timer.noted, *self._hint_durations):
                 child.settle()
         return self._timer if self._draw() < _SAMPLED else None
 
@@ -151,7 +156,7 @@ class PointMetrics:
 
     def observe_hint(self, was_used: bool, duration_ns: int) -> None:
         """Note whether what is kept from equal pods was enough to choose a node."""
-        self._hint_durations[was_used].observe_ns(duration_ns)
+        self._note_hint[was_used](duration_ns)
         self._hint_results[was_used].value += 1
 
     def observe(self, point: str, code: Code, started_ns: int) -> int:

@@ -187,7 +187,7 @@ class CachedSearch(FullSearch):
             framework.run_pre_score(state, pod_info, feasible)
             score_ns = metrics.observe("PreScore", _SUCCESS, pre_score_ns)
             cache.refresh_scores(entry, state, pod, nodes, missing)
-            best = self._best_row(framework, entry, state, pod, feasible, others)
+            best = self._best_row(framework, entry, state, pod, nodes, feasible, others)
         except PluginError:
             # Perhaps about nodes, or a lack of them, that a full search does not come to.
             if not others:
@@ -204,6 +204,7 @@ class CachedSearch(FullSearch):
         entry: CachedAnswers,
         state: CycleState,
         pod: Pod,
+        whole: NodeView,
         feasible: NodeView,
         other_filters: Sequence[Plugin],
     ) -> _Best | None:
@@ -211,7 +212,7 @@ class CachedSearch(FullSearch):
 
         Looks at all of them only if something else than the cached sum tells them apart.
         """
-        whole, ties = self._snapshot.nodes, self._ties_of(framework)
+        ties = self._ties_of(framework)
         is_summed = framework.answer_cache.is_summed(state, pod, whole)
         if is_summed and entry.index is not None:
             index = entry.index

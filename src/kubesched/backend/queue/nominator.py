@@ -107,6 +107,8 @@ class Nominator:
         self.add_nominated_pod(pod_info, nominating)
 
     def delete_nominated_pod(self, pod: Pod) -> None:
+        if not self._node_of:
+            return
         uid = pod.metadata.uid
         node_name = self._node_of.pop(uid, None)
         if node_name is None:

@@ -158,6 +158,8 @@ class SchedulingQueue:
         """Forget a pod that was deleted or bound. If it is in flight, it stays so."""
         self.nominator.delete_nominated_pod(pod)
         key = pod_key(pod)
+        if not self._journal.is_waiting(key):  # as one that was bound mostly is not
+            return
         if self._active.delete(key) is None and self._backing_off.delete(key) is None:
             queued = self._unschedulable.delete(key)
             if queued is None:
