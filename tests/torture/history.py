@@ -11,33 +11,32 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import convert
 from msgspec.structs import replace
 
-from kubesched.api import Node, NodeSelector, Pod, ResourceClaim
-from kubesched.api.node_selector import NodeMatcher
+from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.pod_facts import is_terminating, pod_priority
 from kubesched.apiserver import Store
 from kubesched.apiserver.store.records import Change
 from kubesched.client.transport import Answer, Request
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import CacheError
+from tests.torture.belongings import device_objections, devices_of, volume_objections
 from tests.torture.judge import is_wanted_near, objections
 from tests.torture.moody_extender import suits
 from tests.torture.objects import FOO
 from tests.torture.replica import Life
+from tests.torture.server_promises import ServerPromises
 from tests.torture.truth import untruths
 
 __all__ = ["History"]
 
 Json = dict[str, Any]
 LEASE = "kube-system/kube-scheduler"
-_CLAIMS = "resourceclaims.resource.k8s.io"
 _MOST_ATTEMPTS = 50
-_ONE_POD = "ReadWriteOncePod"
 
 
 class History:
@@ -53,6 +52,7 @@ class History:
     ) -> None:
         self._store, self._life_of, self._acting = store, life_of, acting
         self._violated, self._tell = violated, tell
+        self._promises = ServerPromises(violated)
         self.uids: dict[str, str] = {}  # of all pods that ever were -> name
         self.bound: Counter[str] = Counter()  # uid -> how often a scheduler bound it
         self.node_of: dict[str, str] = {}  # uid -> where it was last bound to
@@ -74,6 +74,7 @@ class History:
 
     def applied(self, name: str, request: Request, answer: Answer) -> None:
         """A request took effect: looked at from the server's side."""
+        self._promises.applied(request, answer)
         if name.startswith("lease ") or request.method == "GET" or answer.status >= 300:
             return
         lease = self._store().find("leases.coordination.k8s.io", LEASE)
@@ -117,9 +118,11 @@ class History:
             self._violated(f"pod {pod} was bound although it is gated")
         if record["spec"]["schedulerName"] == "nobody":
             self._violated(f"pod {pod} was bound by {name}, and is nobody's")
+        life = self._life_of(name)
+        known = [] if life is None else self.known_to(life)[1]
         for text in (
-            *self._volume_objections(record),
-            *self._device_objections(record),
+            *volume_objections(self._store(), record, known),
+            *device_objections(self._store(), record),
             *self._gang_objections(name, record),
         ):
             self._violated(f"pod {pod} was bound to {node}: {text}")
@@ -138,70 +141,6 @@ class History:
         node = status.get("nominatedNodeName")
         if node and life is not None and (uid, node) not in life.nominations:
             self._violated(f"{name} says that {pod} will have {node}, and has not decided so")
-
-    def _volume_objections(self, pod: Json) -> Iterator[str]:
-        store, node_name = self._store(), pod["spec"]["nodeName"]
-        node = store.find("nodes", node_name)
-        for volume in pod["spec"].get("volumes", ()):
-            wanted = volume.get("persistentVolumeClaim")
-            if wanted is None:
-                continue
-            claim = store.find("persistentvolumeclaims", f"default/{wanted['claimName']}")
-            if claim is None or not claim["spec"].get("volumeName"):
-                yield f"its claim {wanted['claimName']} has no volume"
-                continue
-            if _ONE_POD in claim["spec"].get("accessModes", ()):
-                for name in self._other_users(pod, wanted["claimName"]):
-                    yield f"its claim {wanted['claimName']} is for one pod, and {name} has it"
-            found = store.find("persistentvolumes", claim["spec"]["volumeName"])
-            affinity = None if found is None else found["spec"].get("nodeAffinity")
-            if affinity is not None and node is not None:
-                labels = node["metadata"].get("labels", {})
-                if not _selects(affinity["required"], labels, node_name):
-                    yield f"its volume {claim['spec']['volumeName']} is elsewhere"
-
-    def _other_users(self, pod: Json, claim: str) -> Iterator[str]:
-        """Pods on nodes that use a claim, as far as who acts has heard of them."""
-        life = self._life_of(self._acting())
-        for other in () if life is None else self.known_to(life)[1]:
-            if other.metadata.uid != pod["metadata"]["uid"] and any(
-                each.persistent_volume_claim is not None
-                and each.persistent_volume_claim.claim_name == claim
-                for each in other.spec.volumes
-            ):
-                yield other.metadata.name
-
-    def _device_objections(self, pod: Json) -> Iterator[str]:
-        store, metadata = self._store(), pod["metadata"]
-        node = store.find("nodes", pod["spec"]["nodeName"])
-        for claim_name in _claim_names(pod):
-            claim = store.find(_CLAIMS, f"default/{claim_name}")
-            status = {} if claim is None else claim.get("status", {})
-            users = [each["uid"] for each in status.get("reservedFor", ())]
-            if metadata["uid"] not in users:
-                yield f"its claim {claim_name} is not reserved for it"
-            allocation = status.get("allocation")
-            if allocation is None:
-                yield f"its claim {claim_name} has no devices"
-            elif node is not None:
-                selector, labels = (
-                    allocation.get("nodeSelector"),
-                    node["metadata"].get("labels", {}),
-                )
-                homes = {self._home_of(driver, pool) for driver, pool, _ in _devices(allocation)}
-                if (
-                    selector is not None and not _selects(selector, labels, pod["spec"]["nodeName"])
-                ) or not homes <= {None, pod["spec"]["nodeName"]}:
-                    yield f"devices of its claim {claim_name} are elsewhere"
-
-    def _home_of(self, driver: str, pool: str) -> str | None:
-        """The node that the devices of a pool are on; None: of several, or not known."""
-        homes = {
-            each["spec"].get("nodeName")
-            for each in self._store().all("resourceslices.resource.k8s.io")
-            if (each["spec"]["driver"], each["spec"]["pool"]["name"]) == (driver, pool)
-        }
-        return homes.pop() if len(homes) == 1 else None
 
     # Decisions
 
@@ -259,6 +198,13 @@ class History:
             found.append("the extender is against it")
         for text in found:
             self._violated(f"{life.identity} gives {name} node {node}: {text}")
+
+    def refused(self, life: Life, pod: Pod) -> None:
+        """A process finds no node for a pod: by what it knew in this moment there is none."""
+        if life.scheduler._extender_tasks is not None or _has_odd_plugin(life):
+            return
+        if node := self.node_that_fits(life, pod):
+            self._violated(f"{life.identity} finds no node for {pod.metadata.name}, and {node} is")
 
     def known_to(self, life: Life) -> tuple[dict[str, Node], list[Pod]]:
         """Nodes, and pods on nodes: watched, assumed, or bound as it was told."""
@@ -399,6 +345,7 @@ class History:
 
     def changed(self, change: Change) -> None:
         """Every change of the store, whoever makes it."""
+        self._promises.changed(change)
         record = change.record
         old = None if change.previous is None else change.previous.data
         match record.resource.group_resource:
@@ -461,7 +408,7 @@ class History:
         if change.type == "DELETED":
             return
         allocation = new.get("status", {}).get("allocation") or {}
-        for device in _devices(allocation):
+        for device in devices_of(allocation):
             other = self._devices.get(device)
             if other is not None and self._knew_of(other):
                 self._violated(f"device {'/'.join(device)} was given to {other} and {key}")
@@ -499,26 +446,6 @@ def _can_be_read(answer: Answer) -> bool:
 
 def _has_odd_plugin(life: Life) -> bool:
     return "Odd" in next(iter(life.scheduler.profiles.values())).plugins.by_name
-
-
-def _selects(selector: Json, labels: Json, name: str) -> bool:
-    return NodeMatcher.parse(convert(selector, NodeSelector)).matches(labels, name)
-
-
-def _claim_names(pod: Json) -> Iterable[str]:
-    made = {
-        each["name"]: each.get("resourceClaimName")
-        for each in pod.get("status", {}).get("resourceClaimStatuses", ())
-    }
-    for each in pod["spec"].get("resourceClaims", ()):
-        name = each.get("resourceClaimName") or made.get(each["name"])
-        if name:
-            yield name
-
-
-def _devices(allocation: Json) -> Iterator[tuple[str, str, str]]:
-    for result in allocation.get("devices", {}).get("results", ()):
-        yield result["driver"], result["pool"], result["device"]
 
 
 def _asks_extender(pod: Pod) -> bool:

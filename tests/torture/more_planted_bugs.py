@@ -16,7 +16,6 @@ from kubesched.backend.queue.nominator import Nominator
 from kubesched.backend.queue.pre_enqueue import Gatekeeper
 from kubesched.backend.queue.scheduling_queue import SchedulingQueue
 from kubesched.backend.queue.unschedulable_pods import UnschedulablePods
-from kubesched.client.event_series import EventSeriesCache
 from kubesched.client.http_api import HttpApi
 from kubesched.client.informer import Informer
 from kubesched.client.informer_store import ObjectStore
@@ -119,8 +118,8 @@ MORE: dict[str, tuple[Patch, ...]] = {
         edited(
             Cache,
             "add_pod",
-            "if cached.pod.spec.node_name == pod.spec.node_name and _same_demand",
-            "if _same_demand",
+            "if cached.pod.spec.node_name == pod.spec.node_name and _same_demand(cached.pod, pod):",
+            "if cached.pod:",
         ),
     ),
     "ports that are taken are not written": (
@@ -244,7 +243,6 @@ MORE: dict[str, tuple[Patch, ...]] = {
             "and True",
         ),
     ),
-    "events are remembered for ever": ((EventSeriesCache, "take_finished", lambda *_: []),),
     # The server
     "some writes are not in the file": (sometimes(DataFile, "write", 9),),
     "a write with an old version is let through": (

@@ -78,22 +78,11 @@ OTHERS: dict[str, tuple[Patch, ...]] = {
     "who has waited too long is lost": (
         edited(UnschedulablePods, "take_older_than", "taken.append(oldest)", "taken = [oldest]"),
     ),
-    "a changed pod waits where it was filed before": (
-        edited(SchedulingQueue, "update", "self._unschedulable.put(queued)", "pass"),
-    ),
     "a changed pod is looked at as it was": (
         edited(SchedulingQueue, "_replace_pod", "queued.pod_info = PodInfo(new)", "pass"),
     ),
     "ready pods wait until something else happens": (
-        edited(SchedulingQueue, "flush_backoff", "if completed:", "if not completed:"),
-    ),
-    "those that came back from an attempt are not woken": (
-        edited(
-            SchedulingQueue,
-            "add_unschedulable_if_not_present",
-            "if went_to is not QueueName.UNSCHEDULABLE:",
-            "if went_to is QueueName.UNSCHEDULABLE:",
-        ),
+        edited(SchedulingQueue, "flush_backoff", "if completed:", "if False:"),
     ),
     "a nomination follows its pod nowhere": ((Nominator, "update_nominated_pod", nothing),),
     "no nomination is noted": ((Nominator, "add_nominated_pod", nothing),),
@@ -123,8 +112,9 @@ OTHERS: dict[str, tuple[Patch, ...]] = {
         edited(
             NodeInfo,
             "remove_pod",
-            "if removed.required_anti_affinity_terms:",
-            "if self.pods_with_required_anti_affinity:",
+            "self.pods_with_required_anti_affinity = _without(\n"
+            "            self.pods_with_required_anti_affinity, removed\n        )",
+            "self.pods_with_required_anti_affinity = ()",
         ),
     ),
     "what is asked for without a number is not counted": (

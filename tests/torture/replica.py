@@ -13,7 +13,8 @@ from kubesched.api import Pod
 from kubesched.backend.queue.grouping_queue import GroupingQueue
 from kubesched.client.http_api import HttpApi
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.framework import Nominating, PodInfo
+from kubesched.framework import FitError, Nominating, PodInfo, Status
+from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import SECOND
 from tests.client.own_clock import OwnClock
@@ -50,6 +51,18 @@ class Life:
         self.nominations: set[tuple[str, str]] = set()  # uid and node: decided, or to be made free
 
 
+class _Refusals:
+    """Hears of each attempt that found no node."""
+
+    def __init__(self, life: Life, on_refusal: Callable[[Life, Pod], None]) -> None:
+        self._life, self._on_refusal = weakref.ref(life), on_refusal
+
+    def decided(self, attempt: Attempt, status: Status, node_name: str, result: Any) -> None:
+        life = self._life()
+        if life is not None and isinstance(status.error, FitError):
+            self._on_refusal(life, attempt.queued.pod)
+
+
 class Replica:
     """Runs until cancelled. `crash` kills the process at whatever it awaits."""
 
@@ -64,18 +77,19 @@ class Replica:
         on_decision: Callable[[Life, Pod], None] = lambda *_: None,
         on_attempt: Callable[[Life, Pod], None] = lambda *_: None,
         on_taken: Callable[[Life, Pod], None] = lambda *_: None,
+        on_refusal: Callable[[Life, Pod], None] = lambda *_: None,
         on_eviction: Callable[[Life, str, str], None] = lambda *_: None,
         on_spared: Callable[[Life, str], None] = lambda *_: None,
     ) -> None:
         """`options` makes those of a scheduler.
 
         `on_attempt` hears of each pod that is to be tried, `on_taken` of those that are because
-        they belong to another one, `on_decision` of each that gets a node,
-        `on_eviction` of the name and uid of each that is to be deleted, `on_spared` of the uid
-        of each that was not, as far as is known.
+        they belong to another one, `on_refusal` of each that fits no node, `on_decision` of each
+        that gets one, `on_eviction` of the name and uid of each that is to be deleted, `on_spared`
+        of the uid of each that was not, as far as is known.
         """
         self._on_eviction, self._on_spared = on_eviction, on_spared
-        self._on_taken = on_taken
+        self._on_taken, self._on_refusal = on_taken, on_refusal
         self._network, self._number, self._options = network, number, options
         self._retry_s, self._on_decision, self._on_attempt = retry_s, on_decision, on_attempt
         self.clock = OwnClock(network.clock, rate)
@@ -122,6 +136,7 @@ class Replica:
         """Hear of each decision in the moment in which it is made."""
         cache, queue = life.scheduler.cache, life.scheduler.queue
         assume, pop, delete = cache.assume_pod, queue.pop, api.delete
+        life.scheduler.watch(_Refusals(life, self._on_refusal))
         nominate = queue.nominator.add_nominated_pod
 
         def assumed(pod_info: PodInfo) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from kubesched.api import Node, Pod
 from tests.torture.judge import objections
 
-__all__ = ["untruths"]
+__all__ = ["adds_up", "unordered", "untruths"]
 
 # What a reason says, and what the judge says then.
 _MEANINGS = {
@@ -64,3 +64,18 @@ def _meaning(reason: str) -> str | None:
         if match := re.fullmatch(said, reason):
             return meant.format(*map(re.escape, match.groups()))
     return None
+
+
+def adds_up(message: str) -> bool:
+    """Whether a message about nodes gives at least as many reasons as it names nodes."""
+    found = re.match(r"0/(\d+) nodes are available: (.*?)\.(?: |$)", message)
+    if found is None:
+        return bool(message)
+    parts = found[2].split(", ")
+    counts = [int(part.split(" ", 1)[0]) for part in parts if part.split(" ", 1)[0].isdecimal()]
+    return len(counts) < len(parts) or sum(counts) >= int(found[1])
+
+
+def unordered(said: tuple[str, ...] | None) -> list[str]:
+    """Words, sorted: nodes are told of in the order in which they were looked at."""
+    return sorted(" ".join(said or ()).replace("]", ",").split())
