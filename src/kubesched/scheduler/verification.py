@@ -11,6 +11,7 @@ from typing import Any
 
 from kubesched.backend.snapshot import ClusterSnapshot
 from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
+from kubesched.framework.pod_groups import enter_group_cycle, group_cycle_of
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.full_search import FullSearch, ScheduleResult
@@ -51,14 +52,20 @@ class VerifyingSearch(CachedSearch):
         try:
             result = super().schedule_pod(framework, state, pod_info)
         except FitError as error:
-            self._compare(framework, pod_info, _failure(error))
+            self._compare(framework, state, pod_info, _failure(error))
             raise
-        self._compare(framework, pod_info, _choices(result))
+        self._compare(framework, state, pod_info, _choices(result))
         return result
 
-    def _compare(self, framework: Framework, pod_info: PodInfo, got: dict[str, Any]) -> None:
+    def _compare(
+        self, framework: Framework, state: CycleState, pod_info: PodInfo, got: dict[str, Any]
+    ) -> None:
+        anew = CycleState()
+        if (cycle := group_cycle_of(state)) is not None:
+            # What other members of a group were given counts for both.
+            enter_group_cycle(anew, cycle)
         try:
-            full = _choices(self._full.schedule_pod(framework, CycleState(), pod_info))
+            full = _choices(self._full.schedule_pod(framework, anew, pod_info))
         except FitError as error:
             full = _failure(error)
         node = got.pop("node", None)

@@ -31,9 +31,9 @@ class DeviceWorld:
         )
         self.api = self.cluster.api
 
-    def scheduler(self, faults: Any = None, seed: int = 0) -> Scheduler:
+    def scheduler(self, faults: Any = None, seed: int = 0, **options: Any) -> Scheduler:
         api = LocalApi(self.cluster.store, self.clock, faults=faults)
-        return Scheduler(api, self.clock, feature_gates=self.gates, seed=seed)
+        return Scheduler(api, self.clock, feature_gates=self.gates, seed=seed, **options)
 
     async def prepare(self, nodes: int = 2, gpus: int = 4) -> None:
         """Nodes with devices, a template for one of them, and a claim for one."""

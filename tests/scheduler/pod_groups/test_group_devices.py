@@ -28,10 +28,13 @@ def in_flight(scheduler: Scheduler) -> int:
     return len(state.in_flight)
 
 
-def test_members_share_a_claim_that_none_of_them_has_yet() -> None:
+@pytest.mark.parametrize("verifies", [False, True])
+def test_members_share_a_claim_that_none_of_them_has_yet(verifies: bool) -> None:
+    """Also where every decision is made twice: both know what other members were given."""
+
     async def scenario() -> None:
         world = DeviceWorld(GANGS)
-        scheduler = world.scheduler()
+        scheduler = world.scheduler(verify_engine=verifies)
         async with running(*world.cluster.parts, scheduler):
             await world.prepare()
             for number in range(3):
