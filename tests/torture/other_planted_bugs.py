@@ -106,7 +106,7 @@ OTHERS: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "claims of pods that are gone are in use": (
-        edited(NodeInfo, "remove_pod", "self._count_claims(removed, -1)", "pass"),
+        edited(NodeInfo, "remove_pod", "self._count_claims(claims, -1)", "pass"),
     ),
     "who wants to be alone is forgotten with another": (
         edited(
