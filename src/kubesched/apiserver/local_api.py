@@ -20,7 +20,7 @@ from kubesched.api import Pod
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.events import Event
-from kubesched.api.pod import PodSpec
+from kubesched.api.pod import PodStatus
 from kubesched.api.raw_objects import Document
 from kubesched.apiserver.local_watch import LocalWatch, Rounds
 from kubesched.apiserver.rules.served_resources import Resource
@@ -36,7 +36,7 @@ __all__ = ["Fault", "Faults", "LocalApi"]
 T = TypeVar("T", bound=msgspec.Struct)
 
 _UNSERVED = 404
-_NO_SPEC = PodSpec()
+_NO_STATUS = PodStatus()
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -336,8 +336,11 @@ def _document(obj: msgspec.Struct) -> dict[str, Any]:
         document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
         return document
     # Pods have a spec in common with others, of which everything is known already.
-    rest = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(obj, spec=_NO_SPEC)))
-    return {"metadata": {}, **rest, "spec": shared(obj.spec)}
+    metadata = msgspec.json.decode(msgspec.json.encode(obj.metadata))
+    pod = {"metadata": metadata, "spec": shared(obj.spec)}
+    if obj.status != _NO_STATUS:
+        pod["status"] = msgspec.json.decode(msgspec.json.encode(obj.status))
+    return pod
 
 
 _typed_event: Callable[[Seen], WatchEvent[Any]] = attrgetter("event")

@@ -7,7 +7,7 @@ gets a bookmark now and then, so that it can resume from where the log still rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kubesched.api.access import EventType, WatchEvent
@@ -91,8 +91,10 @@ class Watcher:
         if self._selection.everything:
             return changes
         seen: list[Seen] = []
+        matches = self._selection.matches
         for change in changes:
-            if (shown := self._show(change)) is not None:
+            shown = _shown(change, matches)
+            if shown is not None:
                 seen.append(shown)
                 self._unseen = 0
             else:
@@ -102,19 +104,20 @@ class Watcher:
                     self._unseen = 0
         return seen
 
-    def _show(self, change: Change) -> Seen | None:
-        matches = self._selection.matches
-        record, previous = change.record, change.previous
-        before = previous is not None and matches(previous)
-        if change.type == "DELETED":
-            return change if before else None
-        if matches(record):
-            kind: EventType = "MODIFIED" if before else "ADDED"
-            return change if kind == change.type else Shown(kind, record, change.revision)
-        if before:
-            assert previous is not None
-            return Shown("DELETED", previous.with_revision(change.revision), change.revision)
-        return None
+
+def _shown(change: Change, matches: Callable[[Record], bool]) -> Seen | None:
+    """A change as those see it who have made a selection."""
+    record, previous = change.record, change.previous
+    before = previous is not None and matches(previous)
+    if change.type == "DELETED":
+        return change if before else None
+    if matches(record):
+        kind: EventType = "MODIFIED" if before else "ADDED"
+        return change if kind == change.type else Shown(kind, record, change.revision)
+    if before:
+        assert previous is not None
+        return Shown("DELETED", previous.with_revision(change.revision), change.revision)
+    return None
 
 
 def _in_face(face: Resource, seen: Seen) -> Seen:

@@ -92,6 +92,10 @@ class View:
         """Uids of the claims for devices that a pod has reserved."""
         return tuple(self._reserved.get(uid, ()))
 
+    def has_claims_of(self, uid: str) -> bool:
+        """Whether claims, or anything else, may be a pod's: owned by it, or reserved for it."""
+        return uid in self._owned or uid in self._reserved
+
     def pods_on(self, node: str) -> Collection[Pod]:
         return self._known(self._on_node.get(node, _EMPTY))
 

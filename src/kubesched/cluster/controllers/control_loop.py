@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -110,9 +111,7 @@ class Controllers:
         self._evictions = TaintEvictions()
         self._lost_nodes = LostNodes()
         self._planners = planners(self._evictions, authority)
-        self._due: KeyedHeap[str, _Due] = KeyedHeap(
-            key=lambda due: due.key, sort_key=lambda due: due.due_ns
-        )
+        self._due: KeyedHeap[str, _Due] = KeyedHeap(key=itemgetter(0), sort_key=itemgetter(1))
         """When to plan for an object next, by its uid; for a lost node, by its name."""
         self._planned: dict[str, int] = {}
         """When an object was last planned for, by its uid."""

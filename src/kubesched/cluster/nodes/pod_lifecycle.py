@@ -8,6 +8,7 @@ is due for which pod. A pod's own story is a `PodRun`; what a pod is going to do
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from kubesched.api import Pod
@@ -53,9 +54,7 @@ class PodLifecycles:
         self._stopped: set[str] = set()
         self._taken: set[str] = set()
         """Pods with a step that was handed out and is not done."""
-        self._due: KeyedHeap[str, _Due] = KeyedHeap(
-            key=lambda due: due.uid, sort_key=lambda due: due.due_ns
-        )
+        self._due: KeyedHeap[str, _Due] = KeyedHeap(key=itemgetter(0), sort_key=itemgetter(1))
 
     def observe(self, pod: Pod, now_ns: int) -> bool:
         """Take note of a pod as it is now. Whether something may be due for it by that."""
