@@ -245,9 +245,7 @@ class _VirtualTask(asyncio.Task[Any]):
     Task groups and runners keep their tasks in sets and cancel them in the set's order.
     """
 
-    def __init__(self, coro: Any, *, number: int, **options: Any) -> None:
-        self._number = number
-        super().__init__(coro, **options)
+    _number: int
 
     def __hash__(self) -> int:
         return self._number
@@ -258,7 +256,10 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> as
     number = loop._next_task_number()
     # asyncio numbers unnamed tasks through the whole process; here each loop begins at 1.
     name = options.pop("name", None) or f"Task-{number}"
-    return _VirtualTask(coro, number=number, loop=loop, name=name, **options)
+    task = _VirtualTask.__new__(_VirtualTask)
+    task._number = number  # before it is put into any set
+    asyncio.Task.__init__(task, coro, loop=loop, name=name, **options)
+    return task
 
 
 def _deadlock(loop: VirtualLoop, why: str) -> DeadlockError:

@@ -61,6 +61,7 @@ class FakeKubelet:
         self._changed = asyncio.Event()
         self._next_ns: int | None = None
         """When the next step is due that is waited for."""
+        self._timer: asyncio.TimerHandle | None = None
         self._stopping = StopSwitch()
         self._host_ips: dict[str, str] = {}
         self._nodes: set[str] = set()
@@ -86,9 +87,11 @@ class FakeKubelet:
                     else:
                         # A task each, so that a slow answer does not hold up others.
                         tasks.create_task(self._take(step), name=f"FakeKubelet.{step.kind}")
-                due_ns = self._next_ns = self._lifecycles.next_due_ns()
-                timeout_ns = None if due_ns is None else due_ns - now_ns
-                await self._clock.wait(self._changed, timeout_ns)
+                self._wake_at(self._lifecycles.next_due_ns(), now_ns)
+                try:
+                    await self._changed.wait()
+                finally:
+                    self._wake_at(None, now_ns)
 
     async def _follow(self, watch: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -158,7 +161,25 @@ class FakeKubelet:
         """Have the steps looked at if one is due before the next that is waited for."""
         due_ns = self._lifecycles.next_due_ns()
         if due_ns is not None and (self._next_ns is None or due_ns < self._next_ns):
-            self._changed.set()
+            now_ns = self._clock.now_ns()
+            if due_ns <= now_ns:
+                self._changed.set()
+            else:
+                self._wake_at(due_ns, now_ns)
+
+    def _wake_at(self, due_ns: int | None, now_ns: int) -> None:
+        """Look at the steps at a time, and not when it was last said.
+
+        A pod that is bound is due soon, so the time is moved up for nearly every one: without
+        waking whoever waits for it.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._next_ns = due_ns
+        if due_ns is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later((due_ns - now_ns) / SECOND, self._changed.set)
 
     async def _take(self, step: Step) -> None:
         """Tell the API server what happened, until it listens or it no longer matters."""
