@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubesched.api import Job, Pod
+from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 from kubesched.sim.observer import main_reason
 from kubesched.sim.sampling import Series
 from kubesched.sim.scenario import Scenario
@@ -352,6 +353,53 @@ def test_a_cluster_from_a_dump_goes_on_as_it_was(tmp_path: Path) -> None:
     assert "deleted" not in result.counts
 
 
+VOLUMES = """
+kind: List
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n}
+  status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}, capacity: {cpu: 2, memory: 4Gi, pods: 10}}
+- apiVersion: v1
+  kind: PersistentVolume
+  metadata: {name: v, uid: volume-uid}
+  spec:
+    capacity: {storage: 1Gi}
+    accessModes: [ReadWriteOnce]
+    persistentVolumeReclaimPolicy: Delete
+    hostPath: {path: /data}
+    storageClassName: ""
+    claimRef: {kind: PersistentVolumeClaim, namespace: default, name: data, uid: claim-uid}
+  status: {phase: Bound}
+- apiVersion: v1
+  kind: PersistentVolumeClaim
+  metadata:
+    name: data
+    namespace: default
+    uid: claim-uid
+    annotations: {pv.kubernetes.io/bind-completed: "yes"}
+  spec:
+    accessModes: [ReadWriteOnce]
+    resources: {requests: {storage: 1Gi}}
+    storageClassName: ""
+    volumeName: v
+  status: {phase: Bound, accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}}
+"""
+
+
+def test_volumes_of_a_dump_stay_bound_to_their_claims(tmp_path: Path) -> None:
+    """A volume is given back when its claim is another one; uids are others in a copy."""
+    (tmp_path / "dump.yaml").write_text(VOLUMES)
+    planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
+    _, world = simulate(planned, planned.configurations[0], 1)
+    store = world.store
+    (volume,) = store.list(store.catalog.by_type(PersistentVolume)).records
+    (claim,) = store.list(store.catalog.by_type(PersistentVolumeClaim)).records
+    assert volume.typed.spec.claim_ref.uid == claim.typed.metadata.uid != "claim-uid"
+    assert volume.typed.status.phase == claim.typed.status.phase == "Bound"
+
+
 def test_the_reason_of_most_nodes_is_the_reason() -> None:
     message = (
         "0/6 nodes are available: 1 node(s) had untolerated taint(s), 5 Insufficient cpu. "
@@ -361,6 +409,12 @@ def test_the_reason_of_most_nodes_is_the_reason() -> None:
     assert (
         main_reason("no nodes available to schedule pods") == "no nodes available to schedule pods"
     )
+    of_all = (
+        '0/6 nodes are available: persistentvolumeclaim "data" not found. no new claims to '
+        "deallocate, preemption: 0/6 nodes are available: 6 Preemption is not helpful for "
+        "scheduling."
+    )
+    assert main_reason(of_all) == 'persistentvolumeclaim "data" not found'
 
 
 def test_a_column_that_comes_later_is_zero_before() -> None:

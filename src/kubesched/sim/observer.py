@@ -265,10 +265,12 @@ def main_reason(message: str) -> str:
     if "nodes are available" not in head:
         return message.partition(".")[0]
     best, most = "", -1
-    for number, text in _COUNTED.findall(rest.partition(" preemption: ")[0]):
+    said = rest.partition(" preemption: ")[0]
+    for number, text in _COUNTED.findall(said):
         if int(number) > most:
             best, most = text.strip(), int(number)
-    return best or message
+    # What concerns all nodes alike is not counted: `persistentvolumeclaim "data" not found`.
+    return best or said.partition(". ")[0] or message
 
 
 def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
