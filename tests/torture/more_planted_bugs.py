@@ -26,7 +26,6 @@ from kubesched.plugins.dynamic_resources.allocated import InFlightClaims
 from kubesched.plugins.dynamic_resources.claim_writing import ClaimWriter
 from kubesched.plugins.dynamic_resources.placing import Placing
 from kubesched.plugins.volume_binding import VolumeBinding
-from kubesched.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPodEntry
 from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.event_handlers import EventHandlers
@@ -194,7 +193,6 @@ MORE: dict[str, tuple[Patch, ...]] = {
         edited(Evaluator, "_ineligible", 'pod.spec.preemption_policy == "Never"', "False"),
     ),
     # Volumes and devices
-    "a volume is not kept for whom it was found": ((AssumeCache, "assume", nothing),),
     "devices in flight are free": ((InFlightClaims, "add", nothing),),
     "a reservation is not written": (
         edited(
