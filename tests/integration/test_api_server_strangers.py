@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
+import ssl
 from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
 
 from kubesched.apiserver import Store
+from kubesched.apiserver.http.certificates import make_certificate
 from kubesched.apiserver.http.limits import Limits
 from kubesched.apiserver.http.router import ApiService
 from kubesched.apiserver.http.server import ApiServer
@@ -21,14 +23,16 @@ TOKEN = {"Authorization": "Bearer secret"}
 
 
 def at_the_door(
-    story: Callable[[ApiServer, str, int], Awaitable[None]], limits: Limits | None = None
+    story: Callable[[ApiServer, str, int], Awaitable[None]],
+    limits: Limits | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     async def main() -> None:
         clock = RealClock()
         store = Store(random.Random(0), now_ns=clock.now_ns())
         service = ApiService(store, clock, users=Users({"secret": ADMIN}))
-        async with ApiServer(service, limits=limits) as server:
-            host, _, port = server.url.removeprefix("http://").rpartition(":")
+        async with ApiServer(service, limits=limits, tls=tls) as server:
+            host, _, port = server.url.partition("://")[2].rpartition(":")
             await story(server, host, int(port))
 
     asyncio.run(main())
@@ -67,6 +71,42 @@ def test_who_says_nothing_is_shown_out() -> None:
         assert await is_served(server.url)
 
     at_the_door(story, Limits(header_seconds=0.2))
+
+
+def test_who_begins_no_handshake_is_shown_out() -> None:
+    async def story(server: ApiServer, host: str, port: int) -> None:
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+
+    tls = make_certificate([], RealClock().now_ns()).context()
+    at_the_door(story, Limits(header_seconds=0.2), tls)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /api?" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", 431),
+        (b"GET /api HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431),
+        (b"GET /api HTTP/1.1\r\n" + b"X: y\r\n" * 500 + b"\r\n", 400),
+        (b"GET /api HTTP/1.1\r\nno header\r\n\r\n", 400),
+    ],
+    ids=["line", "header", "headers", "no header"],
+)
+def test_what_is_no_request_leaves_no_trace_in_the_log(
+    request_line: bytes, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(server: ApiServer, host: str, port: int) -> None:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(request_line)
+        line = await asyncio.wait_for(reader.readline(), 5)
+        assert line.split()[1] == str(status).encode()
+        assert await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        assert await is_served(server.url)
+
+    at_the_door(story)
+    assert caplog.text == ""
 
 
 def test_there_is_an_end_to_connections_and_those_who_leave_make_room() -> None:

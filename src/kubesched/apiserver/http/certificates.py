@@ -23,7 +23,7 @@ from kubesched.util.clock import SECOND
 
 __all__ = ["Certificate", "make_certificate"]
 
-_VALIDITY = datetime.timedelta(days=365)
+_VALIDITY = datetime.timedelta(days=367)  # a leap year and a day: one is kept for its year
 _BACKDATED = datetime.timedelta(hours=1)
 
 

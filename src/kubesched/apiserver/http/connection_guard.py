@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import ssl
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from kubesched.apiserver.http.limits import Limits
+from kubesched.util.logging import get_logger
 
-__all__ = ["ConnectionGuard", "GuardedServer"]
+__all__ = ["ConnectionGuard", "GuardedServer", "GuardedSite"]
+
+log = get_logger(__name__)
 
 # Descriptors that are left to files, databases and outgoing connections.
 _RESERVED = 64
@@ -68,6 +73,25 @@ class _GuardedHandler(RequestHandler):
         self._guard.leave(self)
         super().connection_lost(exc)
 
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no request. Strangers may send as much of that as they like: no log."""
+        if not isinstance(exc, HttpProcessingError):
+            return super().handle_error(request, status, exc, message)
+        if isinstance(exc, LineTooLong):
+            status, reason = 431, "Request Header Fields Too Large"
+        else:
+            status, reason = 400, "Bad Request"
+        log.detail(3, "Connection with something that is no request", why=type(exc).__name__)
+        answer = web.Response(status=status, text=f"{status} {reason}")
+        answer.force_close()
+        return answer
+
 
 class GuardedServer(web.Server):
     """aiohttp's server, with a guard at its door."""
@@ -79,3 +103,36 @@ class GuardedServer(web.Server):
 
     def __call__(self) -> RequestHandler:
         return _GuardedHandler(self, **self._options)
+
+
+class GuardedSite(web.BaseSite):
+    """An address of a server, where a TLS handshake takes no longer than a first request may."""
+
+    def __init__(
+        self,
+        runner: web.ServerRunner,
+        address: tuple[str, int],
+        tls: ssl.SSLContext | None,
+        limits: Limits,
+    ) -> None:
+        # Out of descriptors, asyncio tries in vain for each of the backlog.
+        super().__init__(runner, ssl_context=tls, backlog=128)
+        self._address, self._limits = address, limits
+
+    @property
+    def name(self) -> str:
+        return "{}:{}".format(*self._address)
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._runner.server is not None
+        host, port = self._address
+        tls, seconds = self._ssl_context, self._limits.header_seconds
+        self._server = await asyncio.get_running_loop().create_server(
+            self._runner.server,
+            host,
+            port,
+            ssl=tls,
+            backlog=self._backlog,
+            ssl_handshake_timeout=None if tls is None else seconds,
+        )

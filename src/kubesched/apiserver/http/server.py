@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from kubesched.api.access import ApiError
-from kubesched.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
+from kubesched.apiserver.http.connection_guard import ConnectionGuard, GuardedServer, GuardedSite
 from kubesched.apiserver.http.limits import Limits
 from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.apiserver.http.router import ApiService, refused
@@ -91,14 +91,8 @@ class ApiServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner,
-            self._host,
-            self._port,
-            ssl_context=self._tls,
-            # Out of descriptors, asyncio tries in vain for each of these.
-            backlog=128,
-        )
+        address = (self._host, self._port)
+        site = GuardedSite(self._runner, address, self._tls, self._limits)
         try:
             await site.start()
         except OSError:
