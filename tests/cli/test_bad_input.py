@@ -71,6 +71,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         }.items():
             (tmp_path / name).write_text(text)
         (tmp_path / "binary").write_bytes(bytes(range(256)))
+        (tmp_path / "folder.html").mkdir()
         (tmp_path / "circle").symlink_to("circle")
         (tmp_path / "dangling").symlink_to("nowhere/at/all")
         monkeypatch.chdir(tmp_path)
@@ -142,7 +143,12 @@ LINES = {
     "capture -o circle -f node.yaml": "circle: cannot be written: Too many levels of symbolic",
     "capture -o dangling -f node.yaml": "dangling: cannot be written: No such file",
     "capture -o socket -f node.yaml": "socket: cannot be written: No such device",
-    "simulate pod.yaml -o folder": "folder: results are written as .html, .json or .parquet|pod",
+    "simulate pod.yaml -o folder": "folder: results are written as .html, .json or .parquet",
+    # Before the scenario is looked at, and long before it is over.
+    "simulate pod.yaml -o /nope/x.json": "/nope/x.json: cannot be written: No such file",
+    "simulate pod.yaml -o node.yaml/x.html": "node.yaml/x.html: cannot be written: Not a directory",
+    "simulate pod.yaml -o folder.html": "folder.html: cannot be written: Is a directory",
+    "simulate pod.yaml -o circle/x.history": "circle/x.history: cannot be written: Too many levels",
     "fit -f socket": "socket: cannot be read: No such device",
     "fit -f circle": "circle: cannot be read: Too many levels of symbolic links",
     "tune socket": "socket: cannot be read: No such device",

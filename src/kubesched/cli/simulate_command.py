@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from kubesched.sim.divergence import Divergence, Side, first_divergence
-from kubesched.sim.export import results_json, write_results
+from kubesched.sim.export import check_target, results_json, write_results
 from kubesched.sim.history import write_history
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
@@ -92,6 +92,9 @@ def simulate(
         return
     if scenario_file is None:
         raise click.UsageError("name a scenario, or two with --diff")
+    for output in outputs:
+        if output != "json":
+            check_target(Path(output))
     scenario = narrowed(load_scenario(scenario_file), seeds, names)
     files = None
     if len(tasks_of(scenario)) > 1 or runs is not None:
@@ -153,17 +156,23 @@ def _report(results: list[RunResult], outputs: tuple[str, ...], scenario: Scenar
     divergence = None
     if any(output.endswith(".html") for output in outputs):
         divergence = _between_configurations(results, scenario)
+    failure: KubeschedError | None = None
     for output in outputs:
-        if output == "json":
-            click.echo(results_json(results).decode())
-        elif output.endswith(".history"):
-            write_history(scenario, results, Path(output))
+        try:
+            if output == "json":
+                click.echo(results_json(results).decode())
+                continue
+            if output.endswith(".history"):
+                write_history(scenario, results, Path(output))
+            else:
+                write_results(results, comparisons_of(results), Path(output), divergence)
             click.echo(f"wrote {output}", err=True)
-        else:
-            write_results(results, comparisons_of(results), Path(output), divergence)
-            click.echo(f"wrote {output}", err=True)
+        except KubeschedError as error:
+            failure = failure or error  # what can be shown of so much work is shown
     if "json" not in outputs:
         click.echo(summary_text(results))
+    if failure is not None:
+        raise failure
 
 
 def _between_configurations(results: list[RunResult], scenario: Scenario) -> Divergence | None:

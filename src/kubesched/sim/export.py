@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,11 @@ from kubesched.sim.divergence import Divergence
 from kubesched.sim.report import report_html
 from kubesched.sim.results import RunResult
 from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.util.whole_file import followed, replaced_whole, write_whole
 
-__all__ = ["results_json", "runs_frame", "series_frame", "write_results"]
+__all__ = ["check_target", "results_json", "runs_frame", "series_frame", "write_results"]
+
+_FORMS = "results are written as .html, .json or .parquet"
 
 
 def results_json(results: Sequence[RunResult]) -> bytes:
@@ -38,16 +43,37 @@ def write_results(
     try:
         match path.suffix:
             case ".json":
-                path.write_bytes(results_json(results))
+                write_whole(path, results_json(results))
             case ".html":
-                path.write_text(report_html(results, comparisons, divergence), encoding="utf-8")
+                write_whole(path, report_html(results, comparisons, divergence).encode())
             case ".parquet":
                 _needed("pyarrow", "parquet")
-                series_frame(results).to_parquet(path)
-                runs = path.with_name(f"{path.stem}.runs.parquet")
-                runs_frame(results).to_parquet(runs)
+                with replaced_whole(path) as file:
+                    series_frame(results).to_parquet(file)
+                with replaced_whole(path.with_name(f"{path.stem}.runs.parquet")) as file:
+                    runs_frame(results).to_parquet(file)
             case _:
-                raise ConfigError(f"{path}: results are written as .html, .json or .parquet")
+                raise ConfigError(f"{path}: {_FORMS}")
+    except OSError as error:
+        raise KubeschedError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def check_target(path: Path) -> None:
+    """Say before hours of work what would keep a file from being written after them.
+
+    Raises:
+        ConfigError: its name asks for no form that is known.
+        KubeschedError: it cannot be written where it is to be.
+    """
+    if path.suffix not in (".json", ".html", ".parquet", ".history"):
+        raise ConfigError(f"{path}: {_FORMS}")
+    try:
+        folder = followed(path).parent
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        os.stat(folder / ".")  # that it is there, and a folder
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise KubeschedError(f"{path}: cannot be written: {error.strerror}") from error
 

@@ -21,11 +21,11 @@ from kubesched.api import (
 )
 from kubesched.api.base import ApiObject
 from kubesched.apiserver import LocalApi, Store
-from kubesched.cluster.controllers import new_pods
+from kubesched.cluster.controllers import control_loop, new_pods
 from kubesched.cluster.controllers.control_loop import Controllers
 from kubesched.cluster.controllers.ended_pods import EndedPods
 from kubesched.util import virtual_loop
-from kubesched.util.clock import ManualClock, current_clock
+from kubesched.util.clock import MICROSECOND, ManualClock, current_clock
 from kubesched.util.components import running
 from tests.cluster.controllers.test_devices import DRIVER, equip
 from tests.cluster.controllers.test_volumes import story
@@ -135,6 +135,37 @@ def test_a_long_plan_leaves_turns_to_others() -> None:
             assert len(seen) >= 5
 
     virtual_loop.run(main, seed=0)
+
+
+def test_an_owner_of_many_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_loop, "_PAUSE_PER_OWNED_NS", 200 * MICROSECOND)
+    looked: list[int] = []
+
+    async def main() -> None:
+        clock = current_clock()
+        api = LocalApi(Store(random.Random(0), now_ns=clock.now_ns()), clock)
+        documents = api.document
+
+        def counted(kind: Any, name: str, namespace: str | None = None) -> Any:
+            if kind is ReplicaSet:
+                looked.append(clock.now_ns())
+            return documents(kind, name, namespace)
+
+        api.document = counted  # type: ignore[method-assign]
+        async with running(Controllers(api, clock)):
+            await api.create_document(ReplicaSet, "default", workload("many", {"replicas": 100}))
+            await asyncio.sleep(5)
+            pods = (await api.list(Pod)).items
+            assert len(pods) == 100
+            looked.clear()
+            # One change after the other, each of which concerns the owner.
+            for pod in pods:
+                patch = {"metadata": {"annotations": {"a": "b"}}}
+                await api.patch(Pod, pod.metadata.name, "default", patch, patch_type="merge")
+                await asyncio.sleep(0.01)
+
+    virtual_loop.run(main, seed=0)
+    assert 40 <= len(looked) <= 60  # every 20 ms, and not every 10
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,10 @@ class View:
         """Everything that names this owner."""
         return [self._objects[owned] for owned in self._owned.get(uid, ())]
 
+    def count_owned(self, uid: str) -> int:
+        """How many objects name this owner."""
+        return len(self._owned.get(uid, ()))
+
     def controlled(self, uid: str, kind: type[ApiObject]) -> list[Any]:
         """Objects of a kind whose controller this owner is."""
         return [

@@ -18,7 +18,7 @@ from kubesched.cluster.controllers.planners import FOLLOWED, Planner, planners
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan, RecordEvent
 from kubesched.cluster.controllers.pod_collection import LostNodes
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
-from kubesched.util.clock import MILLISECOND, SECOND, Clock
+from kubesched.util.clock import MICROSECOND, MILLISECOND, SECOND, Clock
 from kubesched.util.components import StopSwitch
 from kubesched.util.heap import KeyedHeap
 from kubesched.util.logging import get_logger
@@ -32,7 +32,9 @@ _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 403, 404, 409, 410, 422
 _SETTLING_NS = 100 * MILLISECOND
 """What looks at all pods of a namespace waits for changes that come together."""
 _PAUSE_NS = 10 * MILLISECOND
-"""Between two plans for one object: a plan looks at all that it owns."""
+"""Between two plans for one object."""
+_PAUSE_PER_OWNED_NS = 20 * MICROSECOND
+"""For each object that it owns if they are many: a plan looks at all of them."""
 _ACTIONS_PER_TURN = 100
 """Then others get their turn: a server in this process answers without one."""
 _FIRST_RETRY_NS, _LAST_RETRY_NS = 10 * MILLISECOND, 10 * SECOND
@@ -113,8 +115,8 @@ class Controllers:
         self._planners = planners(self._evictions, authority)
         self._due: KeyedHeap[str, _Due] = KeyedHeap(key=itemgetter(0), sort_key=itemgetter(1))
         """When to plan for an object next, by its uid; for a lost node, by its name."""
-        self._planned: dict[str, int] = {}
-        """When an object was last planned for, by its uid."""
+        self._rests_until: dict[str, int] = {}
+        """When an object may be planned for again, by its uid."""
         self._failures: dict[str, int] = {}
         self._carried_out = 0
         self._changed = asyncio.Event()
@@ -194,7 +196,7 @@ class Controllers:
         self._view.forget(uid)
         self._touch(subject, before, gone=True)
         self._due.delete(uid)
-        self._planned.pop(uid, None)
+        self._rests_until.pop(uid, None)
         self._failures.pop(uid, None)
         if isinstance(subject, Pod):
             self._evictions.forget(uid)
@@ -209,7 +211,7 @@ class Controllers:
                 self._changed.set()
 
     def _soon(self, key: str) -> None:
-        self._at(key, self._planned.get(key, -_PAUSE_NS) + _PAUSE_NS)
+        self._at(key, self._rests_until.get(key, 0))
         self._changed.set()
 
     def _at(self, key: str, due_ns: int) -> None:
@@ -236,7 +238,8 @@ class Controllers:
                 continue
             subject = self._view.get(key)
             if subject is not None:
-                self._planned[key] = now_ns
+                pause_ns = max(_PAUSE_NS, self._view.count_owned(key) * _PAUSE_PER_OWNED_NS)
+                self._rests_until[key] = now_ns + pause_ns
                 await self._attempt(subject, now_ns)
 
     async def _give_up_pods(self, node: str, key: str, now_ns: int) -> None:
