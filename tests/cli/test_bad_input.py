@@ -182,6 +182,8 @@ LINES = {
     "node add --device x": "invalid value for '--device': 'x' is not DRIVER:COUNT",
     "node add --partitions 33": "invalid value for '--partitions': 33 is not in the range",
     "config validate missing": "missing: no such file or directory",
+    "config validate /dev/zero": "/dev/zero: file too large",
+    "explain pod p --kubeconfig /dev/zero": "/dev/zero: file too large",
     "config validate folder": "folder: is a directory",
     "config default --feature-gates X=y": "invalid value of X=y",
     "fit -f missing": "missing: cannot be read: No such file",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 import msgspec
@@ -25,6 +24,7 @@ from kubesched.config.problems import Problem, find_problems
 from kubesched.config.yaml_output import dump_yaml
 from kubesched.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.util.errors import ConfigError
 from kubesched.util.standard_input import read_standard_input
 
@@ -151,7 +151,7 @@ def _implemented(plugins: PluginRegistry) -> Implemented:
 
 def _read(file: str) -> bytes:
     try:
-        return read_standard_input() if file == "-" else Path(file).read_bytes()
+        return read_standard_input() if file == "-" else read_bounded(file, MOST_SETTINGS_BYTES)
     except OSError as exc:
         raise ConfigError((exc.strerror or str(exc)).lower()) from exc
 

@@ -10,6 +10,7 @@ from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.config.problems import find_problems
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.util.errors import ConfigError
 
 __all__ = ["read_configuration"]
@@ -24,7 +25,7 @@ def read_configuration(
         ConfigError: a line for everything that is wrong with it.
         OSError: it cannot be read.
     """
-    text, known_args = file.read_bytes(), plugins.known_args()
+    text, known_args = read_bounded(file, MOST_SETTINGS_BYTES), plugins.known_args()
     problems = find_problems(
         text,
         gates=gates,

@@ -52,6 +52,7 @@ from kubesched.server.options.process_config import (
     feature_gates_of,
     process_config,
 )
+from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.util.clock import RealClock
 from kubesched.util.collector import settle_collector
 from kubesched.util.errors import ConfigError, KubeschedError
@@ -384,6 +385,6 @@ def _apply_logging(settings: LogSettings) -> None:
 
 def _read_file(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_bounded(path, MOST_SETTINGS_BYTES)
     except ValueError as exc:  # a path that no file can have
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from exc

@@ -16,6 +16,7 @@ import msgspec
 from kubesched.client.exec_plugin import ExecPlugin
 from kubesched.client.tls import KeyPair
 from kubesched.client.transport import TransportError
+from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.util.clock import SECOND, Clock
 from kubesched.util.logging import get_logger
 
@@ -83,7 +84,7 @@ class FileText:
         self._read_ns = now_ns
         self.looks += 1
         try:
-            self._content = self.path.read_bytes()
+            self._content = read_bounded(self.path, MOST_SETTINGS_BYTES)
             self.is_stale = False
         except OSError as exc:
             self.is_stale = True

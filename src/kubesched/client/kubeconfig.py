@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import yaml
 
+from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.util.errors import ConfigError
 from kubesched.util.yaml_limits import check_yaml
 
@@ -184,7 +185,7 @@ def load_kubeconfig(paths: Iterable[Path], *, must_exist: bool) -> Kubeconfig:
     merged = Kubeconfig(str(path) for path in paths)
     for path in paths:
         try:
-            text = path.read_bytes()
+            text = read_bounded(path, MOST_SETTINGS_BYTES)
         except FileNotFoundError as exc:
             if not must_exist:
                 continue

@@ -29,6 +29,7 @@ from kubesched.apiserver.rules.schema import unknown_fields
 from kubesched.apiserver.store.custom_resource_definitions import serve
 from kubesched.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything
+from kubesched.util.bounded_file import read_bounded_text
 from kubesched.util.errors import ManifestError, QuantityError
 from kubesched.util.standard_input import read_standard_text
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
@@ -172,7 +173,7 @@ def _texts(path: str, problems: _Problems) -> Iterator[tuple[str, str]]:
             problems.add(path, 1, "a directory without YAML or JSON files")
     for file in files:
         try:
-            yield str(file), file.read_text(encoding="utf-8-sig")
+            yield str(file), read_bounded_text(file, "utf-8-sig")
         except UnicodeDecodeError as error:
             problems.add(str(file), 1, f"not UTF-8 text: {error.reason}")
         except OSError as error:

@@ -44,6 +44,7 @@ from kubesched.config.types import (
     PluginConfig,
 )
 from kubesched.config.validation import validate_configuration
+from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.util.errors import ConfigError
 from kubesched.util.go_format import quote
 
@@ -75,8 +76,7 @@ def load_configuration_file(
 ) -> KubeSchedulerConfiguration:
     """Load the file at `path`, as `load_configuration` loads its content."""
     try:
-        with open(path, "rb") as file:
-            text = file.read()
+        text = read_bounded(path, MOST_SETTINGS_BYTES)
     except OSError as exc:
         reason = (exc.strerror or str(exc)).lower()
         raise ConfigError(f"open {os.fspath(path)}: {reason}") from exc

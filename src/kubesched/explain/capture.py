@@ -20,6 +20,7 @@ from kubesched.api.kinds import by_api_version_kind, kind_of
 from kubesched.explain.anonymizing import Anonymizer
 from kubesched.explain.model import ExplainError
 from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.util.bounded_file import read_bounded, unzipped
 from kubesched.util.whole_file import write_whole
 
 __all__ = ["Capture", "read_capture", "write_capture"]
@@ -99,7 +100,7 @@ def read_capture(path: Path) -> Capture:
         ExplainError: the file is none, or of a later form.
     """
     try:
-        content = gzip.decompress(path.read_bytes())
+        content = unzipped(read_bounded(path))
         first, *rest = content.splitlines()
         header = msgspec.json.decode(first, type=_Header)
     except (OSError, EOFError, ValueError, zlib.error, msgspec.MsgspecError) as error:

@@ -5,7 +5,6 @@ Only reading, and only kinds that scheduling depends on. What cannot be read is 
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
 from kubesched.explain.model import ExplainError
+from kubesched.util.bounded_file import read_bounded, unzipped
 from kubesched.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["SCHEDULING_KINDS", "Loaded", "Reading", "find_readable", "load_files", "read_cluster"]
@@ -88,11 +88,11 @@ def _texts(path: str, stdin: str) -> Iterator[tuple[str, bytes]]:
         )
     for file in files:
         try:
-            content = file.read_bytes()
+            content = read_bounded(file)
         except OSError as error:
             raise ExplainError(f"{file}: cannot be read: {error.strerror}") from error
         try:
-            yield str(file), gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+            yield str(file), unzipped(content) if content[:2] == b"\x1f\x8b" else content
         except (OSError, EOFError, zlib.error) as error:
             raise ExplainError(f"{file}: no gzip file: {error}") from error
 

@@ -33,6 +33,7 @@ from kubesched.testing.placement import (
     Placement,
     Spread,
 )
+from kubesched.util.bounded_file import read_bounded_text
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
@@ -107,7 +108,7 @@ def _files(path: Path) -> list[Path]:
 
 def _checks(file: Path) -> Iterator[Check]:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_bounded_text(file, "utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -35,6 +35,7 @@ from kubesched.sim.scenario import (
 from kubesched.sim.templates import ZONE_LABEL, node_template, pod_template
 from kubesched.sim.traces import openb_nodes, read_trace
 from kubesched.sim.values import ScenarioError, constant, format_duration, parse_rate_ns
+from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded, read_bounded_text
 from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.virtual_loop import DEFAULT_START_NS
 from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
@@ -53,7 +54,7 @@ def load_scenario(path: str | Path) -> Scenario:
     """
     file = Path(path)
     try:
-        content = file.read_bytes()
+        content = read_bounded(file)
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
@@ -375,7 +376,7 @@ def _behaviour_rules(members: Members, files: _Files) -> str:
         path = files.path(members.take("rules", str), at)
         name = f"{path}: "
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_bounded_text(path)
         except OSError as error:
             raise ScenarioError(at, f"{name}cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
@@ -418,7 +419,9 @@ def _configuration(members: Members, files: _Files) -> Configuration:
         known_args = out_of_tree_plugins(plugins).known_args()
         if members.has("file"):
             path = files.path(members.take("file", str), members.at("file"))
-            loaded = load_configuration(path.read_bytes(), known_args=known_args)
+            loaded = load_configuration(
+                read_bounded(path, MOST_SETTINGS_BYTES), known_args=known_args
+            )
         elif members.has("config"):
             inline = {
                 "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -14,7 +14,6 @@ cpu, memory and their part of GPUs as the resource `alibabacloud.com/gpu-milli`.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.sim.scenario import WORKLOAD_LABEL, TracePod
+from kubesched.util.bounded_file import read_bounded, unzipped
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import ConfigError
 
@@ -75,8 +75,8 @@ def read_trace(path: Path, form: str = "") -> list[TracePod]:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
+        content = read_bounded(path)
+        return (unzipped(content) if content[:2] == b"\x1f\x8b" else content).decode()
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 

@@ -35,6 +35,7 @@ from kubesched.sim.scenario import Configuration, Scenario
 from kubesched.sim.scenario_file import load_scenario
 from kubesched.sim.sweep import sweep
 from kubesched.sim.values import ScenarioError
+from kubesched.util.bounded_file import read_bounded_text
 from kubesched.util.errors import ConfigError, KubeschedError
 from kubesched.util.yaml_documents import YamlProblem, read_documents
 
@@ -90,7 +91,7 @@ def load_tuning(path: str | Path) -> Tuning:
     """
     file = Path(path)
     try:
-        parts = list(read_documents(file.read_text(encoding="utf-8-sig")))
+        parts = list(read_documents(read_bounded_text(file, "utf-8-sig")))
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -28,6 +28,7 @@ import yaml
 from kubesched.api import Pod
 from kubesched.api.labels import Selector
 from kubesched.cluster.nodes.pod_behavior import NEVER, Behavior, behavior_of, duration_ns
+from kubesched.util.bounded_file import read_bounded_text
 from kubesched.util.clock import SECOND
 from kubesched.util.errors import KubeschedError
 from kubesched.util.randomness import derive
@@ -61,7 +62,7 @@ class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_behavior_rules(path: Path, seed: int) -> Callable[[Pod], Behavior]:
     """Read a file of rules. Raises KubeschedError."""
     try:
-        text = path.read_text()
+        text = read_bounded_text(path)
     except OSError as exc:
         raise KubeschedError(f"{path}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
