@@ -26,7 +26,8 @@ def test_the_log_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
         else:
             store.update(maps, "default", f"c{number % 4}", body, 0)
     kept = sum(len(change.record.encoded) for change in store.collection(maps).history())
-    assert 100_000 < kept < 2_000_000
+    # Each is there twice, and one of sixteen is measured.
+    assert 100_000 < kept < 700_000
     store.collection(maps).check_invariants(store.revision)
     with pytest.raises(ApiError, match="too old resource version"):
         store.watch(maps, "default", resource_version="10")

@@ -99,7 +99,8 @@ class Collection:
 
     def _bound_bytes(self, change: Change) -> None:
         """Keep the log small in bytes as well, as far as samples tell."""
-        size = len(msgspec.json.encode(change.record.data)) * _MEASURED_EVERY
+        # A record that somebody watches is there twice: as it is, and as bytes on the wire.
+        size = 2 * len(msgspec.json.encode(change.record.data)) * _MEASURED_EVERY
         self._sizes.append((self.end - 1, size))
         self._bytes += size
         while self._bytes > _MOST_BYTES and len(self._log) > 1:
