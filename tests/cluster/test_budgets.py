@@ -33,7 +33,7 @@ from tests.scheduler.hostile_world import fresh
 Json = dict[str, Any]
 
 SIZE = 25
-CALLS_PER_ITEM = 4_000
+CALLS_PER_ITEM = 5_000
 """In the whole life of an object, events and watches included; a volume is two more objects."""
 
 SKETCH = {"containers": [{"name": "c", "image": "i"}]}

@@ -71,7 +71,7 @@ def check_target(path: Path) -> None:
         folder = followed(path).parent
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        os.stat(folder / ".")  # that it is there, and a folder
+        os.stat(f"{folder}/.")  # that it is there, and a folder
         if not os.access(path if path.exists() else folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
