@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from kubesched.api import pod_status_writer
 from kubesched.backend.cache import Cache
 from kubesched.backend.image_table import ImageTable
+from kubesched.backend.queue.backoff import Backoff
 from kubesched.backend.queue.in_flight import InFlight
 from kubesched.backend.queue.nominator import Nominator
 from kubesched.backend.queue.scheduling_queue import SchedulingQueue
 from kubesched.backend.queue.unschedulable_pods import UnschedulablePods
+from kubesched.client.informer import Informer
 from kubesched.client.leader_election import LeaderElector
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.lease_view import LeaseView
@@ -16,7 +19,11 @@ from kubesched.engine.node_table import LabelColumn
 from kubesched.engine.total_index import TotalIndex
 from kubesched.framework import NodeInfo
 from kubesched.framework.pod_index import PodIndex
+from kubesched.plugins.default_preemption.eviction import Evictions
 from kubesched.plugins.node_resources_fit import filtering as fit_filtering
+from kubesched.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.plugins.volume_binding.binding import Binder
+from kubesched.plugins.volume_restrictions import VolumeRestrictions
 from kubesched.runtime.binding_points import BindingPoints
 from kubesched.runtime.cached_answers import CachedFilters
 from kubesched.runtime.nominated_totals import NominatedPods
@@ -30,20 +37,33 @@ from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.util.components import BackgroundTasks
-from tests.torture.planting import Patch, edited, no, nothing, sometimes
+from tests.torture.planting import Patch, edited, no, no_filter, nothing, sometimes, zero
 
 __all__ = ["OTHERS"]
 
 OTHERS: dict[str, tuple[Patch, ...]] = {
     # The queue
+    "backoff is over at once": ((Backoff, "duration_ns", zero),),
     "the first event of an attempt is missed": (
         edited(InFlight, "events_since_pop", "- self._dropped :]", "- self._dropped + 1 :]"),
+    ),
+    "who is activated is lost from its backoff": (
+        edited(
+            SchedulingQueue,
+            "_activate",
+            "if queued is not None:\n        return self._move_to_active(queued, label, now_ns, "
+            "is_checked=True)",
+            "if queued is None:\n        return False",
+        ),
     ),
     "who has waited too long is lost": (
         edited(UnschedulablePods, "take_older_than", "taken.append(oldest)", "taken = [oldest]"),
     ),
     "a changed pod is looked at as it was": (
         edited(SchedulingQueue, "_replace_pod", "queued.pod_info = PodInfo(new)", "pass"),
+    ),
+    "ready pods wait until something else happens": (
+        edited(SchedulingQueue, "flush_backoff", "if completed:", "if False:"),
     ),
     "no nomination is noted": ((Nominator, "add_nominated_pod", nothing),),
     "changes of nominations are not noted": ((Nominator, "_note", nothing),),
@@ -183,7 +203,52 @@ OTHERS: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     # Watches
+    "one object of a list is lost": (
+        edited(
+            Informer, "_fetch_pages", "return listed, page", "return listed[:-1] or listed, page"
+        ),
+    ),
     # Preemption
+    "a preemptor is preempting for ever": (
+        edited(Evictions, "_carry_out", "self._preempting.discard(preemption.uid)", "pass"),
+    ),
     # Volumes and devices
+    "a claim for one pod is given to two": no_filter(VolumeRestrictions),
+    "a pod is bound before its volumes are": ((Binder, "_wait", nothing),),
+    "an assumed volume is what an event says": (
+        edited(
+            AssumeCache,
+            "_follow",
+            "if stored is None or _version(stored) != _version(assumed):",
+            "if False:",
+        ),
+    ),
     # What is said and counted
+    "a pod is told of other conditions than its own": (
+        edited(
+            pod_status_writer,
+            "_condition_change",
+            '"conditions": [patch],',
+            '"conditions": [{"$patch": "replace"}, patch],',
+        ),
+    ),
+    "those who reject are counted up and never down": (
+        edited(
+            SchedulingQueue,
+            "_count_rejectors",
+            ".inc(delta)",
+            ".inc(max(delta, 0))",
+        ),
+    ),
+    "bindings that end are not counted down": (
+        edited(BindingCycle, "run", "self._running.value -= 1", "pass"),
+    ),
+    "a binding that failed counts as an attempt that went well": (
+        edited(
+            FailureHandler,
+            "handle",
+            '"unschedulable" if status.is_rejected else "error",',
+            '"unschedulable" if status.is_rejected else "scheduled",',
+        ),
+    ),
 }
