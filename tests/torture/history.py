@@ -330,8 +330,11 @@ class History:
             return ""
         nodes, placed = self.known_to(life)
         for node_name in nodes:
+            # With those who are promised a place, and without: they may not come.
             promised = self._promised(life, pod, node_name)
-            if not any(objections(pod, node_name, nodes, [*placed, *promised])):
+            if not any(objections(pod, node_name, nodes, [*placed, *promised])) and (
+                not promised or not any(objections(pod, node_name, nodes, placed))
+            ):
                 return node_name
         return ""
 

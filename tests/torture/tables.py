@@ -47,6 +47,7 @@ _MEMORIES = {
     "DeviceState._requests": "one for each spec of a claim in use",
     "ActiveLines._lines": "one for each set of extenders",
     "ActiveQueue._heap": "up to 64 entries of pods that have left",
+    "ActiveQueue._line": "up to 64 entries of pods that have left",
     "UnschedulablePods._by_rejector": "one for each plugin",
     "UnschedulablePods._by_gate": "one for each plugin",
     "ClusterSnapshot._order_names": "nodes, when their order was asked for",
