@@ -57,11 +57,12 @@ class Service:
             seen = answer.watcher.read()
             return 200, answer.encode([each for each in seen if each.record is not None])
         assert isinstance(answer, Answer)
-        # The reference has no other code for three mistakes of clients.
+        # The reference has no other code for four mistakes of clients.
         is_known = answer.status in (501, 504) or any(
             known in answer.body
             for known in (
                 b"resourceVersion should not be set",
+                b"resourceVersion: Invalid value: ",
                 b"field not declared in schema",
                 b'"target.name: Required value"',
             )
