@@ -64,5 +64,8 @@ def _pairs(values: Sequence[float]) -> combinations[tuple[tuple[int, float], tup
 
 
 def _ground(values: Sequence[float]) -> float:
-    """A low value, though not the lowest: a quarter of the others are below."""
-    return sorted(values)[len(values) // 4]
+    """A low value, though not the lowest: a tenth of the others are below.
+
+    Memory is given back once a minute and rises in between, so higher values say little.
+    """
+    return sorted(values)[len(values) // 10]
