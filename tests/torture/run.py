@@ -63,6 +63,7 @@ _STILL_S = 20
 """For how long nothing may happen at rest."""
 _MOST_TRIES = 3
 """How often a pod may be tried then: backoff lasts ten seconds."""
+_HEARD_WITHIN_S = 0.2
 _SOLVED_WITHIN_S = (16, 30)
 """When to look whether a puzzle's pod is placed; backoff lasts ten seconds at the most."""
 _LONGEST_CPU_S = 20
@@ -267,10 +268,13 @@ class Run:
         self._tell(f"puzzle {puzzle.kind}: {puzzle.pod} is posed")
         await anext(puzzle.steps)
         before = self._leading()
-        await asyncio.sleep(step.pause_s)
+        soon_s = min(_HEARD_WITHIN_S, step.pause_s)
+        await asyncio.sleep(soon_s)
+        is_heard = self._is_up_to_date()  # a watch may stall
+        await asyncio.sleep(step.pause_s - soon_s)
         pod = self.network.store.find("pods", f"default/{puzzle.pod}")
         # Who begins to lead now does not know whom a gated pod keeps away, as in the reference.
-        is_kept_away = puzzle.kind != "promised" or before == self._leading()
+        is_kept_away = is_heard and (puzzle.kind != "promised" or before == self._leading())
         if pod is not None and pod["spec"].get("nodeName") and is_kept_away:
             self._violated(f"puzzle {puzzle.kind}: {puzzle.pod} is placed before it is solved")
         self._tell(f"puzzle {puzzle.kind}: it is solved")
@@ -407,7 +411,10 @@ class Run:
         """What is done though nothing happens any more."""
         lives = [replica.life for replica in self.replicas if replica.life is not None]
         sent, popped = len(self.network.requests), [life.popped for life in lives]
+        there = self._on_nodes()
         await asyncio.sleep(_STILL_S)
+        if not there <= self._on_nodes():
+            return []  # a pod ended by itself, and others may have its room
         # Whose attempt fails is tried again after a while, and may be told in another order why.
         failing = {
             f"/pods/{pod.metadata.name}/status"
@@ -431,6 +438,14 @@ class Run:
                 problems += differences(life.scheduler, self.network.store)
                 problems += leaks(life.scheduler, self.network.store)
         return problems
+
+    def _on_nodes(self) -> set[str]:
+        """Uids of pods that are on nodes and have not ended."""
+        return {
+            pod["metadata"]["uid"]
+            for pod in self.network.store.all("pods")
+            if pod["spec"].get("nodeName") and pod["status"]["phase"] not in ("Succeeded", "Failed")
+        }
 
     def _overlooked(self, leader: Life) -> Iterator[str]:
         """Pods that wait though the judge sees a node for them."""
