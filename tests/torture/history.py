@@ -185,6 +185,8 @@ class History:
         name, node = pod.metadata.name, pod.spec.node_name
         self._decisions[life.identity, pod.metadata.uid] = node
         life.nominations.add((pod.metadata.uid, node))
+        if pod.spec.scheduling_group is not None and _has_odd_plugin(life):
+            return  # its node was found beside another member, which a plugin may refuse to reserve
         nodes, placed = self.known_to(life)
         found = [*objections(pod, node, nodes, placed)]
         if life.scheduler._extender_tasks is None:
