@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -42,7 +42,12 @@ __all__ = ["Answers"]
 _FOUND: Final = 30
 _DECISIONS: Final = 200
 _LONGEST_S: Final = 60.0
+_LONGEST_READ_S: Final = 30.0
 _AT_ONCE: Final = 2  # questions that are worked out at the same time
+
+
+async def _at_once() -> None:
+    """Nothing is to be read first."""
 
 
 class Limits(NamedTuple):
@@ -57,7 +62,7 @@ class Answers:
     """Answers about pictures of a cluster; with `changes` it can be changed, too.
 
     `queue` gives the queue of a scheduler in this process, `plugins` those it has besides;
-    `limits` say what may not be read.
+    `limits` say what may not be read; `read` ends once everything that may was read once.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Answers:
         changes: EmbeddedChanges | None = None,
         gates: FeatureGates = DEFAULT_FEATURE_GATES,
         limits: Limits | None = None,
+        read: Callable[[], Awaitable[object]] = _at_once,
     ) -> None:
         self._pictures = pictures
         self._limits = limits or Limits()
@@ -80,6 +86,7 @@ class Answers:
         self._now_ns = now_ns
         self._plugins = plugins
         self._changes = changes
+        self._read = read
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def decorated(self, frame: dict[str, Any]) -> dict[str, Any]:
@@ -185,7 +192,15 @@ class Answers:
         return await self._worked_out(moment, lambda given: given.whatif(plan).to_dict())
 
     async def _worked_out(self, moment: Moment, work: Callable[[Snapshot], Any]) -> msgspec.Raw:
-        """Work on the objects of a moment, as JSON; in a child process, so nothing here waits."""
+        """Work on the objects of a moment, as JSON; in a child process, so nothing here waits.
+
+        Whoever asks while the cluster is being read waits: half of it explains nothing.
+        """
+        try:
+            async with asyncio.timeout(_LONGEST_READ_S):
+                await self._read()
+        except TimeoutError:
+            raise BadRequestError("the cluster is still being read: ask again", 503) from None
         async with self._turns:
             picture = self._pictures.at(moment)
 

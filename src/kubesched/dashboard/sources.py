@@ -96,6 +96,7 @@ def dashboard_of_scheduler(
         now_ns=clock.now_ns,
         plugins=plugins,
         gates=gates,
+        read=scheduler.synced.wait,
     )
     return _served(picture, answers, None)
 
@@ -131,7 +132,12 @@ def dashboard_of_api(
         configuration=lambda: None,
     )
     limits = Limits(reading.unknown, reading.partial, reading.namespace)
-    answers = Answers(picture, title=title, now_ns=clock.now_ns, limits=limits)
+
+    async def read() -> None:
+        for informer in informers.values():
+            await informer.wait_for_sync()
+
+    answers = Answers(picture, title=title, now_ns=clock.now_ns, limits=limits, read=read)
     return _served(picture, answers, sign_in), tuple(informers.values())
 
 

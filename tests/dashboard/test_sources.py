@@ -1,0 +1,53 @@
+"""The page of a cluster that is still being read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod
+from kubesched.apiserver import LocalApi
+from kubesched.apiserver.store.object_store import Store
+from kubesched.client.informer import Informer
+from kubesched.dashboard.sign_in import SignIn
+from kubesched.dashboard.sources import dashboard_of_api
+from kubesched.explain.sources import SCHEDULING_KINDS, Reading
+from kubesched.server.endpoints.http_messages import Headers, Request
+from kubesched.testing import make_node, make_pod
+from kubesched.util.clock import RealClock
+from kubesched.util.components import running
+from tests.dashboard.site import run
+
+CLUSTER = (make_node("a", cpu="4"), make_pod("big", images=["i"], requests={"cpu": "9"}))
+TARGET = "/dashboard/api/explanations/default/big"
+
+
+def test_whoever_asks_while_the_cluster_is_read_gets_the_answer_of_the_whole() -> None:
+    async def work() -> None:
+        api = LocalApi(Store(), RealClock())
+        for each in CLUSTER:
+            unborn: Any = replace(each.metadata, uid="", resource_version="")
+            await api.create(replace(each, metadata=unborn))
+        page, parts = dashboard_of_api(
+            api,
+            RealClock(),
+            SignIn(is_open=True),
+            title="",
+            reading=Reading(SCHEDULING_KINDS),
+        )
+        informers = {each.kind: each for each in parts if isinstance(each, Informer)}
+        nodes = informers.pop(Node)
+        async with running(*informers.values()):
+            await informers[Pod].wait_for_sync()
+            headers = Headers((("Host", "localhost"),))
+            request = Request(method="GET", target=TARGET, path=TARGET, headers=headers)
+            asked = asyncio.ensure_future(page.answer(request))
+            await asyncio.sleep(0)  # it is asked before nodes are read
+            async with running(nodes):
+                answer = await asked
+        assert "Insufficient cpu" in msgspec.json.decode(answer.body)["summary"]
+
+    run(work)
