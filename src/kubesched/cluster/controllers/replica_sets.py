@@ -32,7 +32,6 @@ __all__ = ["next_available_ns", "plan_replica_set", "pod_from_template"]
 
 Json = dict[str, Any]
 
-"""Pods made or deleted in one plan; the rest follows when these have been seen."""
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
