@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from kubesched.util.logging import get_logger
 
-__all__ = ["BackgroundTasks", "Component", "StopSwitch", "running"]
+__all__ = ["BackgroundTasks", "Component", "StopSwitch", "begun", "running"]
 
 log = get_logger(__name__)
 
@@ -170,6 +170,22 @@ class BackgroundTasks:
             while self._soon:
                 self._soon.pop().close()
             raise
+
+
+def begun(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None] | None:
+    """Run work up to where it waits for something; the rest, None if it has ended before.
+
+    For work that seldom waits and does not ask for its task, which would be made for nothing.
+    """
+    try:
+        awaited = work.send(None)
+    except StopIteration:
+        return None
+    return _rest(work, awaited)
+
+
+async def _rest(work: Coroutine[Any, Any, None], awaited: Any) -> None:
+    await _continued(work, awaited)
 
 
 @types.coroutine

@@ -88,7 +88,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """The loop itself; `run` is the usual way in."""
 
     # Owned by BaseEventLoop, which fills it in call_soon.
-    _ready: deque[asyncio.Handle]
+    _ready: deque[Any]  # handles, of which `Handle` does not declare what is used here
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._passes = 0  # since time last moved
         self._max_passes = max_passes
         self._thread = threading.get_ident()
-        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[int, int, _Timer]] = []
         self._timer_numbers = itertools.count()
         self._cancelled_timers = 0
         self._task_numbers = itertools.count(1)
@@ -152,9 +152,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call back when `elapsed_ns` reaches `when_ns`: `call_at` without rounding."""
-        self._check_closed()  # type: ignore[attr-defined]
-        timer = asyncio.TimerHandle(when_ns / _NS_PER_SECOND, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]  # so that cancel() tells us
+        if self._closed:  # type: ignore[attr-defined]
+            self._check_closed()  # type: ignore[attr-defined]
+        timer = _Timer(when_ns / _NS_PER_SECOND, callback, args, self, context)
         heapq.heappush(self._timers, (when_ns, next(self._timer_numbers), timer))
         return timer
 
@@ -182,7 +182,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready, timers = self._ready, self._timers
         # stop() asks for one last pass over what is due; time does not move for it.
         if not ready and not self._stopping:  # type: ignore[attr-defined]
-            while timers and timers[0][2].cancelled():
+            while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)
                 self._cancelled_timers -= 1
             if not timers:
@@ -196,23 +196,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
         now_ns = self.elapsed_ns
         while timers and timers[0][0] <= now_ns:
             timer = heapq.heappop(timers)[2]
-            timer._scheduled = False  # type: ignore[attr-defined]
-            if timer.cancelled():
+            timer._scheduled = False
+            if timer._cancelled:
                 self._cancelled_timers -= 1
             else:
                 ready.append(timer)
         # Only this batch: what the callbacks add waits for the next pass, as in asyncio.
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            if handle._cancelled:
+                continue
+            # As Handle._run does, which is a call of its own for every step of every task.
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as exc:
+                told = {"message": f"Exception in callback {handle!r}", "exception": exc}
+                self.call_exception_handler({**told, "handle": handle})
 
-    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
-        """Told by a timer that it was cancelled before it fired."""
+    def _timer_handle_cancelled(self, handle: _Timer) -> None:
+        """Told by a timer that it was cancelled."""
+        if not handle._scheduled:
+            return  # it has fired
         self._cancelled_timers += 1
         size = len(self._timers)
         if size > _MIN_TIMERS_TO_PURGE and self._cancelled_timers * 2 > size:
-            self._timers[:] = [entry for entry in self._timers if not entry[2].cancelled()]
+            self._timers[:] = [entry for entry in self._timers if not entry[2]._cancelled]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
@@ -235,6 +245,27 @@ class _Handle(asyncio.Handle):
         self._callback, self._args, self._loop = callback, args, loop
         self._context = copy_context() if context is None else context
         self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same at a time. There are several in the life of every pod."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback, self._args, self._loop, self._when = callback, args, loop, when
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._scheduled = True  # so that cancel() tells the loop
         self._repr = None
         self._source_traceback = None
 

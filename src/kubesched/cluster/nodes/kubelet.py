@@ -19,7 +19,7 @@ from kubesched.cluster.nodes.pod_events import PodEventSink, ending_events, even
 from kubesched.cluster.nodes.pod_lifecycle import PodLifecycles, Step
 from kubesched.cluster.nodes.pod_status import status_of
 from kubesched.util.clock import MILLISECOND, SECOND, Clock
-from kubesched.util.components import StopSwitch
+from kubesched.util.components import StopSwitch, begun
 from kubesched.util.logging import get_logger
 
 __all__ = ["FakeKubelet"]
@@ -58,10 +58,10 @@ class FakeKubelet:
         )
         self._local = api if isinstance(api, LocalApi) else None
         self._answers_at_once = self._local is not None and self._local.answers_at_once
-        self._changed = asyncio.Event()
-        self._next_ns: int | None = None
-        """When the next step is due that is waited for."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        """By when they ring."""
+        self._is_woken = False
+        """Whether the steps are looked at in the next turn."""
         self._stopping = StopSwitch()
         self._host_ips: dict[str, str] = {}
         self._nodes: set[str] = set()
@@ -75,23 +75,33 @@ class FakeKubelet:
         self._stopping.set()
 
     async def _work(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(self._watch_nodes), name="FakeKubelet.nodes")
-            tasks.create_task(self._follow(self._watch_pods), name="FakeKubelet.pods")
-            while True:
-                self._changed.clear()
-                now_ns = self._next_ns = self._clock.now_ns()
-                for step in self._lifecycles.due(now_ns):
-                    if self._answers_at_once:
-                        await self._take(step)
-                    else:
-                        # A task each, so that a slow answer does not hold up others.
-                        tasks.create_task(self._take(step), name=f"FakeKubelet.{step.kind}")
-                self._wake_at(self._lifecycles.next_due_ns(), now_ns)
-                try:
-                    await self._changed.wait()
-                finally:
-                    self._wake_at(None, now_ns)
+        self._loop = asyncio.get_running_loop()
+        self._failed: asyncio.Future[None] = self._loop.create_future()
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._follow(self._watch_nodes), name="FakeKubelet.nodes")
+                self._tasks.create_task(self._follow(self._watch_pods), name="FakeKubelet.pods")
+                await self._failed
+        finally:
+            self._failed.cancel()
+            for timer in self._timers.values():
+                timer.cancel()
+
+    def _take_steps(self) -> None:
+        """Take the steps that are due. Called by the loop: no task is woken for each pod."""
+        self._is_woken = False
+        if self._failed.done():
+            return
+        try:
+            for step in self._lifecycles.due(self._clock.now_ns()):
+                work = self._take(step)
+                rest = begun(work) if self._answers_at_once else work
+                if rest is not None:
+                    # A task each, so that a slow answer does not hold up others.
+                    self._tasks.create_task(rest, name=f"FakeKubelet.{step.kind}")
+            self._look_again()
+        except Exception as error:
+            self._failed.set_exception(error)
 
     async def _follow(self, watch: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -158,28 +168,29 @@ class FakeKubelet:
             self._look_again()
 
     def _look_again(self) -> None:
-        """Have the steps looked at if one is due before the next that is waited for."""
-        due_ns = self._lifecycles.next_due_ns()
-        if due_ns is not None and (self._next_ns is None or due_ns < self._next_ns):
-            now_ns = self._clock.now_ns()
-            if due_ns <= now_ns:
-                self._changed.set()
-            else:
-                self._wake_at(due_ns, now_ns)
+        """Have the steps looked at when the next one is due.
 
-    def _wake_at(self, due_ns: int | None, now_ns: int) -> None:
-        """Look at the steps at a time, and not when it was last said.
-
-        A pod that is bound is due soon, so the time is moved up for nearly every one: without
-        waking whoever waits for it.
+        A pod that is bound is due before all others, so timers are not taken back for an earlier
+        one: one that rings for nothing costs less.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._next_ns = due_ns
-        if due_ns is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later((due_ns - now_ns) / SECOND, self._changed.set)
+        due_ns = self._lifecycles.next_due_ns()
+        if due_ns is None or (self._timers and min(self._timers) <= due_ns):
+            return
+        now_ns = self._clock.now_ns()
+        if due_ns <= now_ns:
+            self._wake()
+        else:
+            delay_s = (due_ns - now_ns) / SECOND
+            self._timers[due_ns] = self._loop.call_later(delay_s, self._ring, due_ns)
+
+    def _ring(self, due_ns: int) -> None:
+        del self._timers[due_ns]
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon(self._take_steps)
 
     async def _take(self, step: Step) -> None:
         """Tell the API server what happened, until it listens or it no longer matters."""
