@@ -129,22 +129,27 @@ class FieldSelector(NamedTuple):
     def matches(self, obj: msgspec.Struct | Mapping[str, Any]) -> bool:
         return all(term.matches(obj) for term in self.terms)
 
-    def for_kind(self, kind: type[msgspec.Struct]) -> Callable[[msgspec.Struct], bool]:
-        """The same as `matches`, made ready for many objects of one type."""
+    def for_kind(self, kind: type[msgspec.Struct], held_as: str = "") -> Callable[[Any], bool]:
+        """The same as `matches`, made ready for many objects of one type.
+
+        `held_as` is the attribute in which those asked about have the object, if they are not it.
+        """
         refused: dict[str, set[str]] = {}  # values of each field, several of which may be ruled out
         for term in self.terms:
             if term.is_negated:
                 refused.setdefault(term.path, set()).add(term.value)
-        unlike = [(_reader(kind, path), values) for path, values in refused.items()]
+        unlike = [(_reader(kind, path, held_as), values) for path, values in refused.items()]
         like = [
-            (_reader(kind, each.path), each.value) for each in self.terms if not each.is_negated
+            (_reader(kind, each.path, held_as), each.value)
+            for each in self.terms
+            if not each.is_negated
         ]
 
         if len(unlike) == 1 and not like:
             read_one, ruled_out = unlike[0]
             return lambda obj: read_one(obj) not in ruled_out
 
-        def matches(obj: msgspec.Struct) -> bool:
+        def matches(obj: Any) -> bool:
             for read, values in unlike:
                 if read(obj) in values:
                     return False
@@ -213,11 +218,15 @@ def _source(event: Mapping[str, Any]) -> str:
     return _text(component or event.get("reportingComponent"))
 
 
-def _reader(kind: type[msgspec.Struct], path: str) -> Callable[[Any], str]:
+def _reader(kind: type[msgspec.Struct], path: str, held_as: str) -> Callable[[Any], str]:
     """How to read a field of objects of a type as text."""
     way = _way(kind, path)
     if way and way[-1].type is str and all(isinstance(field.type, type) for field in way):
-        return operator.attrgetter(".".join(field.name for field in way))
+        names = [field.name for field in way]
+        return operator.attrgetter(".".join([held_as, *names] if held_as else names))
+    if held_as:
+        held = operator.attrgetter(held_as)
+        return lambda holder: _read(held(holder), path)
     return partial(_read, path=path)
 
 

@@ -46,23 +46,19 @@ def parse_time(text: str) -> int:
 
 def format_time(ns: int) -> str:
     """Write a time with whole seconds, as `creationTimestamp` and the like have it."""
-    return f"{_second(ns)}Z"
+    return _time_text(ns // 1_000_000_000)
 
 
 def format_micro_time(ns: int) -> str:
     """Write a time with six decimals, as leases and events have it."""
-    return f"{_second(ns)}.{ns // 1000 % 1_000_000:06d}Z"
-
-
-def _second(ns: int) -> str:
-    return _clock_text(ns // 1_000_000_000)
+    return f"{_time_text(ns // 1_000_000_000)[:-1]}.{ns // 1000 % 1_000_000:06d}Z"
 
 
 @lru_cache(maxsize=64)
-def _clock_text(seconds: int) -> str:
+def _time_text(seconds: int) -> str:
     """Most times that are written in a row are in the same second."""
     days, rest = divmod(seconds, 86_400)
-    return f"{_day_text(days)}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{_day_text(days)}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
 
 
 @lru_cache(maxsize=8)

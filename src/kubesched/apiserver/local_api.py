@@ -20,6 +20,7 @@ from kubesched.api import Pod
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.events import Event
+from kubesched.api.meta import ObjectMeta
 from kubesched.api.pod import PodStatus
 from kubesched.api.raw_objects import Document
 from kubesched.apiserver.local_watch import LocalWatch, Rounds
@@ -328,7 +329,7 @@ def _metadata(obj: msgspec.Struct) -> Any:
 
 
 def _document(obj: msgspec.Struct) -> dict[str, Any]:
-    if type(obj) is Event and not obj.metadata.owner_references and not obj.metadata.finalizers:
+    if type(obj) is Event and _has_no_lists(obj.metadata):
         plain: dict[str, Any] = msgspec.to_builtins(obj)
         return plain
     # Through JSON: msgspec's own conversion leaves tuples where a JSON object has lists.
@@ -336,11 +337,23 @@ def _document(obj: msgspec.Struct) -> dict[str, Any]:
         document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
         return document
     # Pods have a spec in common with others, of which everything is known already.
-    metadata = msgspec.json.decode(msgspec.json.encode(obj.metadata))
-    pod = {"metadata": metadata, "spec": shared(obj.spec)}
+    pod = {"metadata": _plain_metadata(obj.metadata), "spec": shared(obj.spec)}
     if obj.status != _NO_STATUS:
         pod["status"] = msgspec.json.decode(msgspec.json.encode(obj.status))
     return pod
+
+
+def _plain_metadata(metadata: ObjectMeta) -> dict[str, Any]:
+    plain: dict[str, Any] = (
+        msgspec.to_builtins(metadata)
+        if _has_no_lists(metadata)
+        else msgspec.json.decode(msgspec.json.encode(metadata))
+    )
+    return plain
+
+
+def _has_no_lists(metadata: ObjectMeta) -> bool:
+    return not metadata.owner_references and not metadata.finalizers
 
 
 _typed_event: Callable[[Seen], WatchEvent[Any]] = attrgetter("event")

@@ -14,7 +14,7 @@ import msgspec
 from kubesched.api.access import WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.apiserver.store.typed_views import derive, numbered_view, typed_view
+from kubesched.apiserver.store.typed_views import derive, typed_view
 from kubesched.apiserver.store.wire_form import wire_form
 
 __all__ = ["Change", "ChangeType", "Record"]
@@ -68,8 +68,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
         typed = self._typed
         if typed is None:
             if self._made_from is not None:
-                version = self.data["metadata"]["resourceVersion"]
-                typed = numbered_view(derive(*self._made_from), version)
+                typed = derive(*self._made_from, self.data["metadata"]["resourceVersion"])
                 self._made_from = None
             else:
                 typed = typed_view(self.resource.type or CustomObject, self.data)

@@ -79,5 +79,4 @@ def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record],
     if resource.type is None or issubclass(resource.type, PlainObject):
         return lambda record: fields.matches(record.data)
     # A struct knows what an absent field stands for, such as `false`.
-    matches = fields.for_kind(resource.type)
-    return lambda record: matches(record.typed)
+    return fields.for_kind(resource.type, held_as="typed")

@@ -19,7 +19,7 @@ from kubesched.api.overlay import overlay, wire_fields
 from kubesched.api.pod import PodSpec
 from kubesched.apiserver.rules.shared_specs import SharedSpec, once
 
-__all__ = ["derive", "numbered_view", "on_node", "overlay", "typed_view"]
+__all__ = ["derive", "on_node", "overlay", "typed_view"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
@@ -36,8 +36,10 @@ def typed_view(kind: type[S], data: Mapping[str, Any]) -> S:
     return replace(rest, spec=once(_pod_spec, spec))
 
 
-def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
+def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str = "") -> S:
     """The struct of `new`, given that `view` is the struct of `old`.
+
+    With a `version`, that of the object once it has got this one, and nothing else.
 
     Top-level parts that are the same object in both are shared, and so is the spec of a pod that
     is given its node. Otherwise the conversion of a part is faster than looking further down
@@ -46,20 +48,26 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
     Raises:
         msgspec.ValidationError: a changed part does not have its declared type.
     """
-    if isinstance(view, Pod) and _is_assigned(old.get("spec"), new.get("spec")):
+    spec = new.get("spec")
+    if old.get("spec") is not spec and type(view) is Pod and _is_assigned(old.get("spec"), spec):
         # Nothing else of the spec is new: its struct is not made again, nor kept twice.
         view, old = on_node(view, old, new)
     changed = [key for key, value in new.items() if old.get(key, _ABSENT) is not value]
-    if len(changed) == len(new):
-        return typed_view(type(view), new)
-    fields = wire_fields(type(view))
     changes: dict[str, Any] = {}
-    for key in changed:
-        if (field := fields.get(key)) is not None:
-            changes[field.attribute] = _converted(new[key], field.type, key)
-    for key in old:
-        if key not in new and (field := fields.get(key)) is not None:
-            changes[field.attribute] = field.default
+    if len(changed) == len(new):
+        view = typed_view(type(view), new)
+    else:
+        fields = wire_fields(type(view))
+        for key in changed:
+            if (field := fields.get(key)) is not None:
+                changes[field.attribute] = _converted(new[key], field.type, key)
+        if not old.keys() <= new.keys():
+            for key in old.keys() - new.keys():
+                if (field := fields.get(key)) is not None:
+                    changes[field.attribute] = field.default
+    if version:
+        metadata: Any = changes.get("metadata") or view.metadata  # type: ignore[attr-defined]
+        changes["metadata"] = replace(metadata, resource_version=version)
     return replace(view, **changes) if changes else view
 
 
@@ -73,12 +81,6 @@ def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[
     return replace(view, spec=spec), {**old, "spec": bound["spec"]}
 
 
-def numbered_view(view: S, version: str) -> S:
-    """The struct of an object that has got another version, and nothing else."""
-    metadata: Any = view.metadata  # type: ignore[attr-defined]  # every type that is stored has it
-    return replace(view, metadata=replace(metadata, resource_version=version))
-
-
 def _converted(value: Any, kind: Any, key: str) -> Any:
     try:
         return msgspec.convert(value, kind)
@@ -89,7 +91,7 @@ def _converted(value: Any, kind: Any, key: str) -> Any:
 
 def _is_assigned(old: Any, new: Any) -> bool:
     """Whether a spec got its node, and that is all that is new about it."""
-    if old is new or not isinstance(old, dict) or not isinstance(new, dict):
+    if not isinstance(old, dict) or not isinstance(new, dict):
         return False
     if len(new) != len(old) + 1:
         return False

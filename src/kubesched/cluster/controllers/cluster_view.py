@@ -117,7 +117,8 @@ class View:
                 self._own(subject)
             if kind is ResourceClaim:
                 self._unreserve(known)
-        self.storage.observe(subject, known)
+        if kind is not Pod or subject.spec.volumes or (known and known.spec.volumes):
+            self.storage.observe(subject, known)
         self._objects[uid] = subject
         if kind is Pod:
             node = subject.spec.node_name
