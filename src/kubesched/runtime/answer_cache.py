@@ -205,7 +205,7 @@ class AnswerCache:
         """Those of all nodes that the cached filters let pass; the others are noted."""
         self.refresh_verdicts(entry, state, pod, nodes)
         codes = nodes.at(entry.codes)
-        if not entry.statuses or not codes.any():
+        if not entry.statuses or not np.count_nonzero(codes):
             return nodes
         rejected = codes != 0
         diagnosis.add_verdicts(nodes.rows[rejected], codes[rejected], tuple(entry.statuses))
@@ -293,7 +293,7 @@ class AnswerCache:
                 return
             self._metrics.filters[plugin.name].value += len(changed)
             rejections = call_filter(plugin, state, pod, changed)
-            if rejections.codes is None or not rejections.codes.any():
+            if rejections.codes is None or not np.count_nonzero(rejections.codes):
                 continue
             is_final = plugin.name in filters.of_node
             codes = [

@@ -29,6 +29,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.reads import POD_FIELDS
+from kubesched.util.recently_seen import RecentlySeen
 
 __all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted", "key_of_parts"]
 
@@ -208,7 +209,7 @@ class CachedAnswers:
         if not self.statuses:
             return nodes  # none was ever rejected
         codes = nodes.at(self.codes)
-        return nodes.subset(codes == 0) if codes.any() else nodes
+        return nodes.subset(codes == 0) if np.count_nonzero(codes) else nodes
 
     def code_of(self, status: Status, *, is_final: bool) -> int:
         """The number that stands for a status in `codes`."""
@@ -228,7 +229,10 @@ class CachedAnswers:
         """The nodes but for those that are rejected whatever pods come or go."""
         if not self.has_final:
             return nodes
-        return nodes.subset(~np.array(self._is_final).take(nodes.at(self.codes)))
+        codes = nodes.at(self.codes)
+        if not np.count_nonzero(codes):  # as it mostly is: few nodes are rejected
+            return nodes
+        return nodes.subset(~np.array(self._is_final).take(codes))
 
     def store_raw(self, plugin: str, rows: Rows, scores: int | NDArray[np.int64]) -> None:
         """Keep scores that are to be normalised."""
@@ -273,20 +277,20 @@ def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
     plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
     others = [get for part, get in _COMPUTED.items() if part in parts]
     by_spec_alone = all(name.startswith("spec.") for name in fields)
-    last_spec, last_key = PodSpec(), b""
+    known: RecentlySeen[PodSpec, bytes] = RecentlySeen()
 
     def key(pod: Pod) -> bytes | None:
-        nonlocal last_spec, last_key
         status, spec = pod.status, pod.spec
         if status.container_statuses or status.resources is not None:
             return None  # requested amounts may follow the status, which changes by itself
-        if spec is last_spec:
-            return last_key
+        found = known.get(spec)
+        if found is not None:
+            return found
         # As it mostly is, the others say nothing.
         computed = [get(pod) for get in others] if spec.affinity or spec.volumes else ()
         made = _encode((plain(pod), computed) if any(computed) else plain(pod))
         if by_spec_alone:
-            last_spec, last_key = spec, made
+            known.keep(spec, made)
         return made
 
     return key

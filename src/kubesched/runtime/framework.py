@@ -73,6 +73,7 @@ from kubesched.util.clock import Clock
 from kubesched.util.errors import PluginError, place_of
 from kubesched.util.go_format import format_slice
 from kubesched.util.logging import get_logger
+from kubesched.util.recently_seen import RecentlySeen
 
 __all__ = ["Framework"]
 
@@ -118,8 +119,8 @@ class Framework:
         # Those who are asked about every pod, with what is needed of them beside the call.
         self._pre_filters = _with_counters(self.pre_filter_plugins, metrics.pre_filters)
         self._pre_scores = _with_counters(self.pre_score_plugins, metrics.pre_scores)
-        self._last_spec: PodSpec | None = None
-        self._last_concerned: tuple[_Asked, Collection[str]] | None = None
+        self._everybody: tuple[_Asked, Collection[str]] = (self._pre_filters, ())
+        self._concerned: RecentlySeen[PodSpec, tuple[_Asked, Collection[str]]] = RecentlySeen()
         self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
         self._dry_run = ProfileDryRun(
@@ -292,20 +293,22 @@ class Framework:
     def _concerned_by(self, pod: Pod) -> tuple[_Asked, Collection[str]]:
         """Those who must look at the pod in PreFilter, and the names of those who need not.
 
-        The latter are known if the pod before was of the same spec: asking everybody about a spec
-        that does not come again would cost more than it saves.
+        The latter are known from the second pod of a spec on: asking everybody about one that does
+        not come again would cost more than it saves.
         """
         spec = pod.spec
-        if spec is not self._last_spec:
-            self._last_spec, self._last_concerned = spec, None
-            return self._pre_filters, ()
+        known = self._concerned.get(spec)
+        if known is None:
+            self._concerned.keep(spec, self._everybody)
+            return self._everybody
         if pod.status.container_statuses:  # which may say more of its requests than its spec does
-            return self._pre_filters, ()
-        if self._last_concerned is None:
+            return self._everybody
+        if known is self._everybody:
             concerned = [each for each in self._pre_filters if each[0].concerns(spec)]
             spared = [each[1] for each in self._pre_filters if each not in concerned]
-            self._last_concerned = concerned, spared
-        return self._last_concerned
+            known = concerned, spared
+            self._concerned.keep(spec, known)
+        return known
 
     def run_filter(
         self, state: CycleState, pod: Pod, nodes: NodeView, diagnosis: Diagnosis

@@ -221,7 +221,7 @@ def _as_scores(what: str, plugin: Plugin, answer: Any, count: int) -> NDArray[np
 def check_range(plugin: Plugin, scores: NDArray[np.int64]) -> None:
     """Fail the attempt if a score is out of 0..100."""
     # Read without a sign, negative numbers are large: one pass looks at both ends.
-    if len(scores) and scores.view(np.uint64).max() > MAX_NODE_SCORE:
+    if np.count_nonzero(scores.view(np.uint64) > MAX_NODE_SCORE):
         bad = (scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)
         raise _out_of_range(plugin, int(scores[bad][0]))
 

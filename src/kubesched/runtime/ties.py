@@ -71,7 +71,7 @@ class RandomTies:
         return index.choose_accepted(self._random, accepts, tries)
 
     def _draw(self, total: NDArray[np.signedinteger]) -> int:
-        best = (total == total.max()).nonzero()[0]
+        best = (total == total[total.argmax()]).nonzero()[0]
         return int(best[self._random.randrange(len(best)) if len(best) > 1 else 0])
 
 
@@ -84,11 +84,11 @@ class FirstByName:
         self._rank = np.zeros(0, dtype=np.intp)
 
     def best_of(self, total: NDArray[np.signedinteger], nodes: NodeView) -> int:
-        best = (total == total.max()).nonzero()[0]
+        best = (total == total[total.argmax()]).nonzero()[0]
         return int(best[self._ranks(nodes.table)[nodes.rows[best]].argmin()])
 
     def best_named(self, total: NDArray[np.signedinteger], names: Sequence[str]) -> int:
-        best = (total == total.max()).nonzero()[0].tolist()
+        best = (total == total[total.argmax()]).nonzero()[0].tolist()
         return int(min(best, key=lambda place: names[place]))
 
     def best_in(self, index: TotalIndex, table: NodeTable) -> int:

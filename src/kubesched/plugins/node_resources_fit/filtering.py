@@ -114,7 +114,7 @@ def find_rejections(demand: Demand, nodes: NodeView) -> Rejections:
         return Rejections.from_statuses(node_status(demand, node) for node in nodes)
     complaints: NDArray[np.unsignedinteger] | None = None
     full = nodes.pod_count >= nodes.allowed_pods
-    if full.any():
+    if np.count_nonzero(full):
         complaints = _flagged(demand, full, _NO_POD_LEFT)
     if demand.amounts:
         names = [name for name, _ in demand.amounts]
