@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -86,8 +86,8 @@ class NodeState:
         self.zone = node.metadata.labels.get(ZONE_LABEL, "")
         self.allocatable = _amounts(Resources.from_resource_list(node.status.allocatable))
         self.allocatable["pods"] = Resources.allowed_pods(node.status.allocatable)
-        self.requested: Counter[str] = Counter()
-        self.used: Counter[str] = Counter()  # by pods that run
+        self.requested: defaultdict[str, int] = defaultdict(int)
+        self.used: defaultdict[str, int] = defaultdict(int)  # by pods that run
         self.pods = 0
         self.since_ns = now_ns
         self.is_stopped = STOPPED in node.metadata.annotations
@@ -112,8 +112,8 @@ class Observer:
         self.node_seconds: Counter[str] = Counter()  # of nodes that are gone, in ns, by group
         # By resource, over all nodes: what they have, what pods there ask for, and those that run.
         self.total: dict[str, int] = {}
-        self.allocated: dict[str, int] = {}
-        self.used: dict[str, int] = {}
+        self.allocated: defaultdict[str, int] = defaultdict(int)
+        self.used: defaultdict[str, int] = defaultdict(int)
         self._digest = hashlib.blake2b(digest_size=16)
 
     @property
@@ -246,12 +246,16 @@ class Observer:
 
     def _place(self, node: NodeState, pod: PodState, sign: int) -> None:
         node.pods += sign
-        _add(node.requested, pod.amounts, sign)
-        _add(self.allocated, pod.amounts, sign)
+        requested, allocated = node.requested, self.allocated
+        for name, amount in pod.amounts.items():
+            requested[name] += sign * amount
+            allocated[name] += sign * amount
 
     def _use(self, node: NodeState, pod: PodState, sign: int) -> None:
-        _add(node.used, pod.amounts, sign)
-        _add(self.used, pod.amounts, sign)
+        of_node, of_all = node.used, self.used
+        for name, amount in pod.amounts.items():
+            of_node[name] += sign * amount
+            of_all[name] += sign * amount
 
     def pending_reasons(self) -> dict[str, int]:
         """Pods that wait, by why they do; those that were not tried yet have no reason."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from bisect import bisect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import accumulate
@@ -131,7 +132,9 @@ class Distribution(msgspec.Struct, frozen=True):
                 return round(values[0] * math.exp(self.shape * rng.normalvariate(0, 1)))
             case "pareto":
                 return round(values[0] * rng.paretovariate(self.shape))
-        return rng.choices(values, cum_weights=_sums(self.weights))[0]
+        # What rng.choices would draw, in half the time.
+        sums = _sums(self.weights)
+        return values[bisect(sums, rng.random() * sums[-1], 0, len(values) - 1)]
 
     @property
     def typical(self) -> int:
