@@ -10,40 +10,37 @@ from typing import Any, NamedTuple
 __all__ = ["Growth", "count_calls", "counted", "grow", "peak_bytes"]
 
 
-def count_calls(action: Callable[[], Any]) -> int:
-    """How many functions were called, of Python and of C."""
-    count = 0
+class _Counter:
+    """Counts the functions that are called, of Python and of C, while its block runs."""
 
-    def profile(frame: Any, event: str, arg: Any) -> None:
-        nonlocal count
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def _profile(self, frame: Any, event: str, arg: Any) -> None:
         if event in ("call", "c_call"):
-            count += 1
+            self.calls += 1
 
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
+    def __enter__(self) -> _Counter:
+        self._before = sys.getprofile()
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+
+def count_calls(action: Callable[[], Any]) -> int:
+    """How many functions were called."""
+    with _Counter() as counter:
         action()
-    finally:
-        sys.setprofile(before)
-    return count
+    return counter.calls
 
 
 async def counted(action: Awaitable[Any]) -> int:
     """How many functions were called until an action was over, by whomever."""
-    count = 0
-
-    def profile(frame: Any, event: str, arg: Any) -> None:
-        nonlocal count
-        if event in ("call", "c_call"):
-            count += 1
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
+    with _Counter() as counter:
         await action
-    finally:
-        sys.setprofile(before)
-    return count
+    return counter.calls
 
 
 def peak_bytes(action: Callable[[], Any]) -> int:
