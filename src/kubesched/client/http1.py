@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from kubesched.client.transport import Answer
 from kubesched.util.ints import whole_number
 
-__all__ = ["AnswerReader", "HttpError", "encode_request"]
+__all__ = ["LARGEST_BODY", "AnswerReader", "HttpError", "encode_request"]
 
 _LONGEST_HEAD = 256 * 1024
 _LONGEST_CHUNK_LINE = 16 * 1024
+# Far more than a page of the largest objects: what is longer has no end, or no place in memory.
+LARGEST_BODY = 1 << 30
 _WITHOUT_BODY = frozenset({204, 304})
 _CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
@@ -50,6 +52,7 @@ class AnswerReader:
         self._headers: dict[str, str] = {}
         self._missing: int | None = 0  # of the body; None: it ends with the connection
         self._parts: list[bytes] = []
+        self._length = 0  # of the parts
         self._is_chunked = False
         self._is_last_chunk = False
         self.has_begun = False
@@ -153,6 +156,9 @@ class AnswerReader:
         part = bytes(self._arrived[:most])
         if part:
             self._parts.append(part)
+            self._length += len(part)
+            if self._length > LARGEST_BODY:
+                raise HttpError(f"the answer is longer than {LARGEST_BODY >> 20} MiB")
             del self._arrived[: len(part)]
         return len(part)
 

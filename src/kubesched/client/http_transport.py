@@ -195,8 +195,13 @@ class _Stream:
             raise _translated(exc, self._base_url) from exc
 
     async def read(self) -> bytes:
+        """The rest, which is why there is no stream: as much as comes in a reasonable time."""
+        rest = bytearray()
         try:
-            return await self._response.read()
+            async with asyncio.timeout(_HEADERS_S):
+                while len(rest) < _CHUNK and (more := await self._response.content.readany()):
+                    rest += more
+            return bytes(rest)
         except _FAILURES as exc:
             raise _translated(exc, self._base_url) from exc
 

@@ -25,6 +25,8 @@ _CONNECT_S = 30
 _NEXT_ADDRESS_S = 1
 # A server ends what takes it more than a minute, so more silence than that is a dead connection.
 _SILENCE_S = 90
+# One that sends a few bytes now and then is not silent, and never done either.
+_WHOLE_S = 600
 # Shorter than the 90 s after which API servers close what idles, and than the 10 s and more of
 # common proxies: a write on a connection that is being closed cannot be repeated.
 _IDLE_S = 9
@@ -201,7 +203,7 @@ class RequestPool:
 
 async def _unless_silent(connection: _Connection, request: bytes) -> Answer:
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(_SILENCE_S) as silence:
+    async with asyncio.timeout(_WHOLE_S), asyncio.timeout(_SILENCE_S) as silence:
 
         def wait_longer() -> None:
             if not silence.expired():
