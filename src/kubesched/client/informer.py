@@ -24,6 +24,7 @@ from kubesched.client.backoff import InformerBackoff
 from kubesched.client.informer_store import Change, ObjectStore, is_older
 from kubesched.util.clock import SECOND, Clock
 from kubesched.util.components import StopSwitch
+from kubesched.util.interrupts import pass_on_interrupt
 from kubesched.util.logging import get_logger
 
 __all__ = ["Informer"]
@@ -321,7 +322,8 @@ class Informer(Generic[T]):
                         on_add(new)
                 elif on_update is not None:
                     on_update(old, new)
-            except (Exception, asyncio.CancelledError, SystemExit) as error:
+            except BaseException as error:
+                pass_on_interrupt(error)
                 # None of these is about this task: a handler is plain code.
                 kind = self.kind.__name__
                 log.exception("Event handler failed", error, kind=kind, object=new or old)

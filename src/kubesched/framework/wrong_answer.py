@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, TypeGuard
 
+from kubesched.framework.status import Code, Status
 from kubesched.util.errors import PluginError
 
-__all__ = ["wrong_answer"]
+__all__ = ["is_sound", "wrong_answer"]
+
+
+def is_sound(answer: Any) -> TypeGuard[Status]:
+    """Whether an answer is a status of which every part is what it should be."""
+    return (
+        isinstance(answer, Status)
+        and type(answer.code) is Code
+        and type(answer.reasons) is tuple
+        and all(map(_is_text, answer.reasons))
+        and (answer.error is None or isinstance(answer.error, BaseException))
+    )
+
+
+def _is_text(reason: Any) -> bool:
+    """Whether a reason is a text that can be sent to a server: half a character cannot."""
+    if not isinstance(reason, str):
+        return False
+    return reason.isascii() or reason.encode(errors="ignore").decode() == reason
 
 
 def wrong_answer(answer: Any, wanted: str) -> PluginError:
@@ -22,4 +41,6 @@ def wrong_answer(answer: Any, wanted: str) -> PluginError:
 
 
 def _shown(answer: Any) -> str:
+    if isinstance(answer, Status):
+        return f"a Status of code {answer.code!r:.40} and reasons {answer.reasons!r:.40}"
     return "None" if answer is None else f"a {type(answer).__name__}"

@@ -21,7 +21,7 @@ from kubesched.runtime.plugin_calls import (
     as_permit_answer,
     as_status,
     failure_of,
-    is_being_cancelled,
+    is_being_ended,
 )
 from kubesched.runtime.plugin_set import ProfilePlugins
 from kubesched.runtime.point_metrics import PointMetrics, timing_of
@@ -29,6 +29,7 @@ from kubesched.runtime.services import Services
 from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import MINUTE
 from kubesched.util.errors import PluginError
+from kubesched.util.interrupts import pass_on_interrupt
 from kubesched.util.logging import get_logger
 
 __all__ = ["BindingPoints"]
@@ -80,6 +81,7 @@ class BindingPoints:
                 try:
                     plugin.unreserve(state, pod, node_name)
                 except THROWN as exc:
+                    pass_on_interrupt(exc)
                     # The other plugins must still give back what they hold.
                     log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
         self._metrics.observe("Unreserve", Code.SUCCESS, started_ns)
@@ -246,7 +248,7 @@ class BindingPoints:
                 else:
                     status = as_status(await plugin.bind(state, pod, node_name))
             except THROWN as exc:
-                if is_being_cancelled():
+                if is_being_ended(exc):
                     raise
                 status = failure_of(exc)
             if status is SUCCESS:
@@ -265,8 +267,9 @@ class BindingPoints:
                 try:
                     await plugin.post_bind(state, pod, node_name)
                 except THROWN as exc:
-                    if is_being_cancelled():
+                    if is_being_ended(exc):
                         raise
+                    pass_on_interrupt(exc)
                     # The pod is bound whatever an informational plugin makes of it.
                     log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
         self._metrics.observe("PostBind", Code.SUCCESS, started_ns)
@@ -299,7 +302,7 @@ async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str)
         try:
             status = as_status(await plugin.pre_bind(state, pod, node_name))
         except THROWN as exc:
-            if is_being_cancelled():
+            if is_being_ended(exc):
                 raise
             status = failure_of(exc)
         timed.code = status.code

@@ -53,18 +53,19 @@ from kubesched.runtime.plugin_calls import (
     PRE_FILTER,
     PRE_SCORE,
     THROWN,
-    as_status,
     call,
     call_filter,
     call_normalize,
     call_score,
     checked_status,
     fail,
+    is_being_ended,
     thrown,
 )
 from kubesched.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.runtime.point_metrics import PointMetrics
 from kubesched.runtime.post_filtering import run_post_filter
+from kubesched.runtime.queue_order import sort_key_of
 from kubesched.runtime.search_outcomes import PreFilterOutcome, Scores
 from kubesched.runtime.services import Services
 from kubesched.runtime.ties import FirstByName, Ties
@@ -72,6 +73,7 @@ from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.util.clock import Clock
 from kubesched.util.errors import PluginError, place_of
 from kubesched.util.go_format import format_slice
+from kubesched.util.interrupts import pass_on_interrupt
 from kubesched.util.logging import get_logger
 from kubesched.util.recently_seen import RecentlySeen
 
@@ -110,6 +112,7 @@ class Framework:
         )
         at = plugins.at
         self.queue_sort_plugin = at(ExtensionPoint.QUEUE_SORT)[0]
+        self._sort_key = sort_key_of(self.queue_sort_plugin)
         self.pre_enqueue_plugins = at(ExtensionPoint.PRE_ENQUEUE)
         self.pre_filter_plugins = at(ExtensionPoint.PRE_FILTER)
         self.filter_plugins = at(ExtensionPoint.FILTER)
@@ -229,11 +232,14 @@ class Framework:
                 closing = plugin.close()
                 if closing is not None:
                     await closing
-            except Exception as exc:
+            except THROWN as exc:
+                if is_being_ended(exc):
+                    raise
+                pass_on_interrupt(exc)
                 log.error("Failed to close plugins", exc=exc, plugin=plugin.name, at=place_of(exc))
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
-        return self.queue_sort_plugin.sort_key(queued)
+        return self._sort_key(queued)
 
     def run_pre_filter(self, state: CycleState, pod_info: PodInfo) -> PreFilterOutcome:
         nodes = self.snapshot.nodes
@@ -264,16 +270,14 @@ class Framework:
             if answer is SUCCESS:
                 evaluations.value += 1
                 continue
-            if not isinstance(answer, (Status, OnlyNodes)):
-                fail(PRE_FILTER, plugin, as_status(answer))
-            if isinstance(answer, OnlyNodes):
+            if isinstance(answer, OnlyNodes) and isinstance(answer.names, frozenset):
                 evaluations.value += 1
                 narrowing.add(name)
                 only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
                 if not only_nodes:
                     return PreFilterOutcome(_none_left(narrowing), only_nodes, frozenset(narrowing))
                 continue
-            if answer.is_skip:
+            if checked_status(PRE_FILTER, plugin, answer).is_skip:
                 skipped.add(name)
                 continue
             evaluations.value += 1

@@ -19,15 +19,18 @@ from kubesched.framework import (
     CycleState,
     NodeInfo,
     NodeView,
+    Nominating,
+    NominatingMode,
     Plugin,
     PostFilterResult,
     Rejections,
     Status,
     Wait,
 )
-from kubesched.framework.wrong_answer import wrong_answer
+from kubesched.framework.wrong_answer import is_sound, wrong_answer
 from kubesched.runtime.point_metrics import PluginTimer
 from kubesched.util.errors import PluginError
+from kubesched.util.interrupts import pass_on_interrupt
 
 __all__ = [
     "ADD_POD",
@@ -50,7 +53,7 @@ __all__ = [
     "fail",
     "failure_of",
     "first_rejection",
-    "is_being_cancelled",
+    "is_being_ended",
     "thrown",
 ]
 
@@ -73,8 +76,9 @@ _POINTS = {
 }
 
 _SUCCESS = Code.SUCCESS
-# What a call may raise that is the plugin's failure. Not KeyboardInterrupt: that is the user.
-THROWN: Final = (Exception, asyncio.CancelledError, SystemExit)
+# What a call may raise that is the plugin's failure: anything, but for the user's Ctrl-C, which
+# `failure_of` and `pass_on_interrupt` raise again.
+THROWN: Final = BaseException
 
 
 def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
@@ -88,7 +92,7 @@ def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
     try:
         answer = method(*args)
         # Other answers than a status come from plugins that had no objection as a whole.
-        code = answer.code if isinstance(answer, Status) else _SUCCESS
+        code = answer.code if is_sound(answer) else _SUCCESS
         return answer
     except PluginError:
         raise
@@ -111,7 +115,7 @@ def call_for_status(what: str, plugin: Plugin, method: Any, *args: Any) -> Statu
 
 def checked_status(what: str, plugin: Plugin, answer: Any) -> Status:
     """The answer of a plugin that must be a status; anything else fails the attempt."""
-    return answer if isinstance(answer, Status) else _no_answer(what, plugin, answer, "a Status")
+    return answer if is_sound(answer) else _no_answer(what, plugin, answer, "a Status")
 
 
 def _no_answer(what: str, plugin: Plugin, answer: Any, wanted: str) -> NoReturn:
@@ -131,6 +135,7 @@ def call_filter(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) ->
     codes = rejections.codes
     if codes is not None:
         for number, status in enumerate(rejections.statuses, start=1):
+            checked_status(FILTER, plugin, status)
             if status.code not in REJECTED and (codes == number).any():
                 fail(FILTER, plugin, status)
     return rejections
@@ -234,14 +239,17 @@ def _out_of_range(plugin: Plugin, score: int) -> PluginError:
     )
 
 
-def is_being_cancelled() -> bool:
-    """Whether somebody wants the current task to end: a CancelledError is not the plugin's then."""
+def is_being_ended(thrown: BaseException) -> bool:
+    """Whether somebody wants the current task to end: what was thrown is not the plugin's then."""
+    if isinstance(thrown, GeneratorExit):
+        return True  # a coroutine that is closed, and must not go on
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def failure_of(thrown: BaseException) -> Status:
     """What a plugin threw, as an outcome."""
+    pass_on_interrupt(thrown)
     if isinstance(thrown, Exception):
         return Status.failure(thrown)
     # What ends a task or a process must not, when it is passed on as somebody's error.
@@ -252,22 +260,33 @@ def failure_of(thrown: BaseException) -> Status:
 
 def as_status(answer: Any) -> Status:
     """The answer of a plugin that must be a status; anything else is a failure."""
-    return (
-        answer if isinstance(answer, Status) else Status.failure(wrong_answer(answer, "a Status"))
-    )
+    return answer if is_sound(answer) else Status.failure(wrong_answer(answer, "a Status"))
 
 
 def as_permit_answer(answer: Any) -> Status | Wait:
     """The answer of Permit."""
-    if isinstance(answer, Wait) and isinstance(answer.timeout_ns, int):
-        return answer
-    if isinstance(answer, Status):
+    if isinstance(answer, Wait):
+        if isinstance(answer.timeout_ns, int) and is_sound(Status(Code.WAIT, answer.reasons)):
+            return answer
+    elif is_sound(answer):
         return answer
     return Status.failure(wrong_answer(answer, "a Status or a Wait"))
 
 
 def as_post_filter_result(answer: Any) -> PostFilterResult:
     """The answer of PostFilter."""
-    if isinstance(answer, PostFilterResult) and isinstance(answer.status, Status):
+    if (
+        isinstance(answer, PostFilterResult)
+        and is_sound(answer.status)
+        and (answer.nominating is None or _is_nomination(answer.nominating))
+    ):
         return answer
     return PostFilterResult(Status.failure(wrong_answer(answer, "a PostFilterResult")))
+
+
+def _is_nomination(answer: Any) -> bool:
+    return (
+        isinstance(answer, Nominating)
+        and isinstance(answer.mode, NominatingMode)
+        and isinstance(answer.node_name, str)
+    )

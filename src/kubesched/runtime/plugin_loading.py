@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 from kubesched.framework import Plugin
 from kubesched.runtime.plugin_registry import PluginRegistry, Registry, check_plugin_type
 from kubesched.util.errors import ConfigError
+from kubesched.util.interrupts import pass_on_interrupt
 
 __all__ = ["GROUP", "installed_plugins", "load_plugin", "out_of_tree_plugins"]
 
@@ -132,7 +133,8 @@ def _attempt(load: Callable[[], _T]) -> _T:
     """Run someone else's code; whatever it raises becomes one line."""
     try:
         return load()
-    except (Exception, SystemExit) as exc:
+    except BaseException as exc:
+        pass_on_interrupt(exc)
         reason = " ".join(str(exc).split())
         name = type(exc).__name__
         what = f"{name}: {reason}" if reason else name

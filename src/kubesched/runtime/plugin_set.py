@@ -12,6 +12,7 @@ from kubesched.config.types import KubeSchedulerProfile, PluginRef, Plugins, Plu
 from kubesched.framework import ExtensionPoint, Handle, Plugin, extension_points
 from kubesched.runtime.plugin_registry import PluginFactory, Registry, args_type_of
 from kubesched.util.errors import ConfigError
+from kubesched.util.interrupts import pass_on_interrupt
 from kubesched.util.logging import get_logger
 
 __all__ = ["ProfilePlugins", "Registry"]
@@ -81,7 +82,8 @@ def _build(name: str, factory: PluginFactory, args: Any, handle: Handle) -> Plug
         return plugin
     except ConfigError as exc:
         raise ConfigError(f'initializing plugin "{name}": {exc}') from exc
-    except Exception as exc:
+    except BaseException as exc:
+        pass_on_interrupt(exc)
         # Someone else's code: the start ends with one line, whatever it did.
         what = f"{type(exc).__name__}: {exc}"
         raise ConfigError(f'initializing plugin "{name}": {what}') from exc

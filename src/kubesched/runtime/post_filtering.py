@@ -20,7 +20,7 @@ from kubesched.runtime.plugin_calls import (
     THROWN,
     as_post_filter_result,
     failure_of,
-    is_being_cancelled,
+    is_being_ended,
 )
 from kubesched.runtime.point_metrics import timing_of
 from kubesched.util.logging import get_logger
@@ -63,7 +63,7 @@ async def run_post_filter_with_review(
                 answer = await plugin.post_filter_with_review(state, pod_info, diagnosis, review)
                 result = as_post_filter_result(answer)
             except THROWN as exc:
-                if is_being_cancelled():
+                if is_being_ended(exc):
                     raise
                 result = _thrown(plugin, pod_info, exc)
             timed.code = result.status.code
@@ -73,9 +73,10 @@ async def run_post_filter_with_review(
 
 
 def _thrown(plugin: Plugin, pod_info: PodInfo, error: BaseException) -> PostFilterResult:
+    failure = failure_of(error)
     # The attempt has failed anyway; what is lost is the chance to make room.
     log.exception("PostFilter failed", error, plugin=plugin.name, pod=pod_info.pod)
-    return PostFilterResult(failure_of(error))
+    return PostFilterResult(failure)
 
 
 class _Answers:

@@ -25,6 +25,7 @@ from kubesched.runtime.framework import Framework
 from kubesched.runtime.post_filtering import run_post_filter_with_review
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.broken_attempts import BrokenAttempts
 from kubesched.scheduler.extender_attempt import ExtenderAttempt, ExtenderContext, PodGoneError
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.scheduler.failure import CLEAR_NOMINATION
@@ -41,11 +42,17 @@ class ExtenderCycle:
     """Finds nodes with the help of extenders; different ones may be asked side by side."""
 
     def __init__(
-        self, context: ExtenderContext, cycle: SchedulingCycle, queue: SchedulingQueue, clock: Clock
+        self,
+        context: ExtenderContext,
+        cycle: SchedulingCycle,
+        queue: SchedulingQueue,
+        broken: BrokenAttempts,
+        clock: Clock,
     ) -> None:
         self._context = context
         self._cycle = cycle
         self._queue = queue
+        self._broken = broken
         self._clock = clock
 
     async def run(
@@ -74,9 +81,9 @@ class ExtenderCycle:
         attempt = Attempt(framework, extender_attempt.state, queued, started_ns)
         return self._cycle.conclude(attempt, status, node_name, nominating)
 
-    def give_up(self, pod: Pod) -> None:
-        """Let go of a pod whose attempt did not come to an end."""
-        self._queue.done(pod.metadata.uid)
+    def give_up(self, queued: QueuedPodInfo, error: Exception) -> None:
+        """Have a pod wait whose attempt did not come to an end."""
+        self._broken.put_back(queued, error)
 
     async def _make_room(
         self, extender_attempt: ExtenderAttempt, attempt: Attempt, error: FitError

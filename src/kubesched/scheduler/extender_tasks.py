@@ -18,11 +18,8 @@ from kubesched.scheduler.extender_attempt import ExtenderContext
 from kubesched.scheduler.extender_cycle import ExtenderCycle
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.util.components import BackgroundTasks
-from kubesched.util.logging import get_logger
 
 __all__ = ["ExtenderTasks"]
-
-log = get_logger(__name__)
 
 
 class ExtenderTasks:
@@ -92,9 +89,7 @@ class ExtenderTasks:
         try:
             placement = await self._cycle.run(framework, queued, extenders)
         except Exception as exc:
-            # A bug costs this pod its attempt, not the others theirs.
-            log.exception("An attempt that asked extenders failed", exc, pod=queued.pod)
-            self._cycle.give_up(queued.pod)
+            self._cycle.give_up(queued, exc)
             return
         if placement is not None:
             self._bind(placement)

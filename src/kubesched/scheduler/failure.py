@@ -29,6 +29,9 @@ __all__ = ["CLEAR_NOMINATION", "FailureHandler", "FailureNote", "HandleFailure"]
 
 log = get_logger(__name__)
 
+# As long as conditions of other kinds may be: what is much longer, no server takes.
+_LONGEST_MESSAGE = 32_768
+
 CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
 
 
@@ -97,7 +100,7 @@ class FailureHandler:
         self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
         if status.as_error() is None:
             return
-        message = status.message
+        message = _shortened(status.message)
         if reason == "SchedulerError":
             error = status.as_error()
             log.error(
@@ -143,6 +146,10 @@ class FailureHandler:
             else:
                 # That the server is away is said often enough, and is not about this pod.
                 log.detail(4, "Error updating pod", err=exc, pod=pod)
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 3]}..."
 
 
 def _is_another(current: Pod | None, pod: Pod) -> bool:

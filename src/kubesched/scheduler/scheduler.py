@@ -36,6 +36,7 @@ from kubesched.runtime.framework import Framework
 from kubesched.runtime.plugin_registry import Registry, plugin_type_of
 from kubesched.runtime.services import Services
 from kubesched.scheduler.binding_cycle import BindingCycle, Placement
+from kubesched.scheduler.broken_attempts import BrokenAttempts
 from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.decision_watch import DecisionWatcher
 from kubesched.scheduler.event_handlers import EventHandlers
@@ -58,7 +59,7 @@ from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
-from kubesched.scheduler.verification import VerifyingSearch
+from kubesched.scheduler.verification import EngineMismatchError, VerifyingSearch
 from kubesched.scheduler.watched_kinds import watched_kind
 from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.util.components import BackgroundTasks, StopSwitch, running
@@ -187,6 +188,7 @@ class Scheduler:
             options["failure_handler"],
             options["failure_note"],
         )
+        broken = self._broken_attempts = BrokenAttempts(cache, queue, clock)
         schedule_pod = options["schedule_pod"] or self._search.schedule_pod
         self._scheduling = SchedulingCycle(
             cache, queue, schedule_pod, failures, self.services.metrics, clock
@@ -203,6 +205,7 @@ class Scheduler:
                 self.services,
                 self._scheduling,
                 failures,
+                broken,
                 self._bind,
                 clock,
                 derive(options["seed"], "groups"),
@@ -212,7 +215,7 @@ class Scheduler:
             context = ExtenderContext(
                 cache, self._search, self._extenders, self._documents, pods, refused={}
             )
-            cycle = ExtenderCycle(context, self._scheduling, queue, clock)
+            cycle = ExtenderCycle(context, self._scheduling, queue, broken, clock)
             self._extender_tasks = ExtenderTasks(context, cycle, self._bind, self._ready.set)
 
     def _build_queue(
@@ -368,10 +371,19 @@ class Scheduler:
                 await self._ready.wait()
                 continue
             placed += 1
-            if not self.schedule_one(queued) or placed >= _PODS_PER_TURN:
+            if not self._schedule_safely(queued) or placed >= _PODS_PER_TURN:
                 # Let watch events in and bindings out; an attempt that fails takes long.
                 await asyncio.sleep(0)
                 placed = 0
+
+    def _schedule_safely(self, queued: QueuedPodInfo) -> bool:
+        try:
+            return self.schedule_one(queued)
+        except EngineMismatchError:
+            raise
+        except Exception as exc:
+            self._broken_attempts.put_back(queued, exc)
+            return False
 
     def schedule_one(self, queued: QueuedPodInfo) -> bool:
         """Place a popped pod and start binding it, or put it back; whether it was placed."""

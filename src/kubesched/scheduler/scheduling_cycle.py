@@ -20,6 +20,7 @@ from kubesched.framework import (
 )
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.framework import Framework
+from kubesched.runtime.plugin_calls import failure_of
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.binding_cycle import Placement
 from kubesched.scheduler.decision_watch import DecisionWatcher
@@ -72,16 +73,18 @@ class SchedulingCycle:
         queued = attempt.queued
         nominating: Nominating | None = CLEAR_NOMINATION
         try:
-            self._cache.update_snapshot()
-            result = self._schedule_pod(attempt.framework, attempt.state, queued.pod_info)
-            if log.enabled(_SCORES):
-                _log_scores(queued.pod, result)
-            return SUCCESS, result.node_name, nominating, result
-        except FitError as exc:
-            nominating = self.try_to_make_room(attempt, exc)
-            status = status_of(exc, queued.pod)
-        except Exception as exc:
-            status = status_of(exc, queued.pod)
+            try:
+                self._cache.update_snapshot()
+                result = self._schedule_pod(attempt.framework, attempt.state, queued.pod_info)
+                if log.enabled(_SCORES):
+                    _log_scores(queued.pod, result)
+                return SUCCESS, result.node_name, nominating, result
+            except FitError as exc:
+                nominating = self.try_to_make_room(attempt, exc)
+                status = status_of(exc, queued.pod)
+        except BaseException as exc:
+            # Nothing is awaited here, so that whatever is raised comes from plugins, or from us.
+            status = status_of(failure_of(exc).error or exc, queued.pod)
         return status, "", nominating, None
 
     def conclude(
@@ -166,7 +169,7 @@ def about_node(node_name: str, status: Status) -> Status:
     return Status(status.code, (), error, status.plugin)
 
 
-def status_of(error: Exception, pod: Pod) -> Status:
+def status_of(error: BaseException, pod: Pod) -> Status:
     """What an attempt that ended in an exception came to.
 
     Raises:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator
 from functools import partial
 from typing import Any, Protocol
 
+from kubesched.util.interrupts import pass_on_interrupt
 from kubesched.util.logging import get_logger
 
 __all__ = ["BackgroundTasks", "Component", "StopSwitch", "begun", "running"]
@@ -140,7 +141,7 @@ class BackgroundTasks:
                     awaited = work.send(None)
                 except StopIteration:  # as it mostly ends without having waited
                     continue
-                except Exception as exc:
+                except BaseException as exc:
                     _log_failure(exc)
                     continue
                 let_others_run()
@@ -208,9 +209,12 @@ def _continued(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, 
 async def _guarded(work: Awaitable[None]) -> None:
     try:
         await work
-    except Exception as exc:
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as exc:
         _log_failure(exc)
 
 
-def _log_failure(error: Exception) -> None:
+def _log_failure(error: BaseException) -> None:
+    pass_on_interrupt(error)
     log.exception("A background task failed", error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,9 +16,10 @@ from kubesched.framework import (
     QueuedPodInfo,
     Status,
 )
+from kubesched.framework.wrong_answer import is_sound, wrong_answer
 from kubesched.metrics.instruments import Histogram, KeptChildren
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.util.errors import PluginError
+from kubesched.util.interrupts import pass_on_interrupt
 from kubesched.util.logging import get_logger
 
 __all__ = ["Gatekeeper"]
@@ -83,7 +83,8 @@ class Gatekeeper:
                 answer = (
                     plugin.pre_enqueue(pod) if timer is None else self._time(plugin, pod, timer)
                 )
-            except (Exception, asyncio.CancelledError, SystemExit) as exc:
+            except BaseException as exc:
+                pass_on_interrupt(exc)
                 log.exception(_UNEXPECTED, exc, pod=pod, plugin=plugin.name)
                 self._close(plugin.name, queued)
                 return False
@@ -97,7 +98,7 @@ class Gatekeeper:
         started_ns, code = timer(), Code.ERROR
         try:
             status = plugin.pre_enqueue(pod)
-            code = status.code if isinstance(status, Status) else Code.ERROR
+            code = status.code if is_sound(status) else Code.ERROR
             return status
         finally:
             self._metrics.plugin_execution_duration_seconds.labels(
@@ -114,8 +115,8 @@ class Gatekeeper:
 
 def _passes(plugin: Plugin, pod: Pod, answer: Any) -> bool:
     """Whether an answer lets the pod in; one that does not is logged."""
-    if not isinstance(answer, Status):
-        error = PluginError(f"the plugin returned {answer!r}, which is not a Status")
+    if not is_sound(answer):
+        error = wrong_answer(answer, "a Status")
         log.exception(_UNEXPECTED, error, pod=pod, plugin=plugin.name)
         return False
     if answer.code is Code.ERROR:

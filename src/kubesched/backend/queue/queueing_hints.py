@@ -5,7 +5,6 @@ docs/reference/03 §7, §9 and §10.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from kubesched.framework import (
     extension_points,
 )
 from kubesched.util.errors import ConfigError
+from kubesched.util.interrupts import pass_on_interrupt
 from kubesched.util.logging import get_logger
 
 __all__ = [
@@ -116,7 +116,8 @@ def register_hints(
         if not extension_points(plugin).isdisjoint(_POINTS_THAT_REJECT):
             try:
                 registered += _registrations_of(plugin, with_pod_groups=with_pod_groups)
-            except Exception as exc:
+            except BaseException as exc:
+                pass_on_interrupt(exc)
                 # Someone else's code: the start ends with one line, whatever it did.
                 what = f"{type(exc).__name__}: {exc}"
                 raise ConfigError(f'events_to_register of plugin "{plugin.name}": {what}') from exc
@@ -155,7 +156,8 @@ def ask_hint(registered: RegisteredHint, pod: Pod, old: Any, new: Any) -> HintAn
         return HintAnswer.QUEUE
     try:
         hint = registered.hint(pod, old, new)
-    except (Exception, asyncio.CancelledError, SystemExit) as exc:
+    except BaseException as exc:
+        pass_on_interrupt(exc)
         log.exception("QueueingHintFn returns error", exc, pod=pod, plugin=registered.plugin)
         return HintAnswer.ERROR
     return HintAnswer.SKIP if hint is QueueingHint.SKIP else HintAnswer.QUEUE

@@ -11,6 +11,7 @@ from kubesched.backend.queue.grouping_queue import GroupingQueue
 from kubesched.runtime.framework import Framework
 from kubesched.runtime.services import Services
 from kubesched.scheduler.binding_cycle import Placement
+from kubesched.scheduler.broken_attempts import BrokenAttempts
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm
 from kubesched.scheduler.pod_groups.group_condition import PodGroupConditionWriter
@@ -29,6 +30,7 @@ def build_group_cycle(
     services: Services,
     scheduling: SchedulingCycle,
     failures: FailureHandler,
+    broken: BrokenAttempts,
     bind: Callable[[Placement], None],
     clock: Clock,
     rng: random.Random,
@@ -41,6 +43,7 @@ def build_group_cycle(
         GroupAlgorithm(cache, queue, scheduling, clock),
         GroupSubmission(scheduling, failures, bind, clock),
         failures,
+        broken,
         services.lister(PodGroup),
         PodGroupConditionWriter(services.api, clock, rng),
         services.spawn,

@@ -14,12 +14,14 @@ from kubesched.framework.pod_groups import group_name_of
 from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.runtime.framework import Framework
 from kubesched.scheduler.attempt import Attempt
+from kubesched.scheduler.broken_attempts import BrokenAttempts
 from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm
 from kubesched.scheduler.pod_groups.group_condition import PodGroupConditionWriter
 from kubesched.scheduler.pod_groups.group_results import GroupResult
 from kubesched.scheduler.pod_groups.group_submission import GroupSubmission
 from kubesched.scheduler.scheduling_cycle import skip_reason
+from kubesched.scheduler.verification import EngineMismatchError
 from kubesched.util.clock import Clock
 from kubesched.util.logging import get_logger
 
@@ -39,6 +41,7 @@ class PodGroupCycle:
         algorithm: GroupAlgorithm,
         submission: GroupSubmission,
         failures: FailureHandler,
+        broken: BrokenAttempts,
         groups: Lister[PodGroup],
         conditions: PodGroupConditionWriter,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
@@ -51,6 +54,7 @@ class PodGroupCycle:
         self._algorithm = algorithm
         self._submission = submission
         self._failures = failures
+        self._broken = broken
         self._groups = groups
         self._conditions = conditions
         self._spawn = spawn
@@ -69,6 +73,18 @@ class PodGroupCycle:
         members = [queued for queued in members if not self._skip(queued)]
         if not members:
             return False
+        try:
+            return self._try(popped, members)
+        except EngineMismatchError:
+            raise
+        except Exception as exc:
+            for queued in members:
+                # Those that were placed are on their way.
+                if skip_reason(queued.pod, self._cache) is None:
+                    self._broken.put_back(queued, exc)
+            return False
+
+    def _try(self, popped: QueuedPodInfo, members: list[QueuedPodInfo]) -> bool:
         framework = self._profiles[members[0].pod.spec.scheduler_name]
         started_ns = self._clock.monotonic_ns()
         log.detail(3, "Attempting to schedule a pod group", pods=len(members), pod=popped.pod)
