@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+from kubesched.util.errors import text_of
+
 __all__ = ["REJECTED", "SKIP", "SUCCESS", "Code", "Status"]
 
 
@@ -89,7 +91,7 @@ class Status(msgspec.Struct, frozen=True):
     @property
     def all_reasons(self) -> tuple[str, ...]:
         """The error's text, if there is one, and then the reasons."""
-        return self.reasons if self.error is None else (_text_of(self.error), *self.reasons)
+        return self.reasons if self.error is None else (text_of(self.error), *self.reasons)
 
     @property
     def message(self) -> str:
@@ -104,15 +106,6 @@ class Status(msgspec.Struct, frozen=True):
     def blame(self, plugin: str) -> Status:
         """The same answer, with the plugin that gave it."""
         return Status(self.code, self.reasons, self.error, plugin)
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # an exception of somebody else's making may fail to say what it is
-        return type(error).__name__
-    # What has no bytes in UTF-8 could be told to no server.
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 SUCCESS = Status(Code.SUCCESS)

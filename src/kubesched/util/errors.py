@@ -32,6 +32,7 @@ __all__ = [
     "SelectorError",
     "VirtualTimeError",
     "place_of",
+    "text_of",
 ]
 
 
@@ -76,6 +77,18 @@ class DeadlockError(KubeschedError):
 
 class VirtualTimeError(KubeschedError, RuntimeError):
     """A virtual loop was asked for something only the real world has."""
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, also if it is of somebody else's making and fails to say it.
+
+    Half characters, which have no bytes in UTF-8 and could be told to no server, are escaped.
+    """
+    try:
+        text = str(error)
+    except Exception:
+        return type(error).__name__
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def place_of(error: BaseException | None) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from kubesched.util.clock import Clock
+from kubesched.util.errors import text_of
 from kubesched.util.go_format import quote
 from kubesched.util.logging import LogMessage, set_verbosity
 
@@ -188,7 +189,7 @@ def _plain(value: object) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case BaseException():
-            return str(value) or type(value).__name__
+            return text_of(value) or type(value).__name__
         case list() | tuple():
             return [_plain(item) for item in value]
         case dict():

@@ -20,6 +20,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kubesched.util.errors import text_of
+
 __all__ = ["LogMessage", "Logger", "format_field", "get_logger", "set_verbosity"]
 
 _ROOT = "kubesched"
@@ -138,7 +140,7 @@ def format_field(value: object) -> str:
         namespace = getattr(metadata, "namespace", "")
         return f"{namespace}/{name}" if namespace else str(name)
     if isinstance(value, BaseException):
-        value = str(value) or type(value).__name__
+        value = text_of(value) or type(value).__name__
     text = str(value)
     if not text or not text.isprintable() or not _NEEDS_QUOTES.isdisjoint(text):
         escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

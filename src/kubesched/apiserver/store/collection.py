@@ -7,23 +7,18 @@ clock, no tasks: a reader that has nothing to read leaves a callback.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.apiserver.rules.api_errors import expired
 from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.apiserver.store.log_budget import LogBudget
 from kubesched.apiserver.store.records import Change, Record
 
 __all__ = ["Collection", "Restored"]
-
-
-# One change of so many is measured: encoding all of them would cost more than the writes.
-_MEASURED_EVERY: Final = 16
-_MOST_BYTES: Final = 256 * 1024 * 1024
 
 
 class Restored(NamedTuple):
@@ -39,7 +34,7 @@ class Restored(NamedTuple):
 class Collection:
     """The objects of a resource by key (`namespace/name`, or `name`)."""
 
-    def __init__(self, resource: Resource, history: int) -> None:
+    def __init__(self, resource: Resource, history: int, budget: LogBudget) -> None:
         self.resource = resource
         self.objects: dict[str, Record] = {}
         self._history = history
@@ -50,9 +45,7 @@ class Collection:
         """The number of the first change that the log still holds."""
         self._forgotten = 0
         """The revision of the last change that it no longer holds."""
-        # Samples of how large changes are: their numbers and bytes, and the sum.
-        self._sizes: deque[tuple[int, int]] = deque()
-        self._bytes = 0
+        self._samples = budget.samples(self._halve)
         self._ordered: list[str] | None = []
         self._sleepers: list[Callable[[], None]] = []
 
@@ -82,8 +75,9 @@ class Collection:
         # Cut in large pieces, so that the cost per change stays constant.
         if len(self._log) >= 2 * self._history:
             self._cut(len(self._log) - self._history)
-        if change.revision % _MEASURED_EVERY == 0:
-            self._bound_bytes(change)
+        if self._samples.is_due(self.end - 1):
+            # A record that somebody watches is there twice: as it is, and as bytes on the wire.
+            self._samples.add(self.end - 1, 2 * len(msgspec.json.encode(record.data)))
         if self._sleepers:
             sleepers, self._sleepers = self._sleepers, []
             for wake in sleepers:
@@ -94,17 +88,13 @@ class Collection:
         self._forgotten = self._log[surplus - 1].revision
         self._first += surplus
         del self._log[:surplus]
-        while self._sizes and self._sizes[0][0] < self._first:
-            self._bytes -= self._sizes.popleft()[1]
+        self._samples.forget(self._first)
 
-    def _bound_bytes(self, change: Change) -> None:
-        """Keep the log small in bytes as well, as far as samples tell."""
-        # A record that somebody watches is there twice: as it is, and as bytes on the wire.
-        size = 2 * len(msgspec.json.encode(change.record.data)) * _MEASURED_EVERY
-        self._sizes.append((self.end - 1, size))
-        self._bytes += size
-        while self._bytes > _MOST_BYTES and len(self._log) > 1:
-            self._cut(-(-len(self._log) // 2))
+    def _halve(self) -> bool:
+        if len(self._log) <= 1:
+            return False
+        self._cut(-(-len(self._log) // 2))
+        return True
 
     def restore(self, restored: Restored) -> None:
         """Take back an object. Only before the first change."""
@@ -120,8 +110,7 @@ class Collection:
         """Forget what led to the present state, which is that of a revision."""
         self._first += len(self._log)
         self._log.clear()
-        self._sizes.clear()
-        self._bytes = 0
+        self._samples.forget(self._first)
         self._forgotten = revision
 
     def call_on_change(self, wake: Callable[[], None]) -> None:

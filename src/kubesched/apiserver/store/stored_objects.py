@@ -13,6 +13,7 @@ from kubesched.apiserver.rules import api_errors
 from kubesched.apiserver.rules.resource_catalog import Catalog
 from kubesched.apiserver.rules.served_resources import Resource, built_in_resources
 from kubesched.apiserver.store.collection import Collection, Restored
+from kubesched.apiserver.store.log_budget import LogBudget
 from kubesched.apiserver.store.paging import (
     CURRENT,
     Continuation,
@@ -37,6 +38,7 @@ class StoredObjects:
         """No objects, of the resources that there are with these features."""
         self.revision = 0
         self._history = history
+        self._log_budget = LogBudget()
         self.catalog = Catalog(built_in_resources(features))
         # A stored form comes before its other faces, which then share its collection.
         ordered = sorted(self.catalog.all(), key=lambda resource: resource.to_stored is not None)
@@ -47,9 +49,10 @@ class StoredObjects:
     def register(self, resource: Resource) -> None:
         """Add a resource, or another face of the objects of a known one."""
         self.catalog.add(resource)
-        collection = Collection(resource, self._history)
-        collection.begin_at(self.revision)
-        self._collections.setdefault(resource.group_resource, collection)
+        if resource.group_resource not in self._collections:
+            collection = Collection(resource, self._history, self._log_budget)
+            collection.begin_at(self.revision)
+            self._collections[resource.group_resource] = collection
 
     def restore(self, objects: Iterable[Restored], revision: int) -> None:
         """Take back objects as they were at a revision, from which counting goes on."""
