@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api import LabelSelector, LabelSelectorRequirement
 from kubesched.api.labels import EVERYTHING, NOTHING, Requirement, Selector
+from kubesched.api.merged_requirements import MergedRequirements
 from kubesched.util.errors import SelectorError
+from tests.counted_calls import count_calls
 
 NAME_SYNTAX = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
@@ -256,3 +260,46 @@ def test_a_selector_is_the_conjunction_of_its_requirements(
 def test_a_printed_selector_reads_back_as_itself(requirements: list[Requirement]) -> None:
     compiled = Selector(requirements)
     assert Selector.parse(str(compiled)) == compiled
+
+
+KEYS = st.sampled_from(["a", "b", "c", "example.com/d"])
+VALUES = st.sampled_from(["", "x", "y", "1", "2", "-3", "9223372036854775808"])
+REQUIREMENTS = st.one_of(
+    st.builds(Requirement, KEYS, st.sampled_from(["in", "notin"]), st.lists(VALUES, max_size=4)),
+    st.builds(Requirement, KEYS, st.sampled_from(["=", "==", "!="]), st.lists(VALUES, max_size=1)),
+    st.builds(Requirement, KEYS, st.sampled_from(["exists", "!"])),
+    st.builds(Requirement, KEYS, st.sampled_from(["gt", "lt"]), st.lists(VALUES, max_size=2)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(REQUIREMENTS, max_size=5), st.dictionaries(KEYS, VALUES))
+def test_merged_requirements_are_the_same_as_one_after_another(
+    requirements: list[Requirement], labels: dict[str, str]
+) -> None:
+    want = all(each.matches(labels) for each in requirements)
+    assert MergedRequirements(requirements).matches(labels) == want
+    many = Selector(requirements * 20)
+    assert many.matches(labels) == want
+
+
+LINES = {
+    "exists": lambda n: ",".join(["k"] * n),
+    "does not exist": lambda n: ",".join(f"!x{each}" for each in range(n)),
+    "is another": lambda n: ",".join(f"x{each}!=v" for each in range(n)),
+    "is": lambda n: ",".join(["k=v"] * n),
+    "is none of": lambda n: ",".join(f"k notin (a{each})" for each in range(n)),
+    "is less": lambda n: ",".join(f"n<{each + 6}" for each in range(n)),
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_an_object_costs_the_same_however_long_the_selector_is(line: Callable[[int], str]) -> None:
+    labels = {"app": "web", "k": "v", "n": "5"}
+
+    def cost(count: int) -> int:
+        selector = Selector.parse(line(count))
+        assert selector.matches(labels)
+        return count_calls(lambda: selector.matches(labels))
+
+    assert cost(1_000) == cost(100) <= 40

@@ -7,12 +7,12 @@ Selectors are immutable, and equal when their requirements are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
 from kubesched.api.label_query import parse_label_query
+from kubesched.api.merged_requirements import MergedRequirements, integer_of
 from kubesched.api.meta import LabelSelector, LabelSelectorRequirement
 from kubesched.api.validation import (
     EMPTY_VALUES,
@@ -22,10 +22,12 @@ from kubesched.api.validation import (
     label_value_errors,
 )
 from kubesched.util.errors import SelectorError
+from kubesched.util.ints import MAX_INT64, MIN_INT64
 
 __all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector"]
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+# So many requirements are tested one by one: merging takes longer than a few tests.
+_FEW: Final = 16
 _API_OPERATORS: Final = {
     "In": "in",
     "NotIn": "notin",
@@ -94,7 +96,7 @@ class Requirement:
             detail = "for 'Gt', 'Lt' operators, exactly one value is required"
             errors.append(invalid(path, values, detail))
         for index, value in enumerate(values):
-            if _integer(value) is None:
+            if integer_of(value) is None:
                 detail = "for 'Gt', 'Lt' operators, the value must be an integer"
                 errors.append(invalid(f"{path}[{index}]", value, detail))
         return errors
@@ -115,10 +117,17 @@ class Requirement:
             return value is None
         if value is None or len(self.values) != 1:
             return False
-        have, limit = _integer(value), _integer(self.values[0])
+        have, limit = integer_of(value), integer_of(self.values[0])
         if have is None or limit is None:
             return False
         return have > limit if operator == "gt" else have < limit
+
+    def limits(self) -> tuple[int, int]:
+        """The least and the most that a number may be for `gt` and `lt`; none, if they say so."""
+        limit = integer_of(self.values[0]) if len(self.values) == 1 else None
+        if limit is None:
+            return MAX_INT64, MIN_INT64
+        return (limit + 1, MAX_INT64) if self.operator == "gt" else (MIN_INT64, limit - 1)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Requirement):
@@ -149,7 +158,7 @@ class Requirement:
 class Selector:
     """A conjunction of requirements, ordered by key."""
 
-    __slots__ = ("_hash", "_pairs", "_rest", "is_nothing", "requirements")
+    __slots__ = ("_hash", "_merged", "_pairs", "_rest", "is_nothing", "requirements")
 
     def __init__(
         self, requirements: Iterable[Requirement] = (), *, is_nothing: bool = False
@@ -157,15 +166,17 @@ class Selector:
         ordered = tuple(sorted(requirements, key=lambda each: each.key))
         self.requirements: Final = ordered
         self.is_nothing: Final = is_nothing
+        self._merged: Final = MergedRequirements(ordered) if len(ordered) > _FEW else None
+        tested = ordered if self._merged is None else ()
         # Most requirements ask for one value: those are compared without a call.
         self._pairs: Final = tuple(
             (each.key, each.values[0])
-            for each in ordered
+            for each in tested
             if each.operator in ("in", "=", "==") and len(each.values) == 1
         )
         self._rest: Final = tuple(
             each
-            for each in ordered
+            for each in tested
             if each.operator not in ("in", "=", "==") or len(each.values) != 1
         )
         self._hash: Final = hash((is_nothing, ordered))
@@ -181,10 +192,10 @@ class Selector:
         for key, value in self._pairs:
             if labels.get(key) != value:
                 return False
-        for each in self._rest:  # noqa: SIM110  half the time of `all` on this hot path
+        for each in self._rest:
             if not each.matches_value(labels.get(each.key)):
                 return False
-        return True
+        return self._merged is None or self._merged.matches(labels)
 
     def add(self, *requirements: Requirement) -> Selector:
         """A selector with more conditions; `NOTHING` stays what it is."""
@@ -264,11 +275,3 @@ def _compiled(
             raise SelectorError(f'"{each.operator}" is not a valid label selector operator')
         requirements.append(Requirement.checked(each.key, operator, each.values))
     return Selector(requirements)
-
-
-def _integer(text: str) -> int | None:
-    """A base-10 number that fits 64 bits, or None."""
-    if not _INTEGER.fullmatch(text) or len(text) > 4000:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None

@@ -1,0 +1,79 @@
+"""Many requirements on labels, merged so that testing an object takes as long as it has labels.
+
+A query string has room for thousands of conditions, and is tested against every object of a kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kubesched.util.ints import MAX_INT64, MIN_INT64
+
+if TYPE_CHECKING:
+    from kubesched.api.labels import Requirement
+
+__all__ = ["MergedRequirements", "integer_of"]
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+class MergedRequirements:
+    """The same as all of the requirements, one after another. They must be at least valid."""
+
+    __slots__ = ("_absent", "_allowed", "_between", "_forbidden", "_present")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        allowed: dict[str, frozenset[str]] = {}
+        forbidden: dict[str, set[str]] = {}
+        between: dict[str, tuple[int, int]] = {}
+        present: set[str] = set()
+        absent: set[str] = set()
+        for each in requirements:
+            key = each.key
+            match each.operator:
+                case "in" | "=" | "==":
+                    allowed[key] = allowed.get(key, each.value_set) & each.value_set
+                    present.add(key)
+                case "notin" | "!=":
+                    forbidden.setdefault(key, set()).update(each.value_set)
+                case "exists":
+                    present.add(key)
+                case "!":
+                    absent.add(key)
+                case _:
+                    least, most = between.get(key, (MIN_INT64, MAX_INT64))
+                    low, high = each.limits()
+                    between[key] = max(least, low), min(most, high)
+                    present.add(key)
+        self._allowed: Final = allowed
+        self._forbidden: Final = forbidden
+        self._between: Final = between
+        self._present: Final = present
+        self._absent: Final = absent
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if len(labels) < len(self._present) or not self._absent.isdisjoint(labels):
+            return False
+        # No more than there are labels, or one is missing and ends it.
+        if not all(key in labels for key in self._present):
+            return False
+        return (
+            all(value not in self._forbidden.get(key, ()) for key, value in labels.items())
+            and all(labels[key] in values for key, values in self._allowed.items())
+            and all(self._is_between(key, labels[key]) for key in self._between)
+        )
+
+    def _is_between(self, key: str, value: str) -> bool:
+        number = integer_of(value)
+        least, most = self._between[key]
+        return number is not None and least <= number <= most
+
+
+def integer_of(text: str) -> int | None:
+    """A base-10 number that fits 64 bits, or None."""
+    if not _INTEGER.fullmatch(text) or len(text) > 4000:
+        return None
+    number = int(text)
+    return number if MIN_INT64 <= number <= MAX_INT64 else None
