@@ -13,7 +13,7 @@ from kubesched.scheduler.scheduler import Scheduler
 from tests.torture.history import History
 from tests.torture.replica import Life
 
-__all__ = ["event_differences", "metric_differences"]
+__all__ = ["event_differences", "is_told_why", "metric_differences"]
 
 Json = dict[str, Any]
 _JOURNAL_LENGTH = 8192
@@ -35,6 +35,10 @@ def event_differences(history: History, store: Store, *, is_calm: bool) -> Itera
         uid, note, reason = about.get("uid", ""), event.get("note", ""), event.get("reason")
         if about.get("kind") != "Pod":
             continue
+        if reason in ("FailedScheduling", "Scheduled") and uid in history.uids:
+            profile, told_by = history.schedulers[uid], event.get("reportingController")
+            if told_by != profile:
+                yield f"{history.uids[uid]} of {profile} is told of by {told_by} ({reason})"
         if uid not in history.uids:
             yield f"an event ({reason}) about a pod that never was"
         elif reason == "FailedScheduling":
@@ -54,11 +58,12 @@ def event_differences(history: History, store: Store, *, is_calm: bool) -> Itera
         yield f"bound and not told of: {sorted(history.uids[uid] for uid in silent)}"
     if is_calm:
         for pod in store.all("pods"):
-            if _is_unschedulable(pod) and pod["metadata"]["uid"] not in failed:
+            if is_told_why(pod) and pod["metadata"]["uid"] not in failed:
                 yield f"pod {pod['metadata']['name']} waits, and no event says why"
 
 
-def _is_unschedulable(pod: Json) -> bool:
+def is_told_why(pod: Json) -> bool:
+    """Whether a pod's status says that it cannot be placed."""
     return any(
         each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable"
         for each in pod.get("status", {}).get("conditions", ())

@@ -94,6 +94,9 @@ def _claim_names(pod: Json) -> Iterable[str]:
         each["name"]: each.get("resourceClaimName")
         for each in pod.get("status", {}).get("resourceClaimStatuses", ())
     }
+    # A claim that the scheduler made for resources that devices serve.
+    if told := pod.get("status", {}).get("extendedResourceClaimStatus"):
+        yield told["resourceClaimName"]
     for each in pod["spec"].get("resourceClaims", ()):
         name = each.get("resourceClaimName") or made.get(each["name"])
         if name:

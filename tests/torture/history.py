@@ -27,7 +27,7 @@ from kubesched.util.errors import CacheError
 from tests.torture.belongings import device_objections, devices_of, volume_objections
 from tests.torture.judge import is_wanted_near, objections
 from tests.torture.moody_extender import suits
-from tests.torture.objects import FOO
+from tests.torture.objects import FOO, SERVED
 from tests.torture.replica import Life
 from tests.torture.server_promises import ServerPromises
 from tests.torture.truth import untruths
@@ -37,6 +37,13 @@ __all__ = ["History"]
 Json = dict[str, Any]
 LEASE = "kube-system/kube-scheduler"
 _MOST_ATTEMPTS = 50
+_OF_SCHEDULERS = (
+    "nominatedNodeName",
+    "observedGeneration",
+    "qosClass",
+    "extendedResourceClaimStatus",
+)
+"""What schedulers may say in a pod's status."""
 
 
 class History:
@@ -54,6 +61,7 @@ class History:
         self._violated, self._tell = violated, tell
         self._promises = ServerPromises(violated)
         self.uids: dict[str, str] = {}  # of all pods that ever were -> name
+        self.schedulers: dict[str, str] = {}  # uid -> whose it is
         self.bound: Counter[str] = Counter()  # uid -> how often a scheduler bound it
         self.node_of: dict[str, str] = {}  # uid -> where it was last bound to
         self.bound_by: Counter[str] = Counter()  # identity -> bindings that took effect
@@ -66,6 +74,7 @@ class History:
         self._marked: set[str] = set()  # uids of pods that were said to be disrupted
         self._evicted: dict[tuple[str, str], set[str]] = {}  # identity, preemptor -> uids
         self._devices: dict[tuple[str, str, str], str] = {}  # device -> key of its claim
+        self._given_by: dict[tuple[str, str, str], str] = {}  # device -> who wrote that
         self.evicted_by: Counter[str] = Counter()  # identity -> evictions handed to its client
         self.deleted = 0  # pods that are gone
         self._groups: dict[str, str] = {}  # uid -> name of the group that it belongs to
@@ -146,6 +155,8 @@ class History:
 
     def taken(self, life: Life, pod: Pod) -> None:
         """A process tries a pod with others of its group."""
+        life.tried.pop(pod.metadata.name, None)
+        life.tried[pod.metadata.name] = pod
         self._tried.add((life.identity, pod.metadata.uid))
 
     def is_member(self, name: str) -> bool:
@@ -169,6 +180,8 @@ class History:
     def tried(self, life: Life, pod: Pod) -> None:
         """A process tries a pod: not again and again, and nobody more important may be ready."""
         self._tried.add((life.identity, pod.metadata.uid))
+        life.tried.pop(pod.metadata.name, None)
+        life.tried[pod.metadata.name] = pod
         second = life.machine.clock.monotonic_ns() // SECOND
         self._attempts[life.identity, pod.metadata.uid, second] += 1
         if self._attempts[life.identity, pod.metadata.uid, second] == _MOST_ATTEMPTS:
@@ -183,6 +196,15 @@ class History:
     def decided(self, life: Life, pod: Pod) -> None:
         """A process gives a pod a node: what it knew in this moment must allow it."""
         name, node = pod.metadata.name, pod.spec.node_name
+        # Nothing is awaited between the last look at the pod and this, also with extenders: it
+        # must be the one that the process knows of, as it is, and not on its way out.
+        current = life.scheduler.informers.lister(Pod).get(name, "default")
+        if current is None or current.metadata.uid != pod.metadata.uid or is_terminating(current):
+            self._violated(
+                f"{life.identity} gives {name} a node, and knows that it goes or is gone"
+            )
+        elif not current.spec.node_name:
+            pod = _on(current, node)
         self._decisions[life.identity, pod.metadata.uid] = node
         life.nominations.add((pod.metadata.uid, node))
         if pod.spec.scheduling_group is not None and _has_odd_plugin(life):
@@ -311,7 +333,8 @@ class History:
         """Whether the judge knows all of a pod's wishes."""
         spec = pod.spec
         is_alone = spec.scheduling_group is None
-        return is_alone and not (spec.volumes or spec.resource_claims or _asks_extender(pod))
+        has_devices = spec.resource_claims or _asks_for(pod, SERVED)
+        return is_alone and not (spec.volumes or has_devices or _asks_extender(pod))
 
     def _promised(self, life: Life, pod: Pod, node_name: str) -> list[Pod]:
         """Others whom room on a node is kept for, and to whom the pod gives way."""
@@ -365,7 +388,7 @@ class History:
 
     def _pod_changed(self, change: Change, old: Json | None, new: Json) -> None:
         uid, name = new["metadata"]["uid"], new["metadata"]["name"]
-        self.uids[uid] = name
+        self.uids[uid], self.schedulers[uid] = name, new["spec"]["schedulerName"]
         if group := new["spec"].get("schedulingGroup"):
             self._groups[uid] = group.get("podGroupName", "")
         if change.type == "DELETED":
@@ -415,9 +438,12 @@ class History:
         allocation = new.get("status", {}).get("allocation") or {}
         for device in devices_of(allocation):
             other = self._devices.get(device)
-            if other is not None and self._knew_of(other):
+            is_own = other is not None and self._given_by.get(device) == self._acting()
+            if other is not None and (is_own or self._knew_of(other)):
                 self._violated(f"device {'/'.join(device)} was given to {other} and {key}")
             self._devices[device] = key
+            # Also if no answer came: until it knows, a process has to reckon with what it sent.
+            self._given_by[device] = self._acting()
 
     def _knew_of(self, claim: str) -> bool:
         """Whether who acts had heard of this claim's devices."""
@@ -432,7 +458,7 @@ class History:
 def _of_others(pod: Json) -> Json:
     """What is said of a pod by others than schedulers."""
     status = {**pod.get("status", {})}
-    for key in ("nominatedNodeName", "observedGeneration", "qosClass"):
+    for key in _OF_SCHEDULERS:
         status.pop(key, None)
     conditions = [
         each
@@ -454,7 +480,14 @@ def _has_odd_plugin(life: Life) -> bool:
 
 
 def _asks_extender(pod: Pod) -> bool:
-    return any(FOO in each.resources.requests for each in pod.spec.containers)
+    return _asks_for(pod, FOO)
+
+
+def _asks_for(pod: Pod, prefix: str) -> bool:
+    """Whether a pod asks for a resource whose name begins like this."""
+    return any(
+        name.startswith(prefix) for each in pod.spec.containers for name in each.resources.requests
+    )
 
 
 def _on(pod: Pod, node_name: str) -> Pod:

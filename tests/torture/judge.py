@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from kubesched.api import LabelSelector, Node, Pod, PodAffinityTerm, Taint, Toleration
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.quantity import parse_quantity
-from tests.torture.objects import FOO
+from tests.torture.objects import FOO, SERVED
 
 __all__ = ["is_wanted_near", "objections"]
 
@@ -74,7 +74,11 @@ def _room_objections(pod: Pod, node: Node, here: Sequence[Pod]) -> Iterator[str]
 
 def _requests(pod: Pod) -> dict[str, int]:
     amounts = pod_requested(pod)
-    scalars = {name: amount for name, amount in amounts.scalar.items() if name != FOO}
+    scalars = {
+        name: amount
+        for name, amount in amounts.scalar.items()
+        if name != FOO and not name.startswith(SERVED)
+    }
     return {"cpu": amounts.milli_cpu, "memory": amounts.memory, **scalars}
 
 

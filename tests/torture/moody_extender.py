@@ -15,9 +15,11 @@ from kubesched.testing.fake_extender import FakeExtender, Reply
 from kubesched.util.clock import SECOND
 from tests.torture.objects import FOO
 
-__all__ = ["MoodyExtender", "suits"]
+__all__ = ["PONDERED", "MoodyExtender", "suits"]
 
 Json = dict[str, Any]
+PONDERED = "example.com/pondered"
+"""The annotation of a pod that it thinks about for two seconds, whatever the weather."""
 
 
 def suits(pod: str, node: str) -> bool:
@@ -48,6 +50,8 @@ class MoodyExtender(FakeExtender):
     async def _filter(self, arguments: Json) -> Any:
         if (trouble := await self._mood()) is not None:
             return trouble
+        if PONDERED in arguments["Pod"]["metadata"].get("annotations", ()):
+            await asyncio.sleep(2)
         pod = arguments["Pod"]["metadata"]["name"]
         names = arguments["NodeNames"]
         return {

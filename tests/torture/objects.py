@@ -23,13 +23,23 @@ from kubesched.testing import (
 )
 from tests.torture.cluster_plan import Plan
 
-__all__ = ["DRIVER", "FOO", "HOSTNAME", "ZONE", "cluster_claims", "cluster_node", "cluster_pod"]
+__all__ = [
+    "DRIVER",
+    "FOO",
+    "HOSTNAME",
+    "SERVED",
+    "ZONE",
+    "cluster_claims",
+    "cluster_node",
+    "cluster_pod",
+]
 
 ZONES = ("a", "b", "c")
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 DRIVER = "gpu.example.com"
 FOO = "example.com/foo"  # what the extender looks after
+SERVED = "served.example.com/"  # resources that no node has, and devices serve
 SECOND_PROFILE = "packing"
 PRIORITIES = {"middle": 10, "high": 100, "polite": 50}
 """Classes by name. Who is polite evicts nobody."""
@@ -47,7 +57,7 @@ def cluster_node(plan: Plan, number: int) -> Node:
         zone=dice.choice(ZONES),
         labels={"disk": dice.choice(["ssd", "hdd"])},
         taints=["dedicated=x:NoSchedule"] if dice.random() < 0.3 else [],
-        images={"i": 50 << 20} if dice.random() < 0.5 else {},
+        images={"i:latest": 800 << 20} if dice.random() < 0.5 else {},
     )
     # The reference's hint about nodes does not know that this is left to the extender.
     amounts = {**node.status.allocatable, FOO: "100"} if plan.extender else node.status.allocatable

@@ -26,18 +26,25 @@ from kubesched.framework import (
 )
 from kubesched.util.clock import SECOND
 
-__all__ = ["NEEDS", "OPEN", "odd_plugin"]
+__all__ = ["HOLDS", "NEEDS", "OPEN", "odd_plugin"]
 
 OPEN = "open"
 """The storage class without which a plugin that declines pods goes on doing so."""
 NEEDS = "example.com/needs"
 """The annotation of a pod with the storage class without which it is declined."""
+HOLDS = "example.com/holds"
+"""The annotation of a pod that keeps its node without being bound: `permit` or `long permit`, or
+until a storage class of its name is there, `fails` or `refused` in PreBind. Then it has no node."""
+_HELD_ON_PERMIT_S = {"permit": 20, "long permit": 70}
+_GOES_ON_S = 60
+_LOOKS = 300
 _STORAGE_CLASS_ADDED = ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD)
 
 
 def odd_plugin(kind: str, seed: int, is_storming: Callable[[], bool]) -> type[Plugin]:
     """A plugin class of a kind; it behaves once the storm is over."""
     dice = random.Random(f"plugin/{seed}")
+    gave_up: set[str] = set()  # uids of pods that held a node
 
     def now_and_then(wanted: str, share: float) -> bool:
         return kind == wanted and is_storming() and dice.random() < share
@@ -58,6 +65,9 @@ def odd_plugin(kind: str, seed: int, is_storming: Callable[[], bool]) -> type[Pl
         def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
             super().__init__(args, handle)
             self._classes = None if handle is None else handle.lister(StorageClass)
+            self._pods = None if handle is None else handle.lister(Pod)
+            self.refused: set[str] = set()
+            """Uids of pods that it refused since they were last to be reserved."""
 
         def events_to_register(self) -> Sequence[ClusterEventWithHint] | None:
             """Who is declined waits for one event alone, which may come while it is looked at."""
@@ -72,35 +82,74 @@ def odd_plugin(kind: str, seed: int, is_storming: Callable[[], bool]) -> type[Pl
             needed = pod.metadata.annotations.get(NEEDS)
             return bool(needed) and self._classes is not None and self._classes.get(needed) is None
 
+        def _is_there(self, pod: Pod) -> bool:
+            assert self._pods is not None
+            current = self._pods.get(pod.metadata.name, pod.metadata.namespace)
+            return current is not None and current.metadata.uid == pod.metadata.uid
+
+        async def _hold(self, pod: Pod, how: str) -> Status:
+            assert self._classes is not None
+            for _ in range(_LOOKS):
+                await asyncio.sleep(0.25)
+                if self._classes.get(pod.metadata.name) is not None or not self._is_there(pod):
+                    break
+            if not self._is_there(pod):
+                await asyncio.sleep(_GOES_ON_S)  # as if nothing had happened
+            if how == "fails":
+                return Status.failure("it was held in vain")
+            return Status.unschedulable("it was held in vain")
+
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            if pod.metadata.uid in gave_up:
+                return Status.unschedulable("it had its chance")
             answer: Status = odd(0.02)
             return answer
 
+        def _noted(self, pod: Pod, share: float) -> Any:
+            """An answer, of which a note is kept unless it is success."""
+            answer = None
+            try:
+                answer = odd(share)
+                return answer
+            finally:
+                if answer is not SUCCESS:
+                    self.refused.add(pod.metadata.uid)
+
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-            answer: Status = odd(0.05)
+            self.refused.discard(pod.metadata.uid)
+            answer: Status = self._noted(pod, 0.05)
             return answer
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
             if self._lacks_approval(pod):
                 return Wait(5 * SECOND)
+            held_s = _HELD_ON_PERMIT_S.get(pod.metadata.annotations.get(HOLDS, ""), 0)
+            if held_s:
+                return Wait(held_s * SECOND)
             if now_and_then("waits", 0.3) or self._declines(0.15):
                 return Wait(dice.randint(1, 20) * SECOND)
-            answer: Status | Wait = odd(0.05)
+            answer: Status | Wait = self._noted(pod, 0.05)
             return answer
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+            if how := pod.metadata.annotations.get(HOLDS):
+                self.refused.add(pod.metadata.uid)
+                return await self._hold(pod, how)
             if self._declines(0.3):
+                self.refused.add(pod.metadata.uid)
                 await asyncio.sleep(dice.choice([0.5, 5, 30]))
                 return Status.unschedulable("not yet")
             if now_and_then("slow", 0.3):
                 await asyncio.sleep(dice.choice([0.5, 5, 30]))
-            answer: Status = odd(0.1)
+            answer: Status = self._noted(pod, 0.1)
             return answer
 
         async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
             odd(0.1)
 
         def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+            if HOLDS in pod.metadata.annotations:
+                gave_up.add(pod.metadata.uid)
             odd(0.1)
 
     return Odd

@@ -46,6 +46,7 @@ from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.util.components import BackgroundTasks
 from tests.torture.cluster_plan import make_plan
+from tests.torture.late_planted_bugs import LATE
 from tests.torture.more_planted_bugs import MORE
 from tests.torture.other_planted_bugs import OTHERS
 from tests.torture.planting import (
@@ -255,6 +256,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     ),
     **MORE,
     **OTHERS,
+    **LATE,
 }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import (
+    DeviceClass,
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -18,20 +21,32 @@ from kubesched.api import (
 from kubesched.apiserver import LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
-from tests.torture.objects import DRIVER, HOSTNAME
+from tests.torture.objects import DRIVER, FOO, HOSTNAME
 
-__all__ = ["CLOSED", "ONE_DEVICE", "PuzzleParts"]
+__all__ = ["ASKS_EXTENDER", "CLOSED", "GATES", "ONE_DEVICE", "PuzzleParts"]
 
 Json = dict[str, Any]
 ONE_DEVICE = {DEVICES: json.dumps([{"driver": DRIVER, "count": 1}])}
+ASKS_EXTENDER = {"resources": {"requests": {FOO: "1"}, "limits": {FOO: "1"}}}
+GATES = [{"name": "example.com/later"}]
 CLOSED = {"key": "maintenance", "effect": "NoSchedule"}
 
 
 class PuzzleParts:
     """The parts of one puzzle, named by its number."""
 
-    def __init__(self, api: LocalApi, number: int, dice: random.Random) -> None:
-        self.api, self.dice = api, dice
+    def __init__(
+        self,
+        api: LocalApi,
+        number: int,
+        dice: random.Random,
+        refuse: Callable[[str, int], None],
+    ) -> None:
+        """`refuse` has the server refuse the next so many requests of a method about pods."""
+        self.api, self.dice, self.refuse = api, dice, refuse
+        self.spared: list[str] = []
+        """Pods of which no more than `victims` may be gone at the end."""
+        self.victims = 0
         self.node, self.pod = f"n{number}", f"p{1000 + number}"
         self.filler = f"p{2000 + number}"
         self.labels = {"puzzle": str(number)}
@@ -60,8 +75,9 @@ class PuzzleParts:
     def _pod(self, name: str, cpu: str, spec: Json, labels: Json | None = None) -> Json:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
         container |= spec.pop("container", {})
-        metadata = {"name": name, "labels": labels or {}}
+        metadata: Json = {"name": name, "labels": labels or {}}
         metadata["annotations"] = spec.pop("annotations", {})
+        metadata["finalizers"] = spec.pop("finalizers", [])
         tolerates = {"key": "puzzle", "operator": "Equal", "value": self.labels["puzzle"]}
         spec = {"terminationGracePeriodSeconds": 0, "containers": [container], **spec}
         spec.setdefault("tolerations", [tolerates])
@@ -85,6 +101,17 @@ class PuzzleParts:
 
     async def remove_filler(self) -> None:
         await self.api.delete(Pod, self.filler, "default", grace_period_seconds=0)
+
+    async def until_nominated(self) -> None:
+        """Wait until the filler was chosen a node, for a few seconds."""
+        for _ in range(20):
+            pod = await self.api.get(Pod, self.filler, "default")
+            if pod.status.nominated_node_name == self.node:
+                return
+            await asyncio.sleep(0.2)
+
+    async def open_gate(self) -> None:
+        await self.change(Pod, self.pod, {"spec": {"schedulingGates": None}})
 
     async def change(self, kind: type[Any], name: str, patch: Json, subresource: str = "") -> None:
         namespace = None if kind is Node else "default"
@@ -123,8 +150,8 @@ class PuzzleParts:
         document = {"metadata": {"name": self.pod}, "spec": spec}
         await self.api.create_document(PersistentVolumeClaim, "default", document)
 
-    async def add_class(self) -> None:
-        document = {**STORAGE_CLASSES[0], "metadata": {"name": self.pod}}
+    async def add_class(self, name: str = "") -> None:
+        document = {**STORAGE_CLASSES[0], "metadata": {"name": name or self.pod}}
         await self.api.create_document(StorageClass, None, document)
 
     async def add_volume(self, mode: str = "ReadWriteOnce") -> None:
@@ -145,6 +172,13 @@ class PuzzleParts:
         await self.api.create_document(PodGroup, "default", document)
 
     @property
+    def alone(self) -> Json:
+        """A term about pods of the puzzle's labels on the same node."""
+        selector = {"matchLabels": self.labels}
+        term = {"topologyKey": HOSTNAME, "labelSelector": selector}
+        return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+    @property
     def in_group(self) -> Json:
         return {"schedulingGroup": {"podGroupName": self.pod}}
 
@@ -158,6 +192,13 @@ class PuzzleParts:
             "container": {"resources": {"claims": [{"name": "gpu"}]}},
             "resourceClaims": [{"name": "gpu", **reference}],
         }
+
+    async def add_device_class(self, resource: str) -> None:
+        """A class whose devices are had by asking for a resource."""
+        selectors = [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]
+        spec = {"selectors": selectors, "extendedResourceName": resource}
+        document = {"metadata": {"name": self.pod}, "spec": spec}
+        await self.api.create_document(DeviceClass, None, document)
 
     async def add_device_claim(self) -> None:
         requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]

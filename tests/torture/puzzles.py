@@ -10,29 +10,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import Node, Pod, ResourceClaim, ResourceClaimTemplate
 from kubesched.api.access import ApiError
 from kubesched.apiserver import LocalApi
 from tests.torture.cluster_plan import Plan
-from tests.torture.objects import DRIVER, HOSTNAME
-from tests.torture.odd_plugin import NEEDS
-from tests.torture.puzzle_parts import CLOSED, ONE_DEVICE, PuzzleParts
+from tests.torture.contests import OF_EXTENDERS, OF_PLUGINS, OF_PREEMPTION, Steps
+from tests.torture.objects import DRIVER, SERVED
+from tests.torture.puzzle_parts import CLOSED, GATES, ONE_DEVICE, PuzzleParts
 
 __all__ = ["Puzzle", "puzzle_kinds"]
 
 Json = dict[str, Any]
-Steps = AsyncIterator[None]
 
 
 class Puzzle(PuzzleParts):
     """One of them: `pod` must be bound after the second step of `steps`."""
 
-    def __init__(self, kind: str, api: LocalApi, number: int, dice: random.Random) -> None:
-        super().__init__(api, number, dice)
+    def __init__(
+        self,
+        kind: str,
+        api: LocalApi,
+        number: int,
+        dice: random.Random,
+        refuse: Callable[[str, int], None],
+    ) -> None:
+        super().__init__(api, number, dice, refuse)
         self.kind = kind
+        self.needs_one_leader = kind in _OF_ONE_LEADER
+        """Whether something is known to one process alone: another leader has to begin anew."""
+        self.is_told_why = kind in _SIMPLE
+        """Whether the pod is tried at once, and told why it has to wait."""
         self.steps: Steps = _KINDS[kind](self)
 
 
@@ -40,16 +50,21 @@ class Puzzle(PuzzleParts):
 
 
 async def _label(puzzle: Puzzle) -> Steps:
+    """Perhaps what the pod is told gets lost on the way: then it is told again."""
+    puzzle.refuse("PATCH", puzzle.dice.choice([0, 1, 2]))
     await puzzle.add_node(labels={})
     await puzzle.add_pod()
     yield
+    puzzle.refuse("PATCH", 0)
     await puzzle.change(Node, puzzle.node, {"metadata": {"labels": puzzle.labels}})
     yield
 
 
 async def _new_node(puzzle: Puzzle) -> Steps:
+    puzzle.refuse("PATCH", puzzle.dice.choice([0, 1, 2]))
     await puzzle.add_pod()
     yield
+    puzzle.refuse("PATCH", 0)
     await puzzle.add_node()
     yield
 
@@ -91,15 +106,22 @@ async def _toleration(puzzle: Puzzle) -> Steps:
         for each in pod.spec.tolerations
     ]
     added = {"key": "puzzle", "operator": "Exists"}
-    await puzzle.change(Pod, puzzle.pod, {"spec": {"tolerations": [*there, added]}})
+    patch: Json = {"spec": {"tolerations": [*there, added]}}
+    if puzzle.dice.random() < 0.5:
+        patch["metadata"] = {"labels": {"tolerates": "more"}}  # one change of two kinds
+    await puzzle.change(Pod, puzzle.pod, patch)
     yield
 
 
 async def _more_room(puzzle: Puzzle) -> Steps:
-    await puzzle.add_node(amounts={"cpu": "100m"})
-    await puzzle.add_pod()
+    """One part of a thousand, or one byte, is missing."""
+    is_memory = puzzle.dice.random() < 0.4
+    lacking = {"memory": f"{(1 << 30) - 1}"} if is_memory else {"cpu": "499m"}
+    await puzzle.add_node(amounts=lacking)
+    requests = {"cpu": "500m", "memory": "1Gi"}
+    await puzzle.add_pod(container={"resources": {"requests": requests}})
     yield
-    await puzzle.allow(cpu="2")
+    await puzzle.allow(**({"memory": "1Gi"} if is_memory else {"cpu": "500m"}))
     yield
 
 
@@ -147,16 +169,10 @@ async def _port(puzzle: Puzzle) -> Steps:
     yield
 
 
-def _term(puzzle: Puzzle) -> Json:
-    selector = {"matchLabels": puzzle.labels}
-    term = {"topologyKey": HOSTNAME, "labelSelector": selector}
-    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-
-
 async def _apart(puzzle: Puzzle) -> Steps:
     await puzzle.add_node()
     await puzzle.add_filler(labels=puzzle.labels)
-    await puzzle.add_pod(affinity={"podAntiAffinity": _term(puzzle)})
+    await puzzle.add_pod(affinity={"podAntiAffinity": puzzle.alone})
     yield
     if puzzle.dice.random() < 0.5:
         await puzzle.remove_filler()
@@ -168,7 +184,7 @@ async def _apart(puzzle: Puzzle) -> Steps:
 async def _kept_apart(puzzle: Puzzle) -> Steps:
     """It is the other one that wants to be alone."""
     await puzzle.add_node()
-    await puzzle.add_filler(affinity={"podAntiAffinity": _term(puzzle)})
+    await puzzle.add_filler(affinity={"podAntiAffinity": puzzle.alone})
     await puzzle.add_pod(labels=puzzle.labels)
     yield
     if puzzle.dice.random() < 0.5:
@@ -183,7 +199,7 @@ async def _near(puzzle: Puzzle) -> Steps:
     is_relabelled = puzzle.dice.random() < 0.5
     if is_relabelled:
         await puzzle.add_filler()
-    await puzzle.add_pod(affinity={"podAffinity": _term(puzzle)})
+    await puzzle.add_pod(affinity={"podAffinity": puzzle.alone})
     yield
     if is_relabelled:
         await puzzle.change(Pod, puzzle.filler, {"metadata": {"labels": puzzle.labels}})
@@ -205,21 +221,38 @@ async def _spread(puzzle: Puzzle) -> Steps:
     }
     await puzzle.add_pod(labels=puzzle.labels, topologySpreadConstraints=[constraint])
     yield
-    way = puzzle.dice.randrange(3)
+    way = puzzle.dice.randrange(5)
     if way == 0:
         await puzzle.remove_filler()
     elif way == 1:
         await puzzle.add_filler(labels=puzzle.labels, suffix="0", nodeName=f"{puzzle.node}0")
-    else:
+    elif way == 2:
         await puzzle.api.delete(Node, f"{puzzle.node}0")
+    elif way == 3:
+        await puzzle.change(Pod, puzzle.filler, {"metadata": {"labels": {"puzzle": "other"}}})
+    else:
+        await puzzle.change(Node, f"{puzzle.node}0", {"metadata": {"labels": {"rack": "1"}}})
+    yield
+
+
+async def _nearby_rack(puzzle: Puzzle) -> Steps:
+    """The only node that it may have comes into the rack where others of its kind are."""
+    await puzzle.add_node(labels={**puzzle.labels, "role": "mine"})
+    await puzzle.add_node(labels={**puzzle.labels, "rack": "1"}, suffix="0")
+    await puzzle.add_filler(labels=puzzle.labels, nodeName=f"{puzzle.node}0")
+    selector = {"matchLabels": puzzle.labels}
+    term = {"topologyKey": "rack", "labelSelector": selector}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await puzzle.add_pod(affinity=affinity, nodeSelector={**puzzle.labels, "role": "mine"})
+    yield
+    await puzzle.change(Node, puzzle.node, {"metadata": {"labels": {"rack": "1"}}})
     yield
 
 
 async def _promised(puzzle: Puzzle) -> Steps:
     """The room is kept for another pod that is nominated to the node and cannot come."""
     await puzzle.add_node(amounts={"cpu": "1"})
-    gates = [{"name": "example.com/later"}]
-    await puzzle.add_filler("800m", nodeName="", schedulingGates=gates)
+    await puzzle.add_filler("800m", nodeName="", schedulingGates=GATES)
     nominated = {"status": {"nominatedNodeName": puzzle.node}}
     await puzzle.change(Pod, puzzle.filler, nominated, "status")
     await asyncio.sleep(1)
@@ -237,19 +270,23 @@ async def _promised(puzzle: Puzzle) -> Steps:
 
 async def _gate(puzzle: Puzzle) -> Steps:
     await puzzle.add_node()
-    await puzzle.add_pod(schedulingGates=[{"name": "example.com/later"}])
+    await puzzle.add_pod(schedulingGates=GATES)
     yield
-    await puzzle.change(Pod, puzzle.pod, {"spec": {"schedulingGates": None}})
+    await puzzle.open_gate()
     yield
 
 
-async def _approval(puzzle: Puzzle) -> Steps:
-    """A plugin has the pod wait in vain, and what is missing may come while it does."""
+async def _leaving(puzzle: Puzzle) -> Steps:
+    """Two wait for a node, and one of them is on its way out: a finalizer keeps it."""
+    keeper = {"finalizers": ["example.com/keeper"], "nodeSelector": puzzle.labels}
+    await puzzle.add_filler(nodeName="", **keeper)
+    await puzzle.add_pod()
+    await asyncio.sleep(puzzle.dice.choice([0.0, 0.5]))
+    await puzzle.remove_filler()
+    yield
     await puzzle.add_node()
-    await puzzle.add_pod(annotations={NEEDS: puzzle.pod})
     yield
-    await puzzle.add_class()
-    yield
+    await puzzle.change(Pod, puzzle.filler, {"metadata": {"finalizers": None}})
 
 
 # Volumes
@@ -342,6 +379,17 @@ async def _device_given_back(puzzle: Puzzle) -> Steps:
     yield
 
 
+async def _served_by_devices(puzzle: Puzzle) -> Steps:
+    """An extended resource that no node has, and that a class of devices comes to serve."""
+    await puzzle.add_node(annotations=ONE_DEVICE)
+    name = f"{SERVED}{puzzle.pod}"
+    amounts = {"requests": {name: "1"}, "limits": {name: "1"}}
+    await puzzle.add_pod(container={"resources": amounts})
+    yield
+    await puzzle.add_device_class(name)
+    yield
+
+
 # Groups
 
 
@@ -389,8 +437,10 @@ _ALWAYS: dict[str, Callable[[Puzzle], Steps]] = {
     "kept apart": _kept_apart,
     "near": _near,
     "spread": _spread,
+    "nearby rack": _nearby_rack,
     "gate": _gate,
     "promised": _promised,
+    "leaving": _leaving,
 }
 _OF_VOLUMES: dict[str, Callable[[Puzzle], Steps]] = {
     "new volume": _new_volume,
@@ -403,13 +453,29 @@ _OF_DEVICES: dict[str, Callable[[Puzzle], Steps]] = {
     "new device claim": _new_device_claim,
     "new template": _new_template,
     "device given back": _device_given_back,
+    "served by devices": _served_by_devices,
 }
 _OF_GROUPS: dict[str, Callable[[Puzzle], Steps]] = {
     "new member": _new_member,
     "new group": _new_group,
     "room for all": _room_for_all,
 }
-_KINDS = {**_ALWAYS, **_OF_VOLUMES, **_OF_DEVICES, **_OF_GROUPS, "approval": _approval}
+_KINDS = {
+    **_ALWAYS,
+    **_OF_VOLUMES,
+    **_OF_DEVICES,
+    **_OF_GROUPS,
+    **OF_PLUGINS,
+    **OF_EXTENDERS,
+    **OF_PREEMPTION,
+}
+_OF_ONE_LEADER = ("promised", *OF_PLUGINS, *OF_EXTENDERS, *OF_PREEMPTION)
+_SIMPLE = (
+    *("label", "new node", "taint", "cordon", "toleration", "more room", "more pods", "port"),
+    *("room given back", "work done", "apart", "kept apart", "near", "spread", "promised"),
+    "nearby rack",
+    *("new volume", "new claim", "new class", "one pod only"),
+)
 
 
 def puzzle_kinds(plan: Plan) -> list[str]:
@@ -421,6 +487,13 @@ def puzzle_kinds(plan: Plan) -> list[str]:
         kinds += [*_OF_DEVICES] * 3
     if plan.groups:
         kinds += [*_OF_GROUPS] * 5
+    if plan.extender:
+        kinds += [*OF_EXTENDERS] * 6
+    if plan.preempts:
+        kinds += [*OF_PREEMPTION] * 2
+    kinds += ["held"] * 3 if plan.plugin else ["bound in vain"] * 2
+    if plan.plugin and plan.preempts:
+        kinds += ["ousted"] * 2
     if plan.plugin == "declines":
-        kinds += ["approval"] * 15
+        kinds += ["approval"] * 20
     return kinds

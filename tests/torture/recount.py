@@ -218,10 +218,10 @@ def _without_zeros(amounts: Mapping[str, int]) -> dict[str, int]:
 
 def _row_images(table: NodeTable, row: int) -> dict[str, int]:
     """Sizes by name. On how many nodes an image was is as of when the node was last written."""
-    holders = table.images.holders("i")
+    holders = table.images.holders("i:latest")
     if holders is None or row not in (rows := holders.rows.tolist()):
         return {}
-    return {"i": int(holders.size_bytes[rows.index(row)])}
+    return {"i:latest": int(holders.size_bytes[rows.index(row)])}
 
 
 def _row_ports(table: NodeTable, row: int) -> set[int]:

@@ -11,14 +11,17 @@ from typing import Any
 
 from kubesched.api import Pod
 from kubesched.backend.queue.grouping_queue import GroupingQueue
+from kubesched.backend.queue.scheduling_queue import QueueName
 from kubesched.client.http_api import HttpApi
 from kubesched.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.framework import FitError, Nominating, PodInfo, Status
+from kubesched.client.lease_fence import LeaseFence
+from kubesched.framework import FitError, Nominating, PodInfo, QueuedPodInfo, Status
 from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.util.clock import SECOND
 from tests.client.own_clock import OwnClock
 from tests.client.wire_network import Machine, Network
+from tests.torture.penalties import Penalties
 
 __all__ = ["Life", "Replica", "follow_tasks"]
 
@@ -46,8 +49,10 @@ class Life:
     def __init__(self, identity: str, scheduler: Scheduler, machine: Machine) -> None:
         self.identity, self.scheduler, self.machine = identity, scheduler, machine
         self.is_leading = False
+        self.fence: LeaseFence | None = None
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self.popped = 0  # pods whose attempt began
+        self.tried: dict[str, Pod] = {}  # by name, as they were when they were last tried
         self.nominations: set[tuple[str, str]] = set()  # uid and node: decided, or to be made free
 
 
@@ -78,6 +83,7 @@ class Replica:
         on_attempt: Callable[[Life, Pod], None] = lambda *_: None,
         on_taken: Callable[[Life, Pod], None] = lambda *_: None,
         on_refusal: Callable[[Life, Pod], None] = lambda *_: None,
+        on_violation: Callable[[str], None] = lambda _: None,
         on_eviction: Callable[[Life, str, str], None] = lambda *_: None,
         on_spared: Callable[[Life, str], None] = lambda *_: None,
     ) -> None:
@@ -86,8 +92,9 @@ class Replica:
         `on_attempt` hears of each pod that is to be tried, `on_taken` of those that are because
         they belong to another one, `on_refusal` of each that fits no node, `on_decision` of each
         that gets one, `on_eviction` of the name and uid of each that is to be deleted, `on_spared`
-        of the uid of each that was not, as far as is known.
+        of the uid of each that was not, as far as is known, `on_violation` of what must not be.
         """
+        self._on_violation = on_violation
         self._on_eviction, self._on_spared = on_eviction, on_spared
         self._on_taken, self._on_refusal = on_taken, on_refusal
         self._network, self._number, self._options = network, number, options
@@ -129,13 +136,14 @@ class Replica:
             **self._options(),
         )
         life = Life(identity, scheduler, machine)
+        life.fence = elector.fence
         self._listen(life, api)
         return life, elector, begins
 
     def _listen(self, life: Life, api: HttpApi) -> None:
         """Hear of each decision in the moment in which it is made."""
         cache, queue = life.scheduler.cache, life.scheduler.queue
-        assume, pop, delete = cache.assume_pod, queue.pop, api.delete
+        assume, pop, delete, bind = cache.assume_pod, queue.pop, api.delete, api.bind
         life.scheduler.watch(_Refusals(life, self._on_refusal))
         nominate = queue.nominator.add_nominated_pod
 
@@ -165,10 +173,26 @@ class Replica:
                 self._on_spared(life, uid)
                 raise
 
+        async def bound(namespace: str, name: str, uid: str, node: str) -> None:
+            """In the moment in which it is sent: what was sent before may take effect later."""
+            for framework in life.scheduler.profiles.values():
+                if uid in getattr(framework.plugins.by_name.get("Odd"), "refused", ()):
+                    self._on_violation(f"{life.identity} binds {name}, which a plugin refused")
+            await bind(namespace, name, uid, node)
+
+        api.bind = bound  # type: ignore[method-assign]
         api.delete = deleted  # type: ignore[method-assign]
         cache.assume_pod = assumed  # type: ignore[method-assign]
         queue.pop = popped  # type: ignore[method-assign]
         queue.nominator.add_nominated_pod = nominated  # type: ignore[method-assign]
+        put_back, penalties = queue.add_unschedulable_if_not_present, Penalties(self._on_violation)
+
+        def came_back(queued: QueuedPodInfo, now_ns: int) -> QueueName:
+            went_to = put_back(queued, now_ns)
+            penalties.put_back(queued, went_to, now_ns)
+            return went_to
+
+        queue.add_unschedulable_if_not_present = came_back  # type: ignore[method-assign]
         if not isinstance(queue, GroupingQueue):
             return
         pop_specific = queue.pop_specific

@@ -45,8 +45,10 @@ from tests.torture.moody_extender import MoodyExtender
 from tests.torture.newborn import Newborn, conditions
 from tests.torture.objects import SECOND_PROFILE
 from tests.torture.odd_plugin import odd_plugin
-from tests.torture.recount import differences, leaks, stale_copies, task_differences
+from tests.torture.posing import Posing
+from tests.torture.recount import differences, leaks, task_differences
 from tests.torture.replica import Life, Replica, follow_tasks
+from tests.torture.second_look import answer_differences
 from tests.torture.tables import table_leaks, table_sizes
 from tests.torture.truth import adds_up, unordered
 from tests.torture.users import Users
@@ -63,9 +65,6 @@ _STILL_S = 20
 """For how long nothing may happen at rest."""
 _MOST_TRIES = 3
 """How often a pod may be tried then: backoff lasts ten seconds."""
-_HEARD_WITHIN_S = 0.2
-_SOLVED_WITHIN_S = (16, 30)
-"""When to look whether a puzzle's pod is placed; backoff lasts ten seconds at the most."""
 _LONGEST_CPU_S = 20
 
 
@@ -148,7 +147,7 @@ class Run:
         )
         self.network = Network(self._first_store())
         self.calm = LocalApi(self.network.store, self.clock)
-        self.users = Users(plan, self.calm)
+        self.users = Users(plan, self.calm, lambda *what: self.weather.refuse(*what))
         # Plugin classes are kept by caches; what they refer to must not keep the whole run.
         this = weakref.ref(self)
 
@@ -172,11 +171,13 @@ class Run:
                 on_refusal=self.history.refused,
                 on_eviction=self.history.evicting,
                 on_spared=self.history.spared,
+                on_violation=self._violated,
             )
             for number in range(plan.replicas)
         ]
         restart = self._restart if plan.in_file else None
         self.weather = Weather(self.network, self.replicas, restart)
+        self._posing = Posing(self._leading, self._violated, self._tell)
         self.network.on_connecting = self.weather.connecting
         self.network.on_sent = self._sent
         self.network.on_applied = self._applied
@@ -239,7 +240,7 @@ class Run:
 
     async def _take(self, step: Step) -> None:
         if step.what == "puzzle":
-            await self._pose(step)
+            await self._posing.pose(step, self.users.puzzle(step.number), self.network.store)
             return
         if step.what == STORM_ENDS:
             await self._end_storm()
@@ -262,39 +263,8 @@ class Run:
     def _be_calm(self) -> None:
         self.history.is_calm = True
 
-    async def _pose(self, step: Step) -> None:
-        """Pose a puzzle and solve it; then its pod must be placed with nothing else happening."""
-        puzzle = self.users.puzzle(step.number)
-        self._tell(f"puzzle {puzzle.kind}: {puzzle.pod} is posed")
-        await anext(puzzle.steps)
-        before = self._leading()
-        soon_s = min(_HEARD_WITHIN_S, step.pause_s)
-        await asyncio.sleep(soon_s)
-        is_heard = self._is_up_to_date()  # a watch may stall
-        await asyncio.sleep(step.pause_s - soon_s)
-        pod = self.network.store.find("pods", f"default/{puzzle.pod}")
-        # Who begins to lead now does not know whom a gated pod keeps away, as in the reference.
-        is_kept_away = is_heard and (puzzle.kind != "promised" or before == self._leading())
-        if pod is not None and pod["spec"].get("nodeName") and is_kept_away:
-            self._violated(f"puzzle {puzzle.kind}: {puzzle.pod} is placed before it is solved")
-        self._tell(f"puzzle {puzzle.kind}: it is solved")
-        await anext(puzzle.steps)
-        for pause_s in _SOLVED_WITHIN_S:
-            await asyncio.sleep(pause_s)
-            pod = self.network.store.find("pods", f"default/{puzzle.pod}")
-            if pod is None or pod["spec"].get("nodeName") or not self._is_up_to_date():
-                break
-        else:
-            self._violated(f"puzzle {puzzle.kind}: {puzzle.pod} could be placed, and waits")
-        await anext(puzzle.steps, None)
-
     def _leading(self) -> list[Life]:
         return [each.life for each in self.replicas if each.life and each.life.is_leading]
-
-    def _is_up_to_date(self) -> bool:
-        """Whether there is one leader, and its watches have brought it all there is."""
-        lives = self._leading()
-        return len(lives) == 1 and not any(stale_copies(lives[0].scheduler, self.network.store))
 
     # The server and what belongs to it
 
@@ -384,6 +354,8 @@ class Run:
             if not problems:
                 problems = await self._unrest()
                 break
+        for life in self._leading():
+            problems += answer_differences(life)
         for problem in problems:
             self._violated(problem)
 

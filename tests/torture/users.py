@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -49,8 +50,11 @@ _SERVERS = ("resourceVersion", "uid", "creationTimestamp", "generation", "manage
 class Users:
     """`api` is how they reach the server, which may be another one after a restart."""
 
-    def __init__(self, plan: Plan, api: LocalApi) -> None:
-        self._plan, self.api = plan, api
+    def __init__(
+        self, plan: Plan, api: LocalApi, refuse: Callable[[str, int], None] = lambda *_: None
+    ) -> None:
+        """`refuse` has the server refuse the next so many requests of a method about pods."""
+        self._plan, self.api, self._refuse = plan, api, refuse
         self._nodes = 0
 
     async def prepare(self) -> None:
@@ -85,7 +89,8 @@ class Users:
     def puzzle(self, number: int) -> Puzzle:
         dice = random.Random(f"puzzle/{number}")
         self._nodes += 1
-        return Puzzle(dice.choice(puzzle_kinds(self._plan)), self.api, self._nodes - 1, dice)
+        kind, number = dice.choice(puzzle_kinds(self._plan)), self._nodes - 1
+        return Puzzle(kind, self.api, number, dice, self._refuse)
 
     async def step(self, step: Step) -> bool:
         """Do what a step says; False if that is no user's business."""

@@ -8,6 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
 from kubesched.client.transport import Answer, Request, TransportError
 from kubesched.util.clock import MILLISECOND, SECOND
 from tests.client.wire_network import Mangled, Network, Trouble
@@ -50,6 +52,22 @@ class Weather:
         network.trouble = lambda _: None
         network.mangle = lambda _, lines: lines
         network.skips, network.replays = False, 0
+
+    def refuse(self, method: str, count: int) -> None:
+        """The next so many such requests about pods fail, and all else goes well."""
+        left = count
+
+        def refused(request: Request) -> Trouble | None:
+            nonlocal left
+            if left <= 0 or request.method != method or "/pods/" not in request.target:
+                return None
+            left -= 1
+            trouble = _refusal(random.Random(left), "server errors", request)
+            # A binding is thought about for a while before it is refused.
+            late_ns = 2 * SECOND if request.target.endswith("/binding") else 0
+            return None if trouble is None else msgspec.structs.replace(trouble, answer_ns=late_ns)
+
+        self._network.trouble = refused
 
     async def change(self, step: Step) -> None:
         dice, network = random.Random(step.number), self._network

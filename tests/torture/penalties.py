@@ -1,0 +1,44 @@
+"""How long pods that failed wait, counted beside the queue (docs/reference/03 §3.1).
+
+From one second on twice as long with each failure, ten seconds at the most; a streak of errors has
+a count of its own, which a plain rejection ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubesched.backend.queue.scheduling_queue import QueueName
+from kubesched.framework import QueuedPodInfo
+from kubesched.util.clock import SECOND
+
+__all__ = ["Penalties"]
+
+_LONGEST_S = 10
+
+
+class Penalties:
+    """Told of each pod that is put back, in the moment in which it is; `violated` of what is wrong.
+
+    Sound whatever clocks do: both reckon with the time that the queue was given.
+    """
+
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self._violated = violated
+        self._counts: dict[int, tuple[QueuedPodInfo, int, int]] = {}  # rejections, errors in a row
+
+    def put_back(self, queued: QueuedPodInfo, went_to: QueueName, now_ns: int) -> None:
+        _, rejections, errors = self._counts.get(id(queued), (queued, 0, 0))
+        if queued.rejectors:
+            rejections, errors = rejections + 1, 0
+        else:
+            errors += 1
+        self._counts[id(queued)] = queued, rejections, errors
+        count = errors or rejections
+        ends_ns = now_ns + min(2 ** (count - 1), _LONGEST_S) * SECOND
+        ends_ns -= ends_ns % SECOND
+        name = queued.pod.metadata.name
+        if went_to is QueueName.BACKOFF and queued.backoff_expiration_ns != ends_ns:
+            self._violated(f"{name} failed {count} times and waits until another time than it must")
+        if went_to is QueueName.ACTIVE and not queued.pending_plugins:
+            self._violated(f"{name} failed and does not wait")
