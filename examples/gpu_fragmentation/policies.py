@@ -161,7 +161,7 @@ class Fgd(GpuPolicy):
             room = 2 * self.ledger.state_count - len(kept)
             kept = self._kept[key] = np.pad(kept, (0, room), constant_values=-1)
         scores = kept.take(numbers)
-        if (scores < 0).any():
+        if np.count_nonzero(scores < 0):
             unknown = np.unique(numbers[scores < 0])
             kept[unknown] = self.score_states(request, cpu, self.ledger.numbered(unknown))
             scores = kept.take(numbers)

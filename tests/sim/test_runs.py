@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.api import Job, Pod
+from kubesched.api import Job, Pod, ResourceClaim
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 from kubesched.sim.observer import main_reason
 from kubesched.sim.sampling import Series
@@ -398,6 +398,49 @@ def test_volumes_of_a_dump_stay_bound_to_their_claims(tmp_path: Path) -> None:
     (claim,) = store.list(store.catalog.by_type(PersistentVolumeClaim)).records
     assert volume.typed.spec.claim_ref.uid == claim.typed.metadata.uid != "claim-uid"
     assert volume.typed.status.phase == claim.typed.status.phase == "Bound"
+
+
+DEVICES = """
+kind: List
+apiVersion: v1
+items:
+- apiVersion: resource.k8s.io/v1
+  kind: ResourceClaim
+  metadata: {name: gpu, namespace: default, uid: claim-uid}
+  spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpus}}]}}
+  status:
+    allocation:
+      devices: {results: [{request: gpu, driver: example.com, pool: n, device: gpu-0}]}
+    reservedFor:
+    - {resource: pods, name: train, uid: pod-uid}
+    - {resource: pods, name: gone, uid: gone-uid}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: train, namespace: default, uid: pod-uid}
+  spec:
+    nodeName: n
+    containers: [{name: main, image: i, resources: {claims: [{name: gpu}]}}]
+    resourceClaims: [{name: gpu, resourceClaimName: gpu}]
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n}
+  status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}, capacity: {cpu: 2, memory: 4Gi, pods: 10}}
+"""
+
+
+def test_claims_for_devices_of_a_dump_stay_with_their_pods(tmp_path: Path) -> None:
+    """A claim is taken from pods that are not there any more; uids are others in a copy."""
+    (tmp_path / "dump.yaml").write_text(DEVICES)
+    planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
+    _, world = simulate(planned, planned.configurations[0], 1)
+    store = world.store
+    (claim,) = store.list(store.catalog.by_type(ResourceClaim)).records
+    (pod,) = store.list(store.catalog.by_type(Pod)).records
+    (user,) = claim.typed.status.reserved_for
+    assert (user.name, user.uid) == ("train", pod.typed.metadata.uid)
+    assert user.uid != "pod-uid"
+    assert claim.typed.status.allocation.devices.results[0].device == "gpu-0"
 
 
 def test_the_reason_of_most_nodes_is_the_reason() -> None:

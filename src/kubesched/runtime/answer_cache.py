@@ -397,7 +397,7 @@ class AnswerCache:
                 self._score_row(entry, state, pod, node, row, scores, only_pods)
             return
         rows = changed.selection
-        only_pods = only_pods and (entry.all_scored or bool(changed.at(entry.is_scored).all()))
+        only_pods = only_pods and (entry.all_scored or _are_all(changed.at(entry.is_scored)))
         self._count_scored(scores, only_pods, len(changed))
         total = _weighted_scores(scores.reading_pods, state, pod, changed)
         if not only_pods:
@@ -411,7 +411,7 @@ class AnswerCache:
             entry.store_raw(plugin.name, rows, call_score(plugin, state, pod, changed))
         if not only_pods:  # and no plugin has failed
             entry.is_scored[rows] = True
-            entry.all_scored = bool(changed.whole.at(entry.is_scored).all())
+            entry.all_scored = _are_all(changed.whole.at(entry.is_scored))
 
     def _score_row(
         self,
@@ -504,6 +504,11 @@ def _weighted_scores(
         weighted = scores if weight == 1 else scores * weight
         total = weighted if total is None else total + weighted
     return np.zeros(len(nodes), dtype=np.int64) if total is None else total
+
+
+def _are_all(holds: NDArray[np.bool_]) -> bool:
+    # Several times faster than `all` for a few.
+    return bool(np.count_nonzero(holds) == len(holds))
 
 
 def _among(nodes: NodeView, rows: NDArray[np.intp] | None) -> NodeView:

@@ -347,7 +347,7 @@ class Framework:
                 rejections = call_filter(plugin, state, pod, nodes)
                 if diagnosis is None:
                     state.filter_answers[plugin.name] = (nodes.rows, rejections)
-            if rejections.codes is not None and rejections.codes.any():
+            if rejections.codes is not None and np.count_nonzero(rejections.codes):
                 if diagnosis is not None:
                     diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
                 nodes = nodes.subset(rejections.codes == 0)

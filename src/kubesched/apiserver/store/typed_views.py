@@ -48,6 +48,9 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str
     Raises:
         msgspec.ValidationError: a changed part does not have its declared type.
     """
+    if new is old and version:
+        metadata: Any = view.metadata  # type: ignore[attr-defined]  # every stored type has it
+        return replace(view, metadata=replace(metadata, resource_version=version))
     spec = new.get("spec")
     if old.get("spec") is not spec and type(view) is Pod and _is_assigned(old.get("spec"), spec):
         # Nothing else of the spec is new: its struct is not made again, nor kept twice.
@@ -66,7 +69,7 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str
                 if (field := fields.get(key)) is not None:
                     changes[field.attribute] = field.default
     if version:
-        metadata: Any = changes.get("metadata") or view.metadata  # type: ignore[attr-defined]
+        metadata = changes.get("metadata") or view.metadata  # type: ignore[attr-defined]
         changes["metadata"] = replace(metadata, resource_version=version)
     return replace(view, **changes) if changes else view
 

@@ -77,7 +77,7 @@ class TaintToleration(Plugin):
         if (count := len(pod.spec.tolerations)) > MOST_TOLERATIONS:
             return reject_all(nodes, _too_many(count))
         taint_set = nodes.taint_set
-        if not taint_set.any():
+        if not np.count_nonzero(taint_set):
             return Rejections.none()
         verdicts = [self._is_kept_away(pod, taints) for taints in nodes.taint_sets]
         if not any(verdicts):
@@ -99,7 +99,7 @@ class TaintToleration(Plugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         tolerations = _relevant_tolerations(state)
         taint_set = nodes.taint_set
-        if not taint_set.any():
+        if not np.count_nonzero(taint_set):
             return np.zeros(len(nodes), dtype=np.int64)
         counts = [self._count_unwelcoming(tolerations, taints) for taints in nodes.taint_sets]
         return np.array(counts, dtype=np.int64).take(taint_set)
