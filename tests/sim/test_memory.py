@@ -14,7 +14,7 @@ from tests.sim.scenarios import document, scenario
 
 # What may grow: a row for each sample, and the log of changes, which has a bound of its own that
 # runs as short as these do not reach.
-MAY_GROW = {"Series.columns", "Series.digests", "Collection._log", "Collection._sizes"}
+MAY_GROW = {"Series.columns", "Series.digests", "Collection._log", "LogSamples._sizes"}
 MAY_GROW |= {"GarbageCollector._gone"}  # also bounded, by thousands
 ENOUGH = 250
 
