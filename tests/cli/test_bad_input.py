@@ -240,6 +240,19 @@ def test_one_clear_line(
     assert all(each.startswith("  ") or re.match(r"\S+:\d+: ", each) for each in rest), said
 
 
+def test_a_recording_of_a_cluster_that_does_not_answer(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        (place / "silent").write_text(text)
+        code, said = run("record -o precious --for 1ms --kubeconfig silent", monkeypatch, capsys)
+    assert code == 1
+    want = "kubesched: precious: nothing was written: the cluster did not answer in time"
+    assert said == [want]
+    assert (place / "precious").read_text() == "what was there"
+
+
 def kubesched(line: str) -> tuple[int, str]:
     """A process by a shell: its exit code, and what it said on standard error."""
     shell = f"exec {shlex.quote(sys.executable)} -m kubesched.cli.main {line}"

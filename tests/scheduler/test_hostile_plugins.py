@@ -129,6 +129,7 @@ MORE: dict[str, Callable[..., Any]] = {
     "raises no Exception": raising(OwnError("own")),
     "raises what has no text": raising(MuteError()),
     "stops an iteration": raising(StopIteration()),
+    "ends a generator": raising(GeneratorExit()),
     "has a number for a reason": answering(Status(Code.UNSCHEDULABLE, (5,))),  # type: ignore[arg-type]
     "has no reasons": answering(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, None)),  # type: ignore[arg-type]
     "has a number for a code": answering(Status(2)),  # type: ignore[arg-type]

@@ -153,3 +153,13 @@ def test_modules_can_have_a_level_of_their_own() -> None:
     set_verbosity(3, [("cache", 1)])
     assert cache.enabled(3), "a module's level can only show more"
     assert not queue.enabled(4)
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_field_is_no_longer_than_somebody_could_read(is_json: bool) -> None:
+    streams = Streams(is_json=is_json)
+    log.error("Refused", exc=RuntimeError("m" * 10**6), said="n" * 10**6, names=["o" * 10**6])
+    line = streams.errors.getvalue()
+    assert len(line) < 4 * 64 * 1024
+    assert "mmm..." in line
+    assert "nnn..." in line

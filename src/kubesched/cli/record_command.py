@@ -50,6 +50,8 @@ def record(path: Path, duration: str, address: ClusterAddress, as_json: bool) ->
     trace, recording = _Trace(path), Recording(clock.now_ns())
     with contextlib.closing(trace), contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_record(address, trace, recording, clock, duration_ns))
+    if not trace.has_begun:
+        raise KubeschedError(f"{path}: nothing was written: the cluster did not answer in time")
     if as_json:
         facts = {"file": str(path), "added": recording.added, "ended": recording.ended}
         click.echo(msgspec.json.encode(facts).decode())
@@ -64,6 +66,10 @@ class _Trace:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: io.FileIO | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._file is not None
 
     def write(self, line: bytes) -> None:
         """Write a whole line, at once.

@@ -10,7 +10,7 @@ from kubesched.api.meta import Status, StatusDetails
 from kubesched.client.transport import Answer, TransportError
 from kubesched.util.clock import SECOND
 
-__all__ = ["refusal", "retry_after_ns", "retry_lost_ns", "unreachable"]
+__all__ = ["bounded", "refusal", "retry_after_ns", "retry_lost_ns", "unreachable"]
 
 _RETRIES = 10
 # A server in trouble may ask for patience, not for the rest of the day.
@@ -19,6 +19,7 @@ _MOST_DIGITS = 9
 _TOO_MANY_REQUESTS = 429
 _RETRY_LOST_NS = SECOND
 _SHOWN = 2048
+_LONGEST_MESSAGE = 16 * 1024
 
 # What client-go makes of an answer whose body says nothing: reason and message.
 _NAMELESS = {
@@ -64,7 +65,18 @@ def refusal(answer: Answer) -> ApiError:
         return ApiError(_nameless(answer))
     if not status.code:
         status = msgspec.structs.replace(status, code=answer.status)
-    return ApiError(status)
+    return ApiError(bounded(status))
+
+
+def bounded(status: Status) -> Status:
+    """The same, with no more of its message than somebody could want to read.
+
+    It ends up in logs, events and conditions, and a webhook may say whatever it likes.
+    """
+    if len(status.message) <= _LONGEST_MESSAGE:
+        return status
+    message = f"{status.message[: _LONGEST_MESSAGE - 3]}..."
+    return msgspec.structs.replace(status, message=message)
 
 
 def unreachable(failure: TransportError) -> ApiError:

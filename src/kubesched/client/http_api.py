@@ -18,6 +18,7 @@ import msgspec
 
 from kubesched.api import codec
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
+from kubesched.api.base import ApiStruct
 from kubesched.api.coordination import Lease
 from kubesched.api.core import Binding
 from kubesched.api.custom_kinds import CustomObject
@@ -26,7 +27,13 @@ from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.overlay import overlay
 from kubesched.api.pod import Pod
 from kubesched.api.reference import ObjectReference
-from kubesched.client.api_failures import refusal, retry_after_ns, retry_lost_ns, unreachable
+from kubesched.client.api_failures import (
+    bounded,
+    refusal,
+    retry_after_ns,
+    retry_lost_ns,
+    unreachable,
+)
 from kubesched.client.lease_fence import LeaseFence
 from kubesched.client.rate_limiter import TokenBucket
 from kubesched.client.targets import group_target, target
@@ -171,7 +178,7 @@ class HttpApi:
             while chunk := await self._next_chunk(streamed, ends_ns, decoder):
                 for event in decoder.feed(chunk):
                     if isinstance(event.object, Status):
-                        raise ApiError(event.object)
+                        raise ApiError(bounded(event.object))
                     yield event
 
     async def create(self, new: T) -> T:
@@ -187,8 +194,8 @@ class HttpApi:
         """What the server calls a kind of which only the plural is known."""
         if kind.plural not in self._kind_names:
             answer = await self._call("GET", group_target(kind.group, kind.version))
-            served = msgspec.json.decode(answer.body).get("resources") or ()
-            names = {each.get("name"): each.get("kind") for each in served}
+            served = _decoded(answer.body, _Served).resources
+            names = {each.name: each.kind for each in served}
             self._kind_names[kind.plural] = names.get(kind.plural) or kind.plural
         return self._kind_names[kind.plural]
 
@@ -413,6 +420,15 @@ class HttpApi:
         except TimeoutError as exc:
             stalled = TransportError(f"{self._transport.base_url}: the watch stalled", "timeout")
             raise unreachable(stalled) from exc
+
+
+class _ServedResource(ApiStruct):
+    name: str = ""
+    kind: str = ""
+
+
+class _Served(ApiStruct):
+    resources: tuple[_ServedResource, ...] = ()
 
 
 _POD = kind_of(Pod)

@@ -241,9 +241,9 @@ def _out_of_range(plugin: Plugin, score: int) -> PluginError:
 
 def is_being_ended(thrown: BaseException) -> bool:
     """Whether somebody wants the current task to end: what was thrown is not the plugin's then."""
-    if isinstance(thrown, GeneratorExit):
-        return True  # a coroutine that is closed, and must not go on
     task = asyncio.current_task()
+    if isinstance(thrown, GeneratorExit):
+        return task is None  # a coroutine that is closed, not by its task, and must not go on
     return task is not None and task.cancelling() > 0
 
 

@@ -122,6 +122,8 @@ def format_slice(values: Iterable[object]) -> str:
 
 def quote(text: str) -> str:
     """Write a text as `%q` does: double quotes, escapes only where needed."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     return f'"{"".join(_ESCAPES.get(char) or _printable(char) for char in text)}"'
 
 

@@ -27,6 +27,8 @@ from kubesched.util.logging import LogMessage, set_verbosity
 __all__ = ["JsonFormatter", "KlogFormatter", "LogFlusher", "LogSettings", "SplitHandler", "log_to"]
 
 _ROOT: Final = "kubesched"
+# Of one field.
+_LONGEST_TEXT: Final = 64 * 1024
 _SEVERITIES: Final = {logging.ERROR: "E", logging.WARNING: "W"}
 
 
@@ -186,15 +188,22 @@ def _plain(value: object) -> Any:
     if (reference := _reference(value)) is not None:
         return reference
     match value:
-        case None | bool() | int() | float() | str():
+        case str():
+            return _shortened(value)
+        case None | bool() | int() | float():
             return value
         case BaseException():
-            return text_of(value) or type(value).__name__
+            return _shortened(text_of(value) or type(value).__name__)
         case list() | tuple():
             return [_plain(item) for item in value]
         case dict():
             return {str(key): _plain(item) for key, item in value.items()}
-    return str(value)
+    return _shortened(str(value))
+
+
+def _shortened(text: str) -> str:
+    """No more than somebody could want to read: others may have had a say in it."""
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
