@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,6 +24,8 @@ __all__ = ["ExtenderClient", "ExtenderError"]
 _JSON = "application/json"
 _OK = 200
 _PORTS = {"http": 80, "https": 443}
+_TOO_DEEP = "exceeded max depth"
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 _TOO_SLOW = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 
 
@@ -87,17 +90,27 @@ def _tls_cause(text: str) -> str:
 
 
 def _first_value(body: bytes) -> bytes:
-    """The first JSON value of an answer; what comes after it does not matter."""
+    """The first JSON value of an answer; what comes after it does not matter.
+
+    Bytes and escapes that are no characters are replaced, as in Go.
+    """
     try:
+        body.decode()
         msgspec.json.decode(body, type=msgspec.Raw)
-        return body
-    except msgspec.DecodeError:
+        if not _HALF_CHARACTER.search(body):
+            return body
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pass
+    except RecursionError as exc:
+        raise ExtenderError(_TOO_DEEP) from exc
     text = body.decode("utf-8", "replace").strip(" \t\r\n")
     if not text:
         raise ExtenderError("EOF")
     try:
         value, _ = json.JSONDecoder().raw_decode(text)
+        written = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as exc:
+        raise ExtenderError(_TOO_DEEP) from exc
     except json.JSONDecodeError as exc:
         if exc.pos >= len(text):
             raise ExtenderError("unexpected EOF") from exc
@@ -105,7 +118,9 @@ def _first_value(body: bytes) -> bytes:
         raise ExtenderError(
             f"invalid character {_quoted_rune(character)} looking for beginning of value"
         ) from exc
-    return msgspec.json.encode(value)
+    except ValueError as exc:  # a number of thousands of digits
+        raise ExtenderError("json: cannot unmarshal a number that is out of range") from exc
+    return re.sub("[\ud800-\udfff]", "\ufffd", written).encode()
 
 
 def _quoted_rune(character: str) -> str:

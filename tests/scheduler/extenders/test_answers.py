@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.client.extender_client import ExtenderError
+from kubesched.client.extender_client import ExtenderClient, ExtenderError
+from kubesched.client.transport import Answer, Request
 from kubesched.scheduler.extenders.answers import (
     FilterAnswer,
     MetaVictims,
@@ -19,6 +21,7 @@ from kubesched.scheduler.extenders.answers import (
     read_preemption,
     read_scores,
 )
+from kubesched.util.clock import SECOND
 
 encode = msgspec.json.encode
 NODE = {"metadata": {"name": "n1"}}
@@ -160,3 +163,50 @@ JSON = st.recursive(
 def test_whatever_comes_is_read_or_refused(answer: Any, read: Any) -> None:
     with contextlib.suppress(ExtenderError):
         read(encode(answer))
+
+
+DEEP = b'{"a":' * 200_000 + b"1" + b"}" * 200_000
+HOSTILE = {
+    "deep": DEEP,
+    "a deep list": b"[" * 200_000 + b"]" * 200_000,
+    "deep names": b'{"NodeNames":' + DEEP + b"}",
+    "a deep node": b'{"nodes":{"items":[' + DEEP + b"]}}",
+    "no characters": b'{"error":"\xff"}',
+    "half a character": b'{"error":"\\ud800"}',
+    "a key that is no text": b'{"\xff":1}',
+    "a number without measure": b'[{"Host":"a","Score":1e400}]',
+    "a number of ten thousand digits": b"9" * 10_000,
+    "a score beyond 64 bits": b'[{"Host":"a","Score":1' + b"0" * 30 + b"}]",
+}
+
+
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("read", [read_filter, read_scores, read_bind_error, read_preemption])
+def test_what_cannot_be_read_is_a_failure_of_the_extender(read: Any, answer: bytes) -> None:
+    """One that may be ignored is: anything else than an ExtenderError would fail the pod."""
+    with contextlib.suppress(ExtenderError):
+        read(answer)
+
+    async def ask() -> None:
+        with contextlib.suppress(ExtenderError):
+            read(await ExtenderClient("http://x", Answering(answer), SECOND).post("v", b"{}"))
+
+    asyncio.run(ask())
+
+
+class Answering:
+    """A transport to an extender that says one thing only."""
+
+    host = base_url = "x"
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def send(self, request: Request) -> Answer:
+        return Answer(200, self._body)
+
+    def stream(self, request: Request) -> Any:
+        raise AssertionError("nobody streams from an extender")
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -7,8 +7,9 @@ as they came: there may be thousands, and mostly they are those that were sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+import functools
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 Json = dict[str, Any]
+_T = TypeVar("_T")
 
 _NULL = b"null"
 _decode = msgspec.json.decode
@@ -57,6 +59,22 @@ class MetaVictims(NamedTuple):
     violations: int
 
 
+def _readable(read: Callable[[bytes], _T]) -> Callable[[bytes], _T]:
+    """Have whatever cannot be read be the extender's failure, which may be one to ignore."""
+
+    @functools.wraps(read)
+    def read_or_fail(answer: bytes) -> _T:
+        try:
+            return read(answer)
+        except RecursionError as exc:
+            raise ExtenderError("exceeded max depth") from exc
+        except (msgspec.MsgspecError, UnicodeError) as exc:
+            raise ExtenderError(f"json: cannot unmarshal: {exc}") from exc
+
+    return read_or_fail
+
+
+@_readable
 def read_filter(answer: bytes) -> FilterAnswer:
     kind = "ExtenderFilterResult"
     parts = _parts(answer, f"v1.{kind}")
@@ -76,6 +94,7 @@ def read_filter(answer: bytes) -> FilterAnswer:
     )
 
 
+@_readable
 def read_scores(answer: bytes) -> list[tuple[str, int]]:
     """(node name, score) in the order of the answer."""
     try:
@@ -90,12 +109,14 @@ def read_scores(answer: bytes) -> list[tuple[str, int]]:
     return scores
 
 
+@_readable
 def read_bind_error(answer: bytes) -> str:
     """Why the extender did not bind the pod; empty if it did."""
     fields = _fields(_decode(answer), "v1.ExtenderBindingResult")
     return _text(fields.get("error"), "ExtenderBindingResult.Error")
 
 
+@_readable
 def read_preemption(answer: bytes) -> dict[str, MetaVictims]:
     """Victims by node name."""
     kind = "ExtenderPreemptionResult.NodeNameToMetaVictims"

@@ -54,7 +54,7 @@ class AskedNode:
         try:
             node = codec.decode(body, Node)
             whole = _encode(node_wire_form(msgspec.json.decode(body)))
-        except (msgspec.MsgspecError, AttributeError, TypeError) as exc:
+        except (msgspec.MsgspecError, AttributeError, TypeError, RecursionError) as exc:
             raise ExtenderError(f"json: cannot unmarshal a node: {exc}") from exc
         return cls(node.metadata.name, whole, node, is_returned=True)
 
