@@ -32,6 +32,7 @@ TIMED_OUT = Answer(
 )
 
 
+_LATE_S = 0.01
 SILENCE_S = 90
 """After which the real transport gives a connection up."""
 
@@ -245,14 +246,21 @@ class _Transport:
     async def send(self, request: Request) -> Answer:
         try:
             limit_s = request.timeout_ns / SECOND / self._machine.rate
-            async with asyncio.timeout(limit_s or SILENCE_S):
-                return await self._send(request)
+            async with asyncio.timeout(limit_s or SILENCE_S) as timer:
+                return await self._send(request, timer)
         except TimeoutError:
             raise TransportError("timed out", "timeout") from None
 
-    async def _send(self, request: Request) -> Answer:
+    async def _send(self, request: Request, timer: asyncio.Timeout) -> Answer:
         trouble = self._network.trouble(request) or CALM
         self._network.on_connecting(self._name, request)
+        if not self._machine.awake.is_set():
+            # A process that is stopped has no timers either. When it wakes, what it was about to do
+            # comes before those that are late.
+            when = timer.when()
+            timer.reschedule(None)
+            await self._machine.awake.wait()
+            timer.reschedule(max(when or 0.0, asyncio.get_running_loop().time() + _LATE_S))
         await self._connect(trouble)
         if request.before_send is not None:
             target = limited(request.target, request.before_send())

@@ -34,7 +34,8 @@ async def _approval(puzzle: PuzzleParts) -> Steps:
     await puzzle.add_node()
     await puzzle.add_pod(annotations={NEEDS: puzzle.pod})
     yield
-    await puzzle.change(Node, puzzle.node, {"metadata": {"labels": {"noise": "before"}}})
+    if puzzle.dice.random() < 0.5:
+        await puzzle.change(Node, puzzle.node, {"metadata": {"labels": {"noise": "before"}}})
     await puzzle.add_class()
     await puzzle.change(Node, puzzle.node, {"metadata": {"labels": {"noise": "after"}}})
     yield

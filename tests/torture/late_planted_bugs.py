@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kubesched.api import pod_status_writer
-from kubesched.backend import cache as cache_module
 from kubesched.backend.cache import Cache
 from kubesched.backend.queue.backoff_queue import BackoffQueue
 from kubesched.backend.queue.in_flight import InFlight
@@ -234,12 +233,11 @@ LATE: dict[str, tuple[Patch, ...]] = {
             "- 0",
         ),
     ),
-    "racks are where they were": ((edited(Domains, "refresh", "seen != self._seen", "False")),),
+    "racks are where they were": (edited(Domains, "refresh", "seen != self._seen", "False"),),
     # The cache
     "who wanted to be alone wants it still when it is gone": (
         edited(NodeInfo, "remove_pod", "if removed.required_anti_affinity_terms:", "if False:"),
     ),
-    "a pod asks for what it asked for": ((cache_module, "_same_demand", yes),),
     "a bound pod is assumed for ever": (
         edited(Cache, "add_pod", "self._assumed.discard(uid)", "pass"),
     ),

@@ -85,7 +85,8 @@ def edited(owner: type | ModuleType, name: str, *lines: str) -> Patch:
     made: dict[str, Any] = {}
     text = f"from __future__ import annotations\n{source}"
     exec(compile(text, inspect.getfile(original), "exec"), original.__globals__, made)
-    return owner, name, made[original.__name__]
+    changed = made[original.__name__]
+    return owner, name, changed.fget if isinstance(changed, property) else changed
 
 
 class _Missing:
