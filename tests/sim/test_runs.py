@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.api import Job, Pod, ResourceClaim
+from kubesched.api import Job, Pod, ReplicaSet, ResourceClaim
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 from kubesched.sim.observer import main_reason
 from kubesched.sim.sampling import Series
@@ -441,6 +441,51 @@ def test_claims_for_devices_of_a_dump_stay_with_their_pods(tmp_path: Path) -> No
     assert (user.name, user.uid) == ("train", pod.typed.metadata.uid)
     assert user.uid != "pod-uid"
     assert claim.typed.status.allocation.devices.results[0].device == "gpu-0"
+
+
+TWICE = """
+kind: List
+apiVersion: v1
+items:
+- &set
+  apiVersion: apps/v1
+  kind: ReplicaSet
+  metadata: {name: web, namespace: default, uid: set-uid}
+  spec:
+    replicas: 1
+    selector: {matchLabels: {app: web}}
+    template:
+      metadata: {labels: {app: web}}
+      spec: {containers: [{name: main, image: i}]}
+- *set
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: web-1
+    namespace: default
+    uid: pod-uid
+    labels: {app: web}
+    ownerReferences:
+    - {apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: set-uid, controller: true}
+  spec: {nodeName: n, containers: [{name: main, image: i}]}
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n}
+  status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}, capacity: {cpu: 2, memory: 4Gi, pods: 10}}
+"""
+
+
+def test_owners_that_are_given_twice_keep_what_they_own(tmp_path: Path) -> None:
+    """As dumps overlap: `kubectl get all` and another of some of it."""
+    (tmp_path / "dump.yaml").write_text(TWICE)
+    planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
+    _, world = simulate(planned, planned.configurations[0], 1)
+    store = world.store
+    (owner,) = store.list(store.catalog.by_type(ReplicaSet)).records
+    (pod,) = store.list(store.catalog.by_type(Pod)).records
+    assert pod.typed.metadata.name == "web-1"
+    assert pod.typed.metadata.owner_references[0].uid == owner.typed.metadata.uid
 
 
 def test_the_reason_of_most_nodes_is_the_reason() -> None:

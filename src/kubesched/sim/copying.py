@@ -91,9 +91,9 @@ async def _create(api: ApiAccess, each: Any, new_uids: dict[str, str]) -> str:
             changed = msgspec.structs.replace(created, status=status)
             await api.update(changed, subresource="status")
     except ApiError as error:
-        if error.reason == "AlreadyExists":
-            return ""
+        if error.reason == "AlreadyExists":  # given twice, or what every cluster has
+            there: Any = await api.get(type(each), before.name, before.namespace or None)
+            return str(there.metadata.uid)
         kind = type(each).__name__
         raise KubeschedError(f"{kind} {before.name} of the cluster is refused: {error}") from error
-    uid: str = created.metadata.uid
-    return uid
+    return str(created.metadata.uid)
