@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.apiserver import LocalApi
+from kubesched.config.feature_gates import FeatureGates
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
 from kubesched.util import virtual_loop
@@ -44,11 +45,15 @@ def fresh(new: Made) -> Made:
 class HostileWorld:
     """A cluster of three nodes, its scheduler, and what watches say instead of the truth."""
 
-    def __init__(self) -> None:
+    def __init__(self, gates: Mapping[str, bool]) -> None:
         self.network = Network()
         self.api = LocalApi(self.network.store, current_clock())
         self.scheduler = Scheduler(
-            self.network.client("scheduler"), current_clock(), seed=1, stream_lists=True
+            self.network.client("scheduler"),
+            current_clock(),
+            seed=1,
+            stream_lists=True,
+            feature_gates=FeatureGates(gates),
         )
         self.lies: dict[str, Json] = {}
         self._tickets = itertools.count()
@@ -96,11 +101,16 @@ class HostileWorld:
         return b"".join(told)
 
 
-def tell(story: Callable[[HostileWorld], Awaitable[None]]) -> None:
+GROUPS: Mapping[str, bool] = {"GenericWorkload": True, "GangScheduling": True}
+
+
+def tell(
+    story: Callable[[HostileWorld], Awaitable[None]], gates: Mapping[str, bool] | None = None
+) -> None:
     """Run a story on virtual time, with the scheduler running."""
 
     async def main() -> None:
-        world = HostileWorld()
+        world = HostileWorld(gates or {})
         for number in range(3):
             await world.add_node(f"n{number}", cpu="8", memory="16Gi")
         async with running(world.scheduler):

@@ -8,6 +8,7 @@ items somewhere, and a pod is placed. Costs may grow with what is in an object, 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from tests.apiserver.largest_objects import swollen
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
-from tests.scheduler.hostile_world import HostileWorld, tell
+from tests.scheduler.hostile_world import GROUPS, HostileWorld, tell
 
 Json = dict[str, Any]
 
@@ -95,6 +96,10 @@ BASES: dict[str, Json] = {
         "metadata": {"name": "pdb"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
     },
+    "PodGroup": {
+        "metadata": {"name": "group"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    },
     "Namespace": {"metadata": {"name": "other"}},
     "Node": {"metadata": {"name": "n0"}},
     "Service": {
@@ -139,6 +144,7 @@ NEEDS: dict[str, Json] = {
         "priority": 10,
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}],
     },
+    "PodGroup": {"schedulingGroup": {"podGroupName": "group"}},
     "Node": {"tolerations": [{"operator": "Exists", "effect": "PreferNoSchedule"}]},
 }
 """What of a pod makes its attempt look at an object of a kind."""
@@ -148,6 +154,11 @@ def create(world: HostileWorld, kind: str, document: Json) -> None:
     resource = KINDS[kind]
     namespace = "default" if resource.namespaced else None
     world.network.store.create(resource, namespace, document, world.network.store._now_ns)
+
+
+def gates_of(kind: str) -> Mapping[str, bool]:
+    """What has to be switched on for the scheduler to watch a kind."""
+    return GROUPS if kind == "PodGroup" else {}
 
 
 async def furnish(world: HostileWorld) -> None:
@@ -214,4 +225,4 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> Non
             assert growth.among_many <= 1.5 * max(0, growth.among_few) + 20, (str(place), growth)
             assert growth.among_many <= CALLS_PER_ITEM, (str(place), growth)
 
-    tell(story)
+    tell(story, gates_of(kind))

@@ -1,0 +1,53 @@
+"""What a group of pods may cost, by counting: one more member the same among few and many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kubesched.api import Pod, PodGroup
+from tests.counted_calls import count_calls, grow
+from tests.scheduler.hostile_world import GROUPS, HostileWorld, tell
+
+SIZE = 30
+CALLS_PER_MEMBER = 8_000
+"""To create it, to hear of it, to try it with its group, and to say what came of it."""
+
+
+def cost(count: int, least: int, cpu: str) -> int:
+    """That many members come, of a gang of so many, or of a group that is none (0)."""
+    policy: dict[str, Any] = {"gang": {"minCount": least}} if least else {"basic": {}}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"containers": [container], "schedulingGroup": {"podGroupName": "g"}}
+
+    async def story(world: HostileWorld) -> None:
+        group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}
+        await world.api.create_document(PodGroup, "default", group)
+        for number in range(count):
+            pod = {"metadata": {"name": f"p{number}"}, "spec": spec}
+            await world.api.create_document(Pod, "default", pod)
+        await asyncio.sleep(3)
+
+    return count_calls(lambda: tell(story, GROUPS))
+
+
+CASES: dict[str, Callable[[int], int]] = {
+    "a gang that one is missing of": lambda count: cost(count, count + 1, "1m"),
+    "a gang that fits nowhere": lambda count: cost(count, count, "100"),
+    "a gang that fits": lambda count: cost(count, count, "1m"),
+    "a gang that fits in part": lambda count: cost(count, count, "1"),
+    "a group that fits nowhere": lambda count: cost(count, 0, "100"),
+    "a gang without measure": lambda count: cost(count, 2**31 - 1, "1m"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_member_costs_the_same_in_a_large_group(case: Callable[[int], int]) -> None:
+    case(2)  # what is made once and kept
+    growth = grow(case, SIZE)
+    # A loop in a loop that matters would double it: every member asks about every other one.
+    assert growth.among_many <= 1.5 * growth.among_few, growth
+    assert growth.among_many <= CALLS_PER_MEMBER, growth
