@@ -25,14 +25,19 @@ def read_bounded(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """All of a file.
 
     Raises:
-        OSError: it cannot be read, or is larger than `most` bytes.
+        OSError: it cannot be read, or is larger than `most` bytes. It has the name of the file.
     """
-    with Path(path).open("rb", buffering=0) as file:
-        content = bytearray()
-        while chunk := file.read(_CHUNK):
-            content += chunk
-            if len(content) > most:
-                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    content = bytearray()
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            while chunk := file.read(_CHUNK):
+                content += chunk
+                if len(content) > most:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    except OSError as exc:
+        if exc.filename is None:  # it could be opened, and then not be read
+            exc.filename = str(path)
+        raise
     return bytes(content)
 
 
