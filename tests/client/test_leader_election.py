@@ -54,13 +54,15 @@ class World:
     async def lease(self) -> LeaseSpec:
         return (await self.api.get(Lease, "kube-scheduler", "kube-system")).spec
 
-    async def hold(self, holder: str | None, *, duration: int | None = 15) -> Lease:
+    async def hold(
+        self, holder: str | None, *, duration: int | None = 15, transitions: int = 3
+    ) -> Lease:
         """Have someone hold the lease, with a renewal long past."""
         spec = LeaseSpec(
             holder_identity=holder,
             lease_duration_seconds=duration,
             renew_time="2001-01-01T00:00:00.000000Z",
-            lease_transitions=3 if holder is not None else None,
+            lease_transitions=transitions if holder is not None else None,
         )
         metadata = ObjectMeta(name="kube-scheduler", namespace="kube-system")
         return await self.api.create(Lease(metadata=metadata, spec=spec))
@@ -130,6 +132,16 @@ def test_stopping_a_waiting_contender_leaves_the_lease_alone() -> None:
         after = await world.api.get(Lease, "kube-scheduler", "kube-system")
         assert after == before
         assert world.told == []
+
+    virtually(story)
+
+
+def test_a_lease_that_has_changed_hands_as_often_as_can_be_counted() -> None:
+    async def story(world: World) -> None:
+        await world.hold("", transitions=2**31 - 1)
+        async with running(elector := world.elector()):
+            assert await world.seconds_until_leading(elector) < 0.1
+            assert (await world.lease()).lease_transitions == 0
 
     virtually(story)
 

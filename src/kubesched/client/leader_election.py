@@ -30,6 +30,8 @@ __all__ = ["ElectionSettings", "LeaderElector"]
 
 log = get_logger(__name__)
 
+_MOST_TRANSITIONS = 2**31 - 1
+
 _JITTER = 1.2
 
 _Moment = tuple[int, int]  # monotonic, wall
@@ -194,7 +196,9 @@ class LeaderElector:
                 self._metrics.count_slow_path()
             spec = self._spec(found.spec.acquire_time, found.spec.lease_transitions)
         else:
-            spec = self._spec(None, (found.spec.lease_transitions or 0) + 1)
+            # A number beyond 32 bits would be refused, and the lease be nobody's for ever.
+            changes = (found.spec.lease_transitions or 0) + 1
+            spec = self._spec(None, changes if changes <= _MOST_TRANSITIONS else 0)
         return await self._write(spec, began)
 
     async def _create(self, began: _Moment) -> bool:
