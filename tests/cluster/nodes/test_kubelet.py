@@ -17,6 +17,7 @@ from kubesched.api import (
     Status,
 )
 from kubesched.apiserver import Fault, Faults, LocalApi, Store
+from kubesched.apiserver.store.collection import Restored
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.pod_behavior import RUN_DURATION, run_duration_ns
 from kubesched.util.clock import MILLISECOND, SECOND, Clock, current_clock
@@ -273,6 +274,25 @@ def test_a_slow_answer_for_one_pod_does_not_hold_up_others() -> None:
         assert (await world.get("b")).status.phase == "Running"
 
     scenario(story, faults)
+
+
+def test_a_report_that_changes_nothing_is_not_made_again_and_again() -> None:
+    """Of a pod without a generation, as files have them, no generation is reported."""
+    odd = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "observedGeneration": 7},
+    }
+
+    async def main() -> None:
+        world = World()
+        world.api.store.restore([Restored("pods", "default/p", 1, odd)], 1)
+        async with running(world.kubelet):
+            await world.after(5)
+            pod = await world.get()
+        assert pod.status.container_statuses[0].state.running is not None
+
+    run(main(), max_passes=1000)  # at one moment
 
 
 def test_it_stops_at_once_even_while_it_waits() -> None:

@@ -194,10 +194,10 @@ class FakeKubelet:
 
     async def _take(self, step: Step) -> None:
         """Tell the API server what happened, until it listens or it no longer matters."""
-        failed = False
+        failed = in_vain = False
         while True:
             try:
-                await self._report(step)
+                in_vain = not await self._report(step)
                 break
             except ApiError as error:
                 if error.code in _FINAL:
@@ -206,10 +206,11 @@ class FakeKubelet:
                     break
                 log.warning("Could not report on a pod, trying again", error=error)
                 await self._clock.sleep(_RETRY_NS)
-        self._lifecycles.done(step, self._clock.now_ns(), failed=failed)
+        self._lifecycles.done(step, self._clock.now_ns(), failed=failed, in_vain=in_vain)
         self._look_again()
 
-    async def _report(self, step: Step) -> None:
+    async def _report(self, step: Step) -> bool:
+        """Say what happened. Whether the API server had not known that."""
         pod = step.run.pod
         metadata = pod.metadata
         if self._events is not None:
@@ -220,7 +221,7 @@ class FakeKubelet:
             await self._api.delete(
                 Pod, metadata.name, metadata.namespace, uid=metadata.uid, grace_period_seconds=0
             )
-            return
+            return True
         addresses = (self._host_ip(pod.spec.node_name), "")
         if not pod.status.pod_ip:
             addresses = (addresses[0], self._next_pod_ip())
@@ -236,6 +237,7 @@ class FakeKubelet:
                 Pod, metadata.name, metadata.namespace, patch, subresource="status"
             )
         self._observe(changed)
+        return changed.metadata.resource_version != metadata.resource_version
 
     def _host_ip(self, node: str) -> str:
         if node not in self._host_ips:

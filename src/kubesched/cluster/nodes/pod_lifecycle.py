@@ -89,13 +89,14 @@ class PodLifecycles:
         self._plan(run, now_ns)
         return True
 
-    def _plan(self, run: PodRun, now_ns: int) -> None:
+    def _plan(self, run: PodRun, now_ns: int, *, is_told: bool = False) -> None:
         uid = run.uid
         self._due.delete(uid)
         if run.pod.spec.node_name in self._stopped or uid in self._taken:
             return
         due_ns = run.next_ns(now_ns)
-        if run.pod.metadata.deletion_timestamp is None and needs_report(run, now_ns):
+        is_due = not is_told and run.pod.metadata.deletion_timestamp is None
+        if is_due and needs_report(run, now_ns):
             due_ns = now_ns
         if due_ns is not None:
             self._due.add(_Due(uid, due_ns))
@@ -170,12 +171,16 @@ class PodLifecycles:
         run.advance(now_ns)
         return Step("report", run) if needs_report(run, now_ns) else None
 
-    def done(self, step: Step, now_ns: int, *, failed: bool) -> None:
-        """A step has been carried out, or can never be: then only a newer pod changes that."""
+    def done(self, step: Step, now_ns: int, *, failed: bool, in_vain: bool = False) -> None:
+        """A step has been carried out, or can never be: then only a newer pod changes that.
+
+        A report that was `in_vain` has changed nothing, and is not made again until more happens:
+        the pod may be one that no server would have, out of a file.
+        """
         uid = step.run.uid
         self._taken.discard(uid)
         if step.kind == "report" and not failed and uid in self._runs:
-            self._plan(step.run, now_ns)
+            self._plan(step.run, now_ns, is_told=in_vain)
 
     def next_due_ns(self) -> int | None:
         due = self._due.peek()
