@@ -17,6 +17,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.events import Event
 from kubesched.api.kinds import kind_of
 from kubesched.apiserver.local_api import LocalApi
+from kubesched.apiserver.rules.merge_keys import with_identified_items
 from kubesched.apiserver.store.collection import Restored
 from kubesched.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
@@ -154,7 +155,7 @@ _META = Namespace().metadata
 
 
 def _document(each: ApiObject, revision: int) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(each)
+    document: dict[str, Any] = with_identified_items(msgspec.to_builtins(each))
     metadata = {"uid": f"uid-{revision}", **document.get("metadata", {})}
     metadata["resourceVersion"] = str(revision)
     metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")

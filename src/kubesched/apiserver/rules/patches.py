@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.apiserver.rules.merge_keys import merge_key
 from kubesched.util.go_format import quote
 from kubesched.util.ints import whole_number
 
@@ -206,32 +207,6 @@ class _Edit:
         return items
 
 
-# Lists that merge item by item, and the field that identifies an item. All other lists are
-# replaced whole; taints and tolerations are among them.
-_MERGE_KEYS = {
-    "addresses": "type",
-    "conditions": "type",
-    "containers": "name",
-    "drivers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "hostAliases": "ip",
-    "hostIPs": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "podIPs": "ip",
-    "ports": "containerPort",
-    "reservedFor": "uid",
-    "resourceClaimStatuses": "name",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "secrets": "name",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
-}
 _PRIMITIVE_MERGES = frozenset({"finalizers"})
 _SCALARS = (str, int, float)
 _TEXT_ALONE = frozenset({str})
@@ -294,7 +269,7 @@ def _as_new(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _with_list(original: Json, items: list[Any], field: str, parent: str) -> list[Any]:
-    identity = _merge_key(field, parent)
+    identity = merge_key(field, parent)
     if identity is None and field not in _PRIMITIVE_MERGES:
         return items
     before = original if isinstance(original, list) else []
@@ -347,7 +322,7 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
         elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
             field, wanted = key.removeprefix(_ORDER), _listed(patch, key)
             if isinstance(known := merged.get(field), list):
-                merged[field] = _in_order(known, wanted, known, _merge_key(field, name))
+                merged[field] = _in_order(known, wanted, known, merge_key(field, name))
     return merged
 
 
@@ -392,7 +367,7 @@ def _merge_value(
         return _merge_maps(inner, value, field)
     if not isinstance(value, list):
         return value
-    key = _merge_key(field, parent)
+    key = merge_key(field, parent)
     if key is None and field not in _PRIMITIVE_MERGES:
         return [_without_directives(item) for item in value]
     base = original if isinstance(original, list) else []
@@ -406,12 +381,6 @@ def _listed(patch: Mapping[str, Any], directive: str) -> list[Any]:
     if not isinstance(value, list):
         raise PatchError(f"{directive} is not a list")
     return value
-
-
-def _merge_key(field: str, parent: str) -> str | None:
-    if field == "ports" and parent == "spec":
-        return "port"  # of a service; a container's ports are known by their containerPort
-    return _MERGE_KEYS.get(field)
 
 
 def _without_directives(value: Json) -> Json:

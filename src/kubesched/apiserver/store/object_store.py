@@ -380,7 +380,7 @@ class Store(StoredObjects):
                 pods, namespace, name, patch, now_ns, subresource="status", trusted=True
             )
         self._now_ns = now_ns
-        before = data["status"]
+        before = data.get("status", {})  # what was restored from a file may have none
         status = with_report(before, report)
         policy = data["spec"].get("restartPolicy", "")
         if problems := check_restarts(status, before, policy):

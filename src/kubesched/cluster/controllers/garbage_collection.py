@@ -181,7 +181,9 @@ class GarbageCollector:
             return
         deleting = "deletionTimestamp" in metadata
         waits = deleting and FOREGROUND in metadata.get("finalizers", ())
-        owners = tuple(metadata.get("ownerReferences", ()))
+        # What was restored from a file was never checked; who has no uid is nobody's owner.
+        references = metadata.get("ownerReferences") or ()
+        owners = tuple(each for each in references if each.get("uid"))
         namespace = metadata.get("namespace")
         self._known[uid] = _Known(
             resource, namespace, metadata["name"], uid, owners, deleting, waits
@@ -246,6 +248,6 @@ class GarbageCollector:
         else:
             dropped = frozenset(verdict.references)
             references = metadata.get("ownerReferences", ())
-            kept = [each for each in references if each["uid"] not in dropped]
+            kept = [each for each in references if each.get("uid") not in dropped]
             patch = {"ownerReferences": kept or None}
         self._store.patch(*where, {"metadata": patch}, now_ns, patch_type="merge")
