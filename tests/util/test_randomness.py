@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.util.randomness import derive, derive_seed
+from kubesched.util.randomness import beside, derive, derive_seed
 
 names = st.lists(st.one_of(st.text(max_size=5), st.integers(0, 99)), max_size=4)
 
@@ -45,3 +46,11 @@ def test_streams_do_not_depend_on_the_process() -> None:
         for hash_seed in ("1", "2")
     }
     assert answers == {f"{derive_seed(7, 'x', 3)}\n"}
+
+
+def test_a_generator_beside_another_leaves_it_alone() -> None:
+    one, same = random.Random(7), random.Random(7)
+    drawn = beside(one).random()
+    assert drawn == beside(same).random()
+    assert one.random() == same.random() != drawn
+    assert beside(one).random() != drawn

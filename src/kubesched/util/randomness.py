@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 
-__all__ = ["derive", "derive_seed"]
+__all__ = ["beside", "derive", "derive_seed"]
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
@@ -28,3 +28,8 @@ def derive_seed(seed: int, *names: str | int) -> int:
 def derive(seed: int, *names: str | int) -> random.Random:
     """Return a fresh generator for the stream with this name."""
     return random.Random(derive_seed(seed, *names))
+
+
+def beside(rng: random.Random) -> random.Random:
+    """Another generator that follows from where one stands, without drawing from it."""
+    return random.Random(str(rng.getstate()))

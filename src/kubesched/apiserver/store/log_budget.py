@@ -23,10 +23,12 @@ Halve = Callable[[], bool]
 class LogBudget:
     """What all logs of a store take together."""
 
-    def __init__(self) -> None:
-        # Not of the seed: whoever could tell which change is measured next would write much in
-        # between. Nobody sees what was drawn, but that a very old version is gone.
-        self._dice = random.Random()
+    def __init__(self, dice: random.Random) -> None:
+        """By `dice` it is drawn which changes are measured.
+
+        Whoever could tell which one is next would write much in between.
+        """
+        self._dice = dice
         self._logs: list[LogSamples] = []
         self._bytes = 0
 

@@ -48,6 +48,7 @@ from kubesched.apiserver.store.records import Change, ChangeType, Record
 from kubesched.apiserver.store.stored_objects import StoredObjects, key_of
 from kubesched.apiserver.store.typed_views import derive, on_node
 from kubesched.util.errors import QuantityError
+from kubesched.util.randomness import beside
 
 __all__ = ["Deletion", "Store"]
 
@@ -96,8 +97,8 @@ class Store(StoredObjects):
         lacks what clusters begin with, and is to be restored. Without a feature, kinds and fields
         that belong to it are not there.
         """
-        super().__init__(features, history)
         self._rng = rng or random.Random(0)
+        super().__init__(features, history, beside(self._rng))
         self._on_change = on_change
         self.admission: Admission | None = None
         """Asked about writes, unless nobody has set it."""

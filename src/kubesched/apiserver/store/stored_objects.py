@@ -6,6 +6,7 @@ What is read is shared and must not be changed. How objects come to be what they
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,11 +35,11 @@ Json = dict[str, Any]
 class StoredObjects:
     """Objects of all resources, and the number of the last write."""
 
-    def __init__(self, features: frozenset[str], history: int) -> None:
+    def __init__(self, features: frozenset[str], history: int, dice: random.Random) -> None:
         """No objects, of the resources that there are with these features."""
         self.revision = 0
         self._history = history
-        self._log_budget = LogBudget()
+        self._log_budget = LogBudget(dice)
         self.catalog = Catalog(built_in_resources(features))
         # A stored form comes before its other faces, which then share its collection.
         ordered = sorted(self.catalog.all(), key=lambda resource: resource.to_stored is not None)
