@@ -80,6 +80,7 @@ UNCHECKED: dict[str, Json] = {
     "an owner without a uid": {"metadata": {"ownerReferences": [{}]}},
     "no status": {"spec": {"nodeName": "n"}, "status": {}},
     "a condition without a type": {"status": {"conditions": [{"status": "True"}]}},
+    "a time that is none": {"status": {"startTime": "a"}},
 }
 
 

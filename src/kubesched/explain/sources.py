@@ -17,6 +17,7 @@ from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
+from kubesched.apiserver.rules.times import time_problem
 from kubesched.explain.model import ExplainError
 from kubesched.util.bounded_file import read_bounded, unzipped
 from kubesched.util.yaml_documents import YamlProblem, read_documents
@@ -142,6 +143,9 @@ def _objects(file: str, line: int, value: Any, problems: list[str]) -> tuple[lis
         parsed = from_builtins(_with_namespace(value, known), known.type)
     except msgspec.ValidationError as error:
         problems.append(f"{file}:{line}: {kind}: {error}")
+        return [], 0
+    if problem := time_problem(known.group, known.version, kind, value):
+        problems.append(f"{file}:{line}: {kind}: {problem}")
         return [], 0
     return [parsed], 0
 
