@@ -253,6 +253,37 @@ def test_a_reservation_that_was_given_back_before_pre_bind_is_written_again() ->
     run(case())
 
 
+def test_a_reservation_whose_release_got_no_answer_is_written_again() -> None:
+    """Seed 3229: the server had taken it back, and the watch was behind."""
+
+    async def case() -> None:
+        placing = Placing(slice_of("a"), claim("c", exactly()))
+        placing.choose()
+        assert await placing.pre_bind() == SUCCESS
+        api = placing.handle.fake_api
+        held, get = placing.stored, api.get
+        version = str(int(held.metadata.resource_version) + 1)
+        released = replace(
+            held,
+            metadata=replace(held.metadata, resource_version=version),
+            status=replace(held.status, reserved_for=()),
+        )
+
+        async def get_current(kind: type[Any], name: str, namespace: str | None = None) -> Any:
+            return released if kind is ResourceClaim else await get(kind, name, namespace)
+
+        api.get = get_current
+        api.failures["patch"] = api_error(0, "", "connection reset")
+        await placing.unreserve()
+        api.failures.clear()
+        before = len(placing.writes)
+        placing.choose()
+        await placing.pre_bind()
+        assert "update ResourceClaim" in placing.writes[before:]
+
+    run(case())
+
+
 def test_a_write_that_came_late_is_not_taken_for_the_one_of_this_attempt() -> None:
     async def case() -> None:
         placing = Placing(slice_of("a", "b"), claim("c", exactly()))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -214,27 +215,30 @@ class ClaimWriter:
             self._devices.land(uid, for_all=is_assumed)
 
     async def _find_out(self, claim: ResourceClaim, uid: str) -> None:
-        """Ask for a claim until the server says what became of a write to it."""
+        """Have devices in flight until the server says what became of a write to their claim."""
+        await self._look_up(claim, lambda: uid in self._devices.in_flight)
+        if uid in self._devices.in_flight:
+            # Its pod may have been tried again meanwhile, and told to wait for this.
+            self._devices.land(uid, for_all=True)
+        self._devices.unsettled.discard(uid)
+
+    async def _look_up(self, claim: ResourceClaim, is_wanted: Callable[[], bool]) -> None:
+        """Ask for a claim until the server says how it is, as long as somebody wants to know."""
         metadata, pause_ns = claim.metadata, SECOND
-        while uid in self._devices.in_flight:
+        while is_wanted():
             try:
                 current = await self._handle.api.get(
                     ResourceClaim, metadata.name, metadata.namespace
                 )
             except ApiError as exc:
-                if exc.reason != "NotFound":
-                    await self._handle.clock.sleep(pause_ns)
-                    pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
-                    continue
+                if exc.reason == "NotFound":
+                    return
             else:
                 if current.metadata.uid == metadata.uid:
-                    try:
-                        self._devices.claims.assume(current)
-                    except CacheError as exc:
-                        log.detail(4, "A newer state of the claim is known", err=exc)
-            # Its pod may have been tried again meanwhile, and told to wait for this.
-            self._devices.land(uid, for_all=True)
-        self._devices.unsettled.discard(uid)
+                    self._assume_quietly(current)
+                return
+            await self._handle.clock.sleep(pause_ns)
+            pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
 
     async def _create(
         self, data: PodDevices, place: int, pod: Pod, node_name: str
@@ -360,6 +364,9 @@ class ClaimWriter:
             )
         except ApiError as exc:
             log.error("Unreserving a claim failed", exc=exc, claim=_name(claim), user=user)
+            if _is_outcome_unknown(exc):
+                # A later attempt must not take the claim for reserved if it is not any more.
+                await self._look_up(claim, lambda: True)
             return
         self._assume_quietly(written)
 
@@ -392,8 +399,13 @@ def _failed(what: str, exc: ApiError) -> ClaimError:
     if exc.reason == "Conflict":
         return _ConflictError(text)
     error = ClaimError(text)
-    error.is_outcome_unknown = exc.code == 0 or exc.code >= 500
+    error.is_outcome_unknown = _is_outcome_unknown(exc)
     return error
+
+
+def _is_outcome_unknown(exc: ApiError) -> bool:
+    """Whether the server may have done what it was asked to all the same."""
+    return exc.code == 0 or exc.code >= 500
 
 
 def _name(claim: ResourceClaim) -> str:
