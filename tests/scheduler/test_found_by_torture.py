@@ -148,6 +148,19 @@ def test_a_claim_that_got_other_devices_unseen_gives_the_first_ones_back() -> No
     assert set(usage.dedicated) == {"b", "c"}
 
 
+def test_a_device_stays_taken_when_a_late_watch_shows_who_gave_it_back_before() -> None:
+    """Seed 550118897959: then it was given a second time."""
+    allocated = AllocatedDevices(consumable_capacity=False, on_change=lambda _: None)
+    allocated.claim_changed(None, _claim("a"))  # as this scheduler has written it
+    allocated.claim_changed(None, _claim("a"))  # another claim, which had it before
+    allocated.claim_changed(_claim("a"), None)
+    usage = allocated.usage((DRIVER, "n0"))
+    assert usage is not None
+    assert set(usage.dedicated) == {"a"}
+    allocated.claim_changed(_claim("a"), None)
+    assert allocated.usage((DRIVER, "n0")) is None
+
+
 def test_a_claim_that_is_gone_with_its_devices_wakes_who_waits_for_them() -> None:
     """Seed 100940: a watch skipped the state between, in which the claim had none any more."""
 

@@ -44,8 +44,8 @@ class PoolUsage:
 
     def __init__(self) -> None:
         self.version = next(_versions)  # another with every change, and never one again
-        # A set, not a count: a device that two claims hold is free when either gives it back.
-        self._allocated: set[str] = set()
+        # Counted: a watch that is behind may show who had a device before, after who has it now.
+        self._allocated: Counter[str] = Counter()
         self._flying: Counter[str] = Counter()
         self._shares: set[tuple[str, str]] = set()  # device, share
         self._flying_shares: Counter[tuple[str, str]] = Counter()
@@ -68,7 +68,8 @@ class PoolUsage:
 
     @property
     def dedicated(self) -> Collection[str]:
-        return self._allocated | self._flying.keys() if self._flying else self._allocated
+        allocated = self._allocated.keys()
+        return allocated | self._flying.keys() if self._flying else allocated
 
     @property
     def shared(self) -> Collection[str]:
@@ -112,7 +113,7 @@ class PoolUsage:
         elif flying:
             self._flying[device] += 1
         else:
-            self._allocated.add(device)
+            self._allocated[device] += 1
 
     def give_back(
         self, result: DeviceRequestAllocationResult, *, shares: bool, flying: bool
@@ -135,7 +136,7 @@ class PoolUsage:
         elif flying:
             _count_down(self._flying, device)
         else:
-            self._allocated.discard(device)
+            _count_down(self._allocated, device)
 
 
 def _count_down(counter: Counter[K], key: K) -> None:
