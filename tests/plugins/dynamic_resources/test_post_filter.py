@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kubesched.api import ResourceClaim
+from kubesched.api import ApiError, ResourceClaim
+from kubesched.api.meta import Status as ApiStatus
 from kubesched.framework import Diagnosis, PodInfo
 from kubesched.util.virtual_loop import run
 from tests.plugins.dynamic_resources.device_objects import (
@@ -30,6 +31,7 @@ SOMEBODY = {"resource": "pods", "name": "somebody", "uid": "uid-somebody"}
 UNAVAILABLE = "resourceclaim not available on the node"
 LONG_AGO = "2020-01-01T00:00:00Z"
 FAR_AHEAD = "2099-01-01T00:00:00Z"
+TIMED_OUT = ApiError(ApiStatus(status="Failure", message="timed out"))
 
 
 def reported(kind: str) -> list[dict[str, Any]]:
@@ -135,5 +137,31 @@ def test_the_device_that_was_given_back_can_be_had_again() -> None:
         devices.plugin.post_filter(devices.state, PodInfo(POD), Diagnosis())
         await devices.handle.finish_work()
         assert devices.filter(POD).is_success
+
+    run(scenario())
+
+
+def test_pods_are_tried_again_if_their_claim_could_not_be_given_back() -> None:
+    """Seed 375026845169: no event would have told them."""
+
+    async def scenario() -> None:
+        devices = Devices(CLASS, slice_of("a"), elsewhere())
+        devices.handle.fake_api.failures["update"] = TIMED_OUT
+        for pod in (POD, pod_with("c", name="another")):
+            assert devices.filter(pod).message == UNAVAILABLE
+            devices.plugin.post_filter(devices.state, PodInfo(pod), Diagnosis())
+        await devices.handle.finish_work()
+        assert sorted(devices.handle.activated) == ["default/another", "default/pod"]
+
+    run(scenario())
+
+
+def test_pods_whose_claim_was_given_back_wait_for_the_event() -> None:
+    async def scenario() -> None:
+        devices = Devices(CLASS, slice_of("a"), elsewhere())
+        assert devices.filter(POD).message == UNAVAILABLE
+        devices.plugin.post_filter(devices.state, PodInfo(POD), Diagnosis())
+        await devices.handle.finish_work()
+        assert not devices.handle.activated
 
     run(scenario())

@@ -352,7 +352,11 @@ class ClaimWriter:
             pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
 
     async def release(self, claim: ResourceClaim, user: Pod | PodGroup) -> None:
-        """Take the reservation for the user back; the devices stay with the claim."""
+        """Take the reservation for the user back; the devices stay with the claim.
+
+        Raises:
+            ApiError: it could not be done.
+        """
         metadata = claim.metadata
         patch = {
             "metadata": {"uid": metadata.uid},
@@ -363,11 +367,10 @@ class ClaimWriter:
                 ResourceClaim, metadata.name, metadata.namespace, patch, subresource="status"
             )
         except ApiError as exc:
-            log.error("Unreserving a claim failed", exc=exc, claim=_name(claim), user=user)
             if _is_outcome_unknown(exc):
                 # A later attempt must not take the claim for reserved if it is not any more.
                 await self._look_up(claim, lambda: True)
-            return
+            raise
         self._assume_quietly(written)
 
     async def deallocate(self, claim: ResourceClaim) -> None:

@@ -169,8 +169,13 @@ class Placing:
             log.error("What claims take of a node stays in the pod's status", exc=exc, pod=pod)
 
     async def _release(self, claim: ResourceClaim, pod: Pod) -> None:
-        if not await self._writer.is_bound(pod):
+        if await self._writer.is_bound(pod):
+            return
+        try:
             await self._writer.release(claim, pod)
+        except ApiError as exc:
+            name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+            log.error("Unreserving a claim failed", exc=exc, claim=name, pod=pod)
 
     async def _delete(self, claim: ResourceClaim, pod: Pod) -> None:
         if await self._writer.is_bound(pod):
