@@ -183,6 +183,26 @@ LINES = {
     "node add --partitions 33": "invalid value for '--partitions': 33 is not in the range",
     "config validate missing": "missing: no such file or directory",
     "config validate /dev/zero": "/dev/zero: file too large",
+    # Can be opened, and not be read: as a file that is replaced, or on a disk that fails.
+    **{
+        f"{command} /proc/self/mem": r"/proc/self/mem: .*[iI]nput/output error"
+        for command in (
+            "up --exit -q -f node.yaml --config",
+            "up --exit -q -f node.yaml --behavior",
+            "explain pod p --capture",
+            "explain pod p --kubeconfig",
+            "dashboard --report",
+            "fit -f",
+            "check",
+            "simulate",
+            "tune",
+            "config validate",
+        )
+    },
+    "run --config /proc/self/mem": r'.*err="open /proc/self/mem: input/output error"',
+    "capture -o /proc/x -f node.yaml": "/proc/x: cannot be written: ",
+    "up --exit -q -f node.yaml --data /proc/x": "cannot use /proc/x: ",
+    "up --exit -q -f node.yaml --listen 127.0.0.1:0 --kubeconfig /proc/x": "cannot write /proc/x: ",
     "explain pod p --kubeconfig /dev/zero": "/dev/zero: file too large",
     "config validate folder": "folder: is a directory",
     "config default --feature-gates X=y": "invalid value of X=y",
@@ -240,6 +260,19 @@ def test_one_clear_line(
     assert all(each.startswith("  ") or re.match(r"\S+:\d+: ", each) for each in rest), said
 
 
+def test_a_recording_of_a_cluster_that_does_not_answer(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        (place / "silent").write_text(text)
+        code, said = run("record -o precious --for 1ms --kubeconfig silent", monkeypatch, capsys)
+    assert code == 1
+    want = "kubesched: precious: nothing was written: the cluster did not answer in time"
+    assert said == [want]
+    assert (place / "precious").read_text() == "what was there"
+
+
 def kubesched(line: str) -> tuple[int, str]:
     """A process by a shell: its exit code, and what it said on standard error."""
     shell = f"exec {shlex.quote(sys.executable)} -m kubesched.cli.main {line}"
@@ -254,6 +287,11 @@ def test_standard_streams_that_are_closed_or_full(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
-    code, said = kubesched("run --help > >(exec true)")
-    assert said == ""
-    assert code in (0, 1)  # nobody knows who was first
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(
+        "cluster:\n  nodes: [{name: n, count: 1, cpu: 1, memory: 1Gi}]\nduration: 1m\n"
+    )
+    for line in ("run --help", "config default", f"simulate {scenario} -o json"):
+        code, said = kubesched(f"{line} > >(exec true)")
+        assert said == "", line
+        assert code in (0, 1), line  # nobody knows who was first

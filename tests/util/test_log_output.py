@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -17,16 +16,6 @@ from kubesched.util.virtual_loop import VirtualLoop
 log = get_logger("kubesched.tests.output")
 POD = SimpleNamespace(metadata=SimpleNamespace(name="web-1", namespace="default"))
 NODE = SimpleNamespace(metadata=SimpleNamespace(name="node-3", namespace=""))
-
-
-@pytest.fixture(autouse=True)
-def _usual_logging() -> Iterator[None]:
-    root = logging.getLogger("kubesched")
-    level, handlers, propagate = root.level, list(root.handlers), root.propagate
-    yield
-    set_verbosity(0)
-    root.setLevel(level)
-    root.handlers[:], root.propagate = handlers, propagate
 
 
 class Streams:

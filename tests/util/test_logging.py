@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -9,13 +8,6 @@ import pytest
 from kubesched.util.logging import LogMessage, format_field, get_logger, set_verbosity
 
 log = get_logger("kubesched.tests")
-
-
-@pytest.fixture(autouse=True)
-def _usual_verbosity() -> Iterator[None]:
-    before = logging.getLogger("kubesched").level
-    yield
-    logging.getLogger("kubesched").setLevel(before)
 
 
 def named(name: str, namespace: str = "") -> SimpleNamespace:

@@ -159,8 +159,16 @@ class Evictions:
         self._is_gating = is_gating
         self._pods = handle.lister(Pod)
         self._preempting: set[str] = set()  # uids of preemptors
+        self._kept_out: set[str] = set()  # those among them that were to be tried meanwhile
         self._last_victims: dict[str, Pod] = {}  # uid of the preemptor -> who is evicted last
         self._in_vain: dict[str, _InVain] = {}  # by uid of the preemptor
+
+    def keeps_out(self, uid: str) -> bool:
+        """Whether a pod that is to be tried now has to wait until its victims are evicted."""
+        is_running = self.is_running(uid)
+        if is_running:
+            self._kept_out.add(uid)
+        return is_running
 
     def is_running(self, uid: str) -> bool:
         """Whether victims of this preemptor are still to be evicted."""
@@ -208,7 +216,10 @@ class Evictions:
             self._preempting.discard(preemption.uid)
             self._last_victims.pop(preemption.uid, None)
             delay_ns = self._note(preemption, outcome)
-            if outcome is _Outcome.UNBOUND:
+            was_kept_out = preemption.uid in self._kept_out
+            self._kept_out.discard(preemption.uid)
+            if outcome is _Outcome.UNBOUND or (was_kept_out and outcome in _ANNOUNCED):
+                # What it was to be tried for may be all that its rejectors wait to hear of.
                 delay_ns = _UNTIL_SEEN_NS
             if outcome not in _ANNOUNCED and not delay_ns:
                 self._try_again(preemption)

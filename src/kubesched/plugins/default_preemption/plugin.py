@@ -50,7 +50,7 @@ class DefaultPreemption(Plugin):
 
     def pre_enqueue(self, pod: Pod) -> Status:
         evictions = self._evictions
-        if self._is_async and evictions is not None and evictions.is_running(pod.metadata.uid):
+        if self._is_async and evictions is not None and evictions.keeps_out(pod.metadata.uid):
             return _WAITING
         return SUCCESS
 
