@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -31,11 +32,18 @@ def goldens() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _usual_logging() -> Iterator[None]:
-    """A command that sets up logging leaves nothing behind: others would write every line."""
+def _usual_process() -> Iterator[None]:
+    """A command that sets up its process leaves nothing behind.
+
+    Others would write every line of their logs, and Hypothesis misses objects set aside.
+    """
     root = logging.getLogger("kubesched")
     level, handlers, propagate = root.level, list(root.handlers), root.propagate
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
     if root.level != level:
         set_verbosity(0)
         root.setLevel(level)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,13 +10,8 @@ from kubesched.util.collector import settle_collector
 
 
 @pytest.fixture
-def settled() -> Iterator[None]:
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+def settled() -> None:
     settle_collector()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
-    gc.callbacks[:] = callbacks
 
 
 class Link:
