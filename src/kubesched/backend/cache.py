@@ -164,7 +164,8 @@ class Cache:
     def remove_pod(self, pod: Pod) -> None:
         """The pod is gone, bound or assumed.
 
-        An event without a node name (its deletion was seen late) removes the cached copy.
+        An event without a node name (its deletion was seen late) removes the cached copy, as does
+        one with another node than was assumed: someone else had bound the pod there.
         """
         self._bound_log()
         uid = _key(pod)
@@ -173,7 +174,8 @@ class Cache:
             raise CacheError(
                 f"pod {_named(pod)} is not found in scheduler cache, so cannot be removed from it"
             )
-        if pod.spec.node_name not in ("", cached.pod.spec.node_name):
+        is_elsewhere = pod.spec.node_name not in ("", cached.pod.spec.node_name)
+        if is_elsewhere and uid not in self._assumed:
             raise CacheCorruptedError(
                 f"pod {_named(pod)} was on {cached.pod.spec.node_name} in the scheduler cache "
                 f"and was removed from {pod.spec.node_name}"
