@@ -27,7 +27,6 @@ __all__ = ["LeaseFence"]
 
 _NOT_LEADING = Status(status="Failure", code=0, message="not sent: the lease may be in other hands")
 _LOOK_AGAIN_NS = 100 * MILLISECOND
-# The server counts from when a request arrives, which is a little later than when it left.
 _TRAVEL_NS = SECOND
 
 
@@ -41,6 +40,9 @@ class LeaseFence:
         self._calm_ns = (retry_period_ns + renew_deadline_ns) // 2
         self._begins_ns = renew_deadline_ns
         self._ends_ns = (renew_deadline_ns + lease_duration_ns) // 2
+        # The server counts from when a request arrives, which is a little later than when it
+        # left, and by a clock that may be slower than ours.
+        self._allowance_ns = max(_TRAVEL_NS, lease_duration_ns - self._ends_ns)
         self._is_open = False
         self._renewed_ns = 0
         self._renewed_wall_ns = 0
@@ -103,7 +105,7 @@ class LeaseFence:
         self._under_way -= 1
         self._left.set()
         if not is_settled:
-            self._settled_ns = max(self._settled_ns, ends_ns + _TRAVEL_NS)
+            self._settled_ns = max(self._settled_ns, ends_ns + self._allowance_ns)
 
     async def settled(self) -> None:
         """Wait until nothing that we sent can still be carried out. Bounded by the limits."""
