@@ -348,6 +348,9 @@ LATE: dict[str, tuple[Patch, ...]] = {
         edited(PodInPreBind, "cancel", "self._task.cancel()", "pass"),
     ),
     "who is evicted on permit goes on": ((WaitingPodEntry, "preempt", yes),),
+    "who goes while it waits on permit waits on": (
+        edited(EventHandlers, "_delete_assumed", 'waiting.reject("", "removed")', "True"),
+    ),
     # Leading
     "the fence is asked once": (
         edited(

@@ -53,6 +53,7 @@ from tests.torture.tables import table_leaks, table_sizes
 from tests.torture.truth import adds_up, unordered
 from tests.torture.users import Users
 from tests.torture.weather import Weather
+from tests.torture.whereabouts import Whereabouts
 
 __all__ = ["Outcome", "run_plan"]
 
@@ -177,6 +178,7 @@ class Run:
         ]
         restart = self._restart if plan.in_file else None
         self.weather = Weather(self.network, self.replicas, restart)
+        self._whereabouts = Whereabouts()
         self._posing = Posing(self._leading, self._violated, self._tell)
         self.network.on_connecting = self.weather.connecting
         self.network.on_sent = self._sent
@@ -249,6 +251,9 @@ class Run:
             if not await self.users.step(step):
                 await self.weather.change(step)
         await asyncio.sleep(step.pause_s)
+        for life in self._leading():
+            for problem in self._whereabouts.look(life, self.clock.monotonic_ns()):
+                self._violated(problem)
 
     async def _end_storm(self) -> None:
         if not self.is_storming:
