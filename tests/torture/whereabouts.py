@@ -31,7 +31,8 @@ class Whereabouts:
         self._seen: weakref.WeakKeyDictionary[Life, dict[str, _Seen]] = weakref.WeakKeyDictionary()
 
     def look(self, life: Life, now_ns: int) -> list[str]:
-        if not life.machine.awake.is_set():  # a process that is stopped puts nothing right
+        # A process that is stopped puts nothing right, and one that ends lets go of all.
+        if not life.machine.awake.is_set() or life.scheduler.queue.is_closed:
             self._seen.pop(life, None)
             return []
         before = self._seen.get(life, {})
