@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest import mock
 
 from kubesched.api import ApiError, ConfigMap, Deployment, Pod, ReplicaSet, ReplicationController
+from kubesched.apiserver import LocalApi
 from kubesched.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
@@ -181,6 +183,30 @@ def test_what_may_not_be_made_shows_in_the_status_until_it_may() -> None:
         await world.settle(20)
         assert len(await world.pods()) == 1
         assert "conditions" not in world.document(ReplicaSet, "web")["status"]
+
+    story(test)
+
+
+def test_what_may_not_be_made_is_tried_less_and_less_often() -> None:
+    """Found by fuzzing: each refusal names the pod, whose name is another one each time."""
+
+    async def test(world: Workloads) -> None:
+        said: list[str] = []
+        create = LocalApi.create_document
+
+        async def told(self: LocalApi, kind: type[Any], *what: Any) -> Any:
+            try:
+                return await create(self, kind, *what)
+            except ApiError as error:
+                said.append(str(error))
+                raise
+
+        document = workload("web", {"replicas": 1}, nodeName="no name")
+        await world.create(ReplicaSet, document)
+        with mock.patch.object(LocalApi, "create_document", told):
+            await world.settle(60)
+        assert len(set(said)) == len(said)
+        assert 5 < len(said) < 30
 
     story(test)
 

@@ -273,16 +273,18 @@ class Controllers:
 
     def _note_refusal(self, uid: str, refused: str, now_ns: int) -> None:
         """Try again what was refused, less and less often, and have the object tell why."""
-        if not refused:
-            self._failures.pop(uid, None)
-        if refused != self._view.refused.get(uid, ""):
-            if refused:
-                self._view.refused[uid] = refused
-            else:
-                del self._view.refused[uid]
-            self._soon(uid)
-        elif refused:
+        was_refused = uid in self._view.refused
+        if refused and was_refused:
+            # The first reason stays: its text names what was to be made, anew each time.
             self._retry(uid, now_ns)
+        elif refused:
+            self._view.refused[uid] = refused
+            self._soon(uid)
+        else:
+            self._failures.pop(uid, None)
+            if was_refused:
+                del self._view.refused[uid]
+                self._soon(uid)
 
     def _retry(self, uid: str, now_ns: int) -> None:
         failures = self._failures.get(uid, 0)
