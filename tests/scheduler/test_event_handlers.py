@@ -12,10 +12,11 @@ from kubesched.api import Pod, PodStatus
 from kubesched.backend.cache import Cache, CacheCorruptedError
 from kubesched.backend.queue import QueueProfile, SchedulingQueue
 from kubesched.framework import ClusterEvent, PodInfo
-from kubesched.runtime.waiting_pods import WaitingPods
+from kubesched.runtime.waiting_pods import WaitingPodEntry, WaitingPods
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import ManualClock, SteadyClock
+from kubesched.util.clock import SECOND, ManualClock, SteadyClock
+from kubesched.util.virtual_loop import run
 
 DELETED = "2026-01-01T00:00:00Z"
 
@@ -51,10 +52,11 @@ class World:
         self.cache = Cache()
         self.queue = ListeningQueue()
         self.corruptions: list[CacheCorruptedError] = []
+        self.waiting_pods = WaitingPods()
         self.handlers = EventHandlers(
             self.cache,
             self.queue,
-            WaitingPods(),
+            self.waiting_pods,
             SteadyClock(ManualClock()),
             lambda pod: pod.spec.scheduler_name == "default-scheduler",
             self.corruptions.append,
@@ -136,6 +138,26 @@ def test_an_assumed_pod_that_is_being_deleted_is_forgotten_at_once(world: World)
     assert world.cache.pod_count == 0
     assert world.queue.labels == ["AssignedPodDelete"]
     assert world.place("p") is None
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_who_waits_on_permit_and_is_bound_by_somebody_else_waits_no_more(
+    world: World, is_told: bool
+) -> None:
+    """Seed 600000007635: it was told of its binding, or saw only how it was deleted after that."""
+    pod, bound = make_pod("p"), version(make_pod("p", node_name="n2"), 2)
+
+    async def main() -> str:
+        world.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
+        entry = WaitingPodEntry(pod, {"Plugin": SECOND})
+        world.waiting_pods.add(entry)
+        if is_told:
+            world.handlers.update_pod(pod, bound)
+        else:
+            world.handlers.delete_pod(bound)
+        return (await entry.outcome()).message
+
+    assert run(main) == ("bound by somebody else" if is_told else "removed")
 
 
 def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(world: World) -> None:

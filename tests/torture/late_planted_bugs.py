@@ -349,7 +349,7 @@ LATE: dict[str, tuple[Patch, ...]] = {
     ),
     "who is evicted on permit goes on": ((WaitingPodEntry, "preempt", yes),),
     "who goes while it waits on permit waits on": (
-        edited(EventHandlers, "_delete_assumed", 'waiting.reject("", "removed")', "True"),
+        edited(EventHandlers, "_stop_waiting", 'waiting.reject("", why)', "True"),
     ),
     # Leading
     "the fence is asked once": (

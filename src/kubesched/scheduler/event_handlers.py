@@ -107,6 +107,7 @@ class EventHandlers:
         elif new.spec.node_name:
             started_ns = self._add_assigned(new)
             if self._is_responsible(old):
+                self._stop_waiting(new, "bound by somebody else")
                 self._queue.delete(old)
                 self._observe(_WAITING_POD_DELETE, started_ns)
         elif self._is_responsible(old):
@@ -117,6 +118,7 @@ class EventHandlers:
         if pod.spec.node_name or is_tombstone:
             started_ns = self._now_ns()
             self._try(self._cache.remove_pod, pod)
+            self._stop_waiting(pod, "removed")
             self._announce(ASSIGNED_POD_DELETE, pod, None)
             self._observe(ASSIGNED_POD_DELETE.label, started_ns)
         if self._is_responsible(pod) and (
@@ -177,10 +179,14 @@ class EventHandlers:
             assumed = self._cache.get_pod(pod)
         except CacheError:
             return
-        waiting = self._waiting_pods.get(pod.metadata.uid)
-        if waiting is None or not waiting.reject("", "removed"):
+        if not self._stop_waiting(pod, "removed"):
             self._try(self._cache.forget_pod, assumed)
         self._announce(ASSIGNED_POD_DELETE, assumed, None)
+
+    def _stop_waiting(self, pod: Pod, why: str) -> bool:
+        """Refuse a pod that waits on permit; its binding cycle cleans up. False: it does not."""
+        waiting = self._waiting_pods.get(pod.metadata.uid)
+        return waiting is not None and waiting.reject("", why)
 
     def handlers_of(
         self, resource: str, actions: ActionType
