@@ -179,3 +179,67 @@ class TestSoon:
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
         run(story)
+
+    def test_work_of_another_turn_finds_the_same_task_waiting(self) -> None:
+        async def story() -> None:
+            tasks = BackgroundTasks()
+            ran: list[asyncio.Task[None] | None] = []
+
+            async def work() -> None:
+                ran.append(asyncio.current_task())
+
+            async with tasks.finished():
+                for _ in range(3):
+                    tasks.spawn_soon(work(), "work")
+                    await asyncio.sleep(1)
+            assert len(ran) == 3
+            assert len(set(ran)) == 1
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        run(story)
+
+    def test_work_that_starts_more_is_not_in_its_way(self) -> None:
+        async def story() -> None:
+            tasks, ran = BackgroundTasks(), []
+            loop = asyncio.get_running_loop()
+
+            async def work(number: int) -> None:
+                ran.append(number)
+                if number < 3:
+                    loop.call_soon(ran.append, "turn")
+                    tasks.spawn_soon(work(number + 1), "work")
+
+            async with tasks.finished():
+                tasks.spawn_soon(work(0), "work")
+                await asyncio.sleep(1)
+                tasks.spawn_soon(work(3), "work")
+                await asyncio.sleep(1)
+            assert ran == [0, "turn", 1, "turn", 2, "turn", 3, 3]
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        run(story)
+
+    def test_work_is_done_though_the_task_that_waits_for_it_is_cancelled(self) -> None:
+        async def story(*, woken_before: bool) -> list[str]:
+            tasks, ran = BackgroundTasks(), []
+            waiting: list[asyncio.Task[None]] = []
+
+            async def work(name: str) -> None:
+                ran.append(name)
+                task = asyncio.current_task()
+                assert task is not None
+                waiting.append(task)
+
+            async with tasks.finished():
+                tasks.spawn_soon(work("first"), "work")
+                await asyncio.sleep(1)
+                if woken_before:
+                    tasks.spawn_soon(work("second"), "work")
+                    waiting[0].cancel()
+                else:
+                    waiting[0].cancel()
+                    tasks.spawn_soon(work("second"), "work")
+            return ran
+
+        for woken_before in (False, True):
+            assert run(story(woken_before=woken_before)) == ["first", "second"]

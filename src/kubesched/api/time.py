@@ -56,11 +56,10 @@ def format_micro_time(ns: int) -> str:
 
 @lru_cache(maxsize=64)
 def _time_text(seconds: int) -> str:
-    """Most times that are written in a row are in the same second."""
-    days, rest = divmod(seconds, 86_400)
-    return f"{_day_text(days)}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
+    """Most times that are written in a row are in the same second, or at least minute."""
+    return f"{_minute_text(seconds // 60)}{seconds % 60:02}Z"
 
 
-@lru_cache(maxsize=8)
-def _day_text(days: int) -> str:
-    return (_EPOCH + timedelta(days=days)).isoformat()[:10]
+@lru_cache(maxsize=64)
+def _minute_text(minutes: int) -> str:
+    return (_EPOCH + timedelta(minutes=minutes)).isoformat()[:17]

@@ -109,6 +109,9 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
         self._soon: deque[Coroutine[Any, Any, None]] = deque()
+        self._idle: asyncio.Future[None] | None = None
+        """Set when there is work for the task that waits for some, if there is such a task."""
+        self._is_ending = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run work in a task of its own; a bug in it costs one pod, not the scheduler."""
@@ -120,34 +123,56 @@ class BackgroundTasks:
     def spawn_soon(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run work that seldom waits for anything, in the next turn of the loop.
 
-        All such work of one turn shares a task. The first that does wait keeps it, and the others
-        get tasks of their own.
+        All such work of one turn shares a task, which then waits for more. The first that does wait
+        keeps it, and the others get tasks of their own.
         """
         self._soon.append(work)
-        if len(self._soon) == 1:
+        if len(self._soon) > 1:
+            return
+        if self._idle is None or self._idle.cancelled():
             self.spawn(self._run_in_turn(name), name)
+        elif not self._idle.done():
+            self._idle.set_result(None)
 
     async def _run_in_turn(self, name: str) -> None:
-        works, self._soon = self._soon, deque()
+        works: deque[Coroutine[Any, Any, None]] = deque()
 
         def let_others_run() -> None:
             while works:
                 self.spawn(works.popleft(), name)
 
         try:
-            while works:
-                work = works.popleft()
-                try:
-                    awaited = work.send(None)
-                except StopIteration:  # as it mostly ends without having waited
-                    continue
-                except BaseException as exc:
-                    _log_failure(exc)
-                    continue
-                let_others_run()
-                await _guarded(_continued(work, awaited))
+            while True:
+                works, self._soon = self._soon, deque()
+                while works:
+                    work = works.popleft()
+                    try:
+                        awaited = work.send(None)
+                    except StopIteration:  # as it mostly ends without having waited
+                        continue
+                    except BaseException as exc:
+                        _log_failure(exc)
+                        continue
+                    let_others_run()
+                    await _guarded(_continued(work, awaited))
+                    return
+                if self._soon or self._idle is not None or self._is_ending:
+                    return  # another task is there for what comes
+                await self._wait_for_more(name)
         finally:
             let_others_run()
+
+    async def _wait_for_more(self, name: str) -> None:
+        """Let the task wait until more work comes: to make one takes longer than to wake it."""
+        self._idle = asyncio.get_running_loop().create_future()
+        try:
+            await self._idle
+        except asyncio.CancelledError:
+            while self._soon:  # what it was woken for, and will not see to
+                self.spawn(self._soon.popleft(), name)
+            raise
+        finally:
+            self._idle = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         # One that is cancelled before its turn has never begun, and must not be left like that.
@@ -156,8 +181,12 @@ class BackgroundTasks:
     @contextlib.asynccontextmanager
     async def finished(self) -> AsyncIterator[None]:
         """At the end of the block wait for what was started; if it failed, cancel that first."""
+        self._is_ending = False
         try:
             yield
+            self._is_ending = True
+            if self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
             while self._tasks:
                 await asyncio.wait(self._tasks)
         except BaseException:

@@ -101,7 +101,8 @@ class KeyedHeap(Generic[K, V]):
         """Return the first member without removing it, or None if there is none."""
         line, heap, members = self._line, self._heap, self._members
         while line or heap:
-            _, number, key = line[0] if self._line_is_first() else heap[0]
+            is_in_line = line and (not heap or line[0] < heap[0])
+            _, number, key = line[0] if is_in_line else heap[0]
             member = members.get(key)
             if member is not None and member[1] == number:
                 return member[2]

@@ -178,42 +178,51 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """Run everything that is ready, after moving time on if nothing is."""
-        ready, timers = self._ready, self._timers
-        # stop() asks for one last pass over what is due; time does not move for it.
-        if not ready and not self._stopping:  # type: ignore[attr-defined]
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-                self._cancelled_timers -= 1
-            if not timers:
-                raise _deadlock(self, "nothing is runnable and no timer is set")
-            self.elapsed_ns = max(self.elapsed_ns, timers[0][0])
-            self._passes = 0
-        self._passes += 1
-        if self._passes > self._max_passes:
-            self._passes = 0  # so that the tasks can be cleaned up
-            raise _deadlock(self, f"no task let it pass in {self._max_passes} passes of the loop")
-        now_ns = self.elapsed_ns
-        while timers and timers[0][0] <= now_ns:
-            timer = heapq.heappop(timers)[2]
-            timer._scheduled = False
-            if timer._cancelled:
-                self._cancelled_timers -= 1
-            else:
-                ready.append(timer)
-        # Only this batch: what the callbacks add waits for the next pass, as in asyncio.
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            # As Handle._run does, which is a call of its own for every step of every task.
-            try:
-                handle._context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as exc:
-                told = {"message": f"Exception in callback {handle!r}", "exception": exc}
-                self.call_exception_handler({**told, "handle": handle})
+        """Make passes over what is ready until told to stop, moving time on if nothing is.
+
+        `run_forever` calls this for one pass, and again unless it was told to stop: there are a
+        dozen passes in the life of every pod.
+        """
+        ready, timers, pop_timer = self._ready, self._timers, heapq.heappop
+        while True:
+            # stop() asks for one last pass over what is due; time does not move for it.
+            if not ready and not self._stopping:  # type: ignore[attr-defined]
+                while timers and timers[0][2]._cancelled:
+                    pop_timer(timers)
+                    self._cancelled_timers -= 1
+                if not timers:
+                    raise _deadlock(self, "nothing is runnable and no timer is set")
+                if timers[0][0] > self.elapsed_ns:
+                    self.elapsed_ns = timers[0][0]
+                self._passes = 0
+            self._passes += 1
+            if self._passes > self._max_passes:
+                self._passes = 0  # so that the tasks can be cleaned up
+                why = f"no task let it pass in {self._max_passes} passes of the loop"
+                raise _deadlock(self, why)
+            now_ns = self.elapsed_ns
+            while timers and timers[0][0] <= now_ns:
+                timer = pop_timer(timers)[2]
+                timer._scheduled = False
+                if timer._cancelled:
+                    self._cancelled_timers -= 1
+                else:
+                    ready.append(timer)
+            # Only this batch: what the callbacks add waits for the next pass, as in asyncio.
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                # As Handle._run does, which is a call of its own for every step of every task.
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as exc:
+                    told = {"message": f"Exception in callback {handle!r}", "exception": exc}
+                    self.call_exception_handler({**told, "handle": handle})
+            if self._stopping:  # type: ignore[attr-defined]
+                return
 
     def _timer_handle_cancelled(self, handle: _Timer) -> None:
         """Told by a timer that it was cancelled."""

@@ -62,6 +62,8 @@ class FakeKubelet:
         """By when they ring."""
         self._is_woken = False
         """Whether the steps are looked at in the next turn."""
+        self._is_taking_steps = False
+        """Whether they are looked at when those that are due have been taken."""
         self._stopping = StopSwitch()
         self._host_ips: dict[str, str] = {}
         self._nodes: set[str] = set()
@@ -92,6 +94,7 @@ class FakeKubelet:
         self._is_woken = False
         if self._failed.done():
             return
+        self._is_taking_steps = True
         try:
             for step in self._lifecycles.due(self._clock.now_ns()):
                 work = self._take(step)
@@ -99,9 +102,11 @@ class FakeKubelet:
                 if rest is not None:
                     # A task each, so that a slow answer does not hold up others.
                     self._tasks.create_task(rest, name=f"FakeKubelet.{step.kind}")
-            self._look_again()
         except Exception as error:
             self._failed.set_exception(error)
+        finally:
+            self._is_taking_steps = False
+        self._look_again()
 
     async def _follow(self, watch: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -173,6 +178,8 @@ class FakeKubelet:
         A pod that is bound is due before all others, so timers are not taken back for an earlier
         one: one that rings for nothing costs less.
         """
+        if self._is_taking_steps:
+            return
         due_ns = self._lifecycles.next_due_ns()
         if due_ns is None or (self._timers and min(self._timers) <= due_ns):
             return
