@@ -63,7 +63,7 @@ _MAX_ENTRIES = 1_000
 # After its first uses an entry seldom grows: its size is looked at once in so many.
 _COUNTED_USES = 8
 # Up to here the one-node form is quicker than starting up NumPy for a handful of rows.
-_FEW_NODES = 4
+_FEW_NODES = 12
 # So many changes since the last pod with a key are worked into its index one by one.
 _FEW_CHANGES = 16
 # An index is made when so many pods with a key in a row found few changes.
@@ -281,7 +281,7 @@ class AnswerCache:
     ) -> None:
         plugins = filters.to_call(only_pods)
         if len(changed) <= _FEW_NODES:
-            for row in changed.rows.tolist():
+            for row in dict.fromkeys(changed.rows.tolist()):
                 self._passes(entry, state, pod, changed, row, plugins, only_pods)
             return
         if only_pods:
@@ -391,11 +391,13 @@ class AnswerCache:
     ) -> None:
         if not only_pods:
             entry.invalidate_node_scores(changed.selection)
-        changed = entry.passing(changed)
         if len(changed) <= _FEW_NODES:
-            for row, node in zip(changed.rows.tolist(), changed, strict=True):
-                self._score_row(entry, state, pod, node, row, scores, only_pods)
+            for row in dict.fromkeys(changed.rows.tolist()):
+                if entry.is_passing(row):
+                    node = changed.info_at(row)
+                    self._score_row(entry, state, pod, node, row, scores, only_pods)
             return
+        changed = entry.passing(changed)
         rows = changed.selection
         only_pods = only_pods and (entry.all_scored or _are_all(changed.at(entry.is_scored)))
         self._count_scored(scores, only_pods, len(changed))

@@ -211,6 +211,10 @@ class CachedAnswers:
         codes = nodes.at(self.codes)
         return nodes.subset(codes == 0) if np.count_nonzero(codes) else nodes
 
+    def is_passing(self, row: int) -> bool:
+        """Whether the cached filters let the node in a row pass."""
+        return not self.statuses or not self.codes[row]
+
     def code_of(self, status: Status, *, is_final: bool) -> int:
         """The number that stands for a status in `codes`."""
         code = self._codes_of.get(status)

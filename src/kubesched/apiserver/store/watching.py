@@ -73,16 +73,11 @@ class Watcher:
         Raises:
             ApiError: 410, the watcher fell too far behind.
         """
-        seen: Sequence[Seen] = []
-        if self._initial:
-            seen, self._initial = self._initial, []
         changes = self.collection.changes(self._position, _BATCH)
-        if changes:
-            news = self._select(changes)
-            seen = [*seen, *news] if seen else news
-        if self._face is None:
-            return seen
-        return [_in_face(self._face, each) for each in seen]
+        seen: Sequence[Seen] = self._select(changes) if changes else ()
+        if self._initial:
+            seen, self._initial = [*self._initial, *seen], []
+        return seen if self._face is None else [_in_face(self._face, each) for each in seen]
 
     def _select(self, changes: list[Change]) -> Sequence[Seen]:
         self._position += len(changes)
