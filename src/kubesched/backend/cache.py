@@ -398,7 +398,7 @@ def _has_resizes(pod: Pod) -> bool:
         return True
     if not status.container_statuses and not status.init_container_statuses:
         return False
-    for each in (*status.container_statuses, *status.init_container_statuses):  # noqa: SIM110
+    for each in (*status.container_statuses, *status.init_container_statuses):
         if each.resources is not None:  # a generator takes twice as long
             return True
     return False

@@ -81,7 +81,7 @@ def _gives_amounts(status: PodStatus) -> bool:
     """Whether there is anything in a status that requests are computed from."""
     if status.resources is not None or status.node_allocatable_resource_claim_statuses:
         return True
-    for each in (*status.container_statuses, *status.init_container_statuses):  # noqa: SIM110
+    for each in (*status.container_statuses, *status.init_container_statuses):
         if each.resources is not None:  # a generator takes twice as long
             return True
     return False
