@@ -74,7 +74,7 @@ class Watcher:
             ApiError: 410, the watcher fell too far behind.
         """
         changes = self.collection.changes(self._position, _BATCH)
-        seen: Sequence[Seen] = self._select(changes) if changes else ()
+        seen: Sequence[Seen] = self._select(changes) if changes else []
         if self._initial:
             seen, self._initial = [*self._initial, *seen], []
         return seen if self._face is None else [_in_face(self._face, each) for each in seen]
