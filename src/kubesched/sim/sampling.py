@@ -141,16 +141,19 @@ def _waste(
 
 def _balance(nodes: Sequence[NodeState], resources: Sequence[str]) -> Row:
     """How far zones are apart: the largest minus the smallest share that is allocated."""
-    zones = sorted({node.zone for node in nodes if node.zone})
+    zones: dict[str, list[NodeState]] = {}
+    for node in nodes:
+        if node.zone:
+            zones.setdefault(node.zone, []).append(node)
     row: Row = {}
     if len(zones) < 2:
         return row
     for name in resources:
         shares = []
-        for zone in zones:
-            total = sum(node.allocatable.get(name, 0) for node in nodes if node.zone == zone)
+        for members in zones.values():
+            total = sum([node.allocatable.get(name, 0) for node in members])
             if total:
-                used = sum(node.requested[name] for node in nodes if node.zone == zone)
+                used = sum([node.requested[name] for node in members])
                 shares.append(used / total)
         if len(shares) > 1:
             row[f"{name} zone imbalance"] = max(shares) - min(shares)

@@ -46,7 +46,7 @@ from kubesched.apiserver.store.preconditions import check_deletion, check_write
 from kubesched.apiserver.store.quota_accounting import QuotaAccounting
 from kubesched.apiserver.store.records import Change, ChangeType, Record
 from kubesched.apiserver.store.stored_objects import StoredObjects, key_of
-from kubesched.apiserver.store.typed_views import derive, on_node
+from kubesched.apiserver.store.typed_views import derive, on_node, with_status
 from kubesched.util.errors import QuantityError
 from kubesched.util.randomness import beside
 
@@ -388,7 +388,9 @@ class Store(StoredObjects):
             raise api_errors.invalid(pods.group_kind, name, problems)
         if status == before:
             return old
-        return self._commit("MODIFIED", pods, old.key, {**data, "status": status}, old)
+        new = {**data, "status": status}
+        base = None if old.base is None else (with_status(old.base[0], status), new)
+        return self._commit("MODIFIED", pods, old.key, new, old, base=base)
 
     def delete(
         self,

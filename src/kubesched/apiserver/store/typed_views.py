@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod
 from kubesched.api.overlay import overlay, wire_fields
-from kubesched.api.pod import PodSpec
+from kubesched.api.pod import PodSpec, PodStatus
 from kubesched.apiserver.rules.shared_specs import SharedSpec, once
 
-__all__ = ["derive", "on_node", "overlay", "typed_view"]
+__all__ = ["derive", "on_node", "overlay", "typed_view", "with_status"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
@@ -82,6 +82,12 @@ def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[
     assert isinstance(view, Pod)
     spec = replace(view.spec, node_name=bound["spec"]["nodeName"])
     return replace(view, spec=spec), {**old, "spec": bound["spec"]}
+
+
+def with_status(view: S, status: Json) -> S:
+    """A pod's struct with another status, given as JSON, and nothing else new."""
+    assert isinstance(view, Pod)
+    return replace(view, status=_converted(status, PodStatus, "status"))
 
 
 def _converted(value: Any, kind: Any, key: str) -> Any:

@@ -7,7 +7,7 @@ gets a bookmark now and then, so that it can resume from where the log still rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kubesched.api.access import EventType, WatchEvent
@@ -74,24 +74,29 @@ class Watcher:
             ApiError: 410, the watcher fell too far behind.
         """
         changes = self.collection.changes(self._position, _BATCH)
-        seen: Sequence[Seen] = self._select(changes) if changes else []
+        seen: Sequence[Seen] = []
+        if changes:
+            self._position += len(changes)
+            if changes[0].revision <= self._after:
+                changes = [change for change in changes if change.revision > self._after]
+            seen = changes if self._selection.everything else self._select(changes)
         if self._initial:
             seen, self._initial = [*self._initial, *seen], []
         return seen if self._face is None else [_in_face(self._face, each) for each in seen]
 
     def _select(self, changes: list[Change]) -> Sequence[Seen]:
-        self._position += len(changes)
-        if changes[0].revision <= self._after:
-            changes = [change for change in changes if change.revision > self._after]
-        if self._selection.everything:
-            return changes
+        """Changes as those see them who have made a selection."""
         seen: list[Seen] = []
         matches = self._selection.matches
         for change in changes:
-            shown = _shown(change, matches)
-            if shown is not None:
-                seen.append(shown)
+            previous = change.previous
+            was_chosen = previous is not None and matches(previous)
+            is_chosen = change.type != "DELETED" and matches(change.record)
+            if was_chosen or is_chosen:
                 self._unseen = 0
+                # As it is, unless the object has come into the selection, or left it.
+                is_as_it_is = was_chosen == is_chosen or change.type != "MODIFIED"
+                seen.append(change if is_as_it_is else _moved(change, is_chosen))
             else:
                 self._unseen += 1
                 if self._unseen >= BOOKMARK_EVERY:
@@ -100,19 +105,12 @@ class Watcher:
         return seen
 
 
-def _shown(change: Change, matches: Callable[[Record], bool]) -> Seen | None:
-    """A change as those see it who have made a selection."""
-    record, previous = change.record, change.previous
-    before = previous is not None and matches(previous)
-    if change.type == "DELETED":
-        return change if before else None
-    if matches(record):
-        kind: EventType = "MODIFIED" if before else "ADDED"
-        return change if kind == change.type else Shown(kind, record, change.revision)
-    if before:
-        assert previous is not None
-        return Shown("DELETED", previous.with_revision(change.revision), change.revision)
-    return None
+def _moved(change: Change, is_chosen: bool) -> Shown:
+    """A change by which an object has come into a selection, or left it."""
+    if is_chosen:
+        return Shown("ADDED", change.record, change.revision)
+    assert change.previous is not None
+    return Shown("DELETED", change.previous.with_revision(change.revision), change.revision)
 
 
 def _in_face(face: Resource, seen: Seen) -> Seen:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from kubesched.api import OwnerReference, Pod, ResourceClaim
+from kubesched.api import OwnerReference, Pod, PodDisruptionBudget, ResourceClaim, Service
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.cluster.controllers.storage_index import StorageIndex
@@ -46,6 +46,8 @@ class View:
         self.storage = StorageIndex()
         self.has_group_claims = False
         """Whether the server has pod groups, and claims that belong to them."""
+        self.has_onlookers = False
+        """Whether there has been anything that looks at all pods of its namespace."""
         self._gone: set[str] = set()
         """Uids of objects that we have deleted and that a watch may still show."""
         self.documents: Callable[[type[ApiObject], str, str], Mapping[str, Any] | None] = (
@@ -132,6 +134,8 @@ class View:
     def _enter(self, new: Any) -> None:
         kind, metadata = type(new), new.metadata
         uid, namespace = metadata.uid, metadata.namespace
+        if kind is PodDisruptionBudget or kind is Service:
+            self.has_onlookers = True
         self._by_kind.setdefault(kind, {})[uid] = None
         self._by_namespace.setdefault(namespace, {}).setdefault(kind, {})[uid] = None
         self._by_name[kind, namespace, metadata.name] = uid

@@ -205,7 +205,7 @@ class Controllers:
         """Look again at whom a change concerns: some at once, some when things have settled."""
         for key in concerned(self._view, subject, before, gone=gone):
             self._soon(key)
-        for key in settles(self._view, subject):
+        for key in settles(self._view, subject) if self._view.has_onlookers else ():
             if self._due.get(key) is None:
                 self._due.add(_Due(key, self._clock.now_ns() + _SETTLING_NS))
                 self._changed.set()

@@ -246,11 +246,12 @@ class PodRun:
 
     def is_ready(self, now_ns: int) -> bool:
         """Whether the containers are ready; gates are another matter."""
-        ready_ns = self._ready_ns()
-        if ready_ns is None or ready_ns > now_ns:
+        delay_ns = self.behavior.ready_delay_ns
+        if delay_ns is None or self.phase != "Running":
             return False
         for container in self.containers:
-            if container.started_ns is None or container.ended_ns is not None:
+            began_ns = container.started_ns
+            if began_ns is None or container.ended_ns is not None or began_ns + delay_ns > now_ns:
                 return False
         return True
 

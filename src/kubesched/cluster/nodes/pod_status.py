@@ -199,12 +199,13 @@ def _closed_gates(pod: Pod) -> str:
 
 
 def _container_status(run: PodRun, each: ContainerRun, spec: Container, *, is_ready: bool) -> Json:
+    is_running = each.is_running
     status: Json = {
         "name": each.name,
         "image": each.image,
         "imageID": "",
-        "ready": each.is_running and is_ready,
-        "started": each.is_running,
+        "ready": is_running and is_ready,
+        "started": is_running,
         "restartCount": each.restarts,
         "state": _state(run, each, spec),
         "lastState": {},
