@@ -41,6 +41,7 @@ from tests.client.wire_network import Network
 from tests.torture.accounting import event_differences, metric_differences
 from tests.torture.cluster_plan import STORM_ENDS, Plan, Step
 from tests.torture.history import History
+from tests.torture.left_to_time import flush
 from tests.torture.moody_extender import MoodyExtender
 from tests.torture.newborn import Newborn, conditions
 from tests.torture.objects import SECOND_PROFILE
@@ -351,6 +352,8 @@ class Run:
     async def _come_to_rest(self) -> None:
         problems: list[str] = []
         for pause_s in CALM_S:
+            for life in self._leading():
+                flush(life.scheduler)
             await asyncio.sleep(pause_s)
             is_last = pause_s == CALM_S[-1]
             if self.plan.whole_calm and not is_last:
