@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from kubesched.api import Job, Pod, ReplicaSet, ResourceClaim
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
+from kubesched.apiserver import Store
+from kubesched.sim import feeding, world
 from kubesched.sim.observer import main_reason
 from kubesched.sim.sampling import Series
 from kubesched.sim.scenario import Scenario
@@ -54,6 +58,17 @@ def test_pods_come_run_and_go() -> None:
     assert result.time_to_run["tasks"]["p50"] == pytest.approx(0.1, rel=0.01)
     assert result.series["time"] == [600.0, 1200.0, 1800.0, 2400.0, 3000.0, 3600.0]
     assert 0 < result.averages["cpu allocated"] < 1
+
+
+def test_more_pods_at_once_than_a_watch_remembers_are_bound_at_once() -> None:
+    many = {"name": "many", "arrivals": {"at": ["1m"]}, "replicas": 200, "cpu": "1m"}
+    with (
+        mock.patch.object(feeding, "_AT_ONCE", 20),
+        mock.patch.object(world, "Store", partial(Store, history=30)),
+    ):
+        result = run(scenario(workloads=[many]))
+    waited = result.time_to_bind["all"]
+    assert (waited["count"], round(waited["max"], 3)) == (200, 0)
 
 
 def test_amounts_by_hand() -> None:

@@ -34,10 +34,6 @@ from kubesched.util.randomness import derive
 
 __all__ = ["World", "simulate"]
 
-# Of each kind. All who follow are in this process, and read what is new in the next turn; what they
-# have read only takes memory, and more of it than the cluster.
-_CHANGES_KEPT = 2_000
-
 
 def simulate(
     scenario: Scenario,
@@ -105,10 +101,7 @@ class World:
         self._over: list[Pod | Job] = []  # to be removed
         self._has_ended = asyncio.Event()
         self.store = Store(
-            derive(seed, "store"),
-            history=_CHANGES_KEPT,
-            now_ns=self.clock.now_ns(),
-            on_change=self._see_change,
+            derive(seed, "store"), now_ns=self.clock.now_ns(), on_change=self._see_change
         )
         hook = None if faults is None else faults(self)
         self.api = LocalApi(self.store, self.clock, faults=hook)
