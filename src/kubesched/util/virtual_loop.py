@@ -102,6 +102,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.seed = seed
         self.elapsed_ns = 0
         """Virtual time since the loop was made. To be read: only the loop lets time pass."""
+        self.now_ns = start_ns
+        """The virtual wall clock: nanoseconds since the epoch. To be read, too."""
         self._passes = 0  # since time last moved
         self._max_passes = max_passes
         self._thread = threading.get_ident()
@@ -112,11 +114,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_make_task)
         # Every future asks. The method of asyncio does the same, as a function of Python's.
         self.get_debug = partial(getattr, self, "_debug")  # type: ignore[method-assign]
-
-    @property
-    def now_ns(self) -> int:
-        """The virtual wall clock: nanoseconds since the epoch."""
-        return self.start_ns + self.elapsed_ns
 
     def random(self, *names: str | int) -> random.Random:
         """Return the stream of random numbers with this name, derived from the run's seed."""
@@ -194,6 +191,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     raise _deadlock(self, "nothing is runnable and no timer is set")
                 if timers[0][0] > self.elapsed_ns:
                     self.elapsed_ns = timers[0][0]
+                    self.now_ns = self.start_ns + self.elapsed_ns
                 self._passes = 0
             self._passes += 1
             if self._passes > self._max_passes:

@@ -63,21 +63,21 @@ class Collection:
     def commit(self, change: Change) -> None:
         """Make a change the newest state, and tell those who wait for one."""
         record = change.record
+        if change.type != "MODIFIED":
+            self._ordered = None
         if change.type == "DELETED":
             del self.objects[record.key]
-            self._ordered = None
         else:
-            if change.type == "ADDED":
-                self._ordered = None
             self.objects[record.key] = record
-        self._log.append(change)
-        self.end += 1
+        log, number = self._log, self.end
+        log.append(change)
+        self.end = number + 1
         # Cut in large pieces, so that the cost per change stays constant.
-        if len(self._log) >= 2 * self._history:
-            self._cut(len(self._log) - self._history)
-        if self._samples.is_due(self.end - 1):
+        if len(log) >= 2 * self._history:
+            self._cut(len(log) - self._history)
+        if self._samples.is_due(number):
             # A record that somebody watches is there twice: as it is, and as bytes on the wire.
-            self._samples.add(self.end - 1, 2 * len(msgspec.json.encode(record.data)))
+            self._samples.add(number, 2 * len(msgspec.json.encode(record.data)))
         if self._sleepers:
             sleepers, self._sleepers = self._sleepers, []
             for wake in sleepers:
