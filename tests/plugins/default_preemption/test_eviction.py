@@ -327,23 +327,6 @@ def test_if_another_place_opens_up_those_not_yet_evicted_stay() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("is_woken", [False, True])
-def test_who_was_to_be_tried_meanwhile_is_tried_when_all_are_evicted(is_woken: bool) -> None:
-    """Seed 600000001872: the one who held the port was the first to go."""
-
-    async def scenario() -> None:
-        world = World(victim("a"), victim("b"), victim("c"))
-        world.start()
-        await world.after(2.5)
-        if is_woken:
-            assert world.evictions.keeps_out(PREEMPTOR.metadata.uid)
-        await world.handle.finish_work()
-        assert world.deleted == ["a", "b", "c"]
-        assert list(world.handle.activated) == (["default/preemptor"] if is_woken else [])
-
-    run(scenario)
-
-
 def test_if_a_place_opens_up_before_the_deletion_the_victim_stays() -> None:
     async def scenario() -> None:
         world = World(victim("v"))

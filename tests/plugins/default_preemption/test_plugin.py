@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import PodCondition
 from kubesched.config.args import DefaultPreemptionArgs
-from kubesched.framework import SUCCESS, QueueingHint, Status
+from kubesched.framework import (
+    SUCCESS,
+    Nominating,
+    NominatingMode,
+    PodInfo,
+    QueueingHint,
+    Status,
+)
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.testing import FakeHandle, check_plugin, make_node, make_pod
 from tests.plugins.default_preemption.preemption_world import World, run
@@ -44,6 +55,30 @@ def test_a_deleted_pod_lets_others_decide() -> None:
     assert registered.event.label == "PodDelete"
     assert registered.hint is not None
     assert registered.hint(PREEMPTOR, VICTIM, None) is QueueingHint.SKIP
+
+
+@pytest.mark.parametrize(
+    ("nominated_to", "is_told", "want"),
+    [
+        ("n", True, QueueingHint.QUEUE),
+        ("other", True, QueueingHint.SKIP),
+        ("n", False, QueueingHint.SKIP),
+    ],
+)
+def test_who_was_kept_out_is_tried_when_a_victim_goes(
+    nominated_to: str, is_told: bool, want: QueueingHint
+) -> None:
+    """Seed 600000001872: who held the port went first, while the preemptor was kept out."""
+    handle = FakeHandle([PREEMPTOR])
+    nominating = Nominating(NominatingMode.OVERRIDE, nominated_to)
+    handle.nominator.add_nominated_pod(PodInfo(PREEMPTOR), nominating)
+    mark = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    victim = make_pod("victim", node_name="n")
+    if is_told:
+        victim = replace(victim, status=replace(victim.status, conditions=(mark,)))
+    (registered,) = DefaultPreemption(None, handle).events_to_register()
+    assert registered.hint is not None
+    assert registered.hint(PREEMPTOR, victim, None) is want
 
 
 def test_arguments_have_the_defaults_of_the_reference() -> None:

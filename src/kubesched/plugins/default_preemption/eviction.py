@@ -21,7 +21,13 @@ from kubesched.plugins.default_preemption.candidates import Candidate
 from kubesched.util.clock import SECOND
 from kubesched.util.logging import get_logger
 
-__all__ = ["DISRUPTION_TARGET", "PREEMPTION_BY_SCHEDULER", "Evictions", "is_awaited"]
+__all__ = [
+    "DISRUPTION_TARGET",
+    "PREEMPTION_BY_SCHEDULER",
+    "Evictions",
+    "is_awaited",
+    "is_victim",
+]
 
 log = get_logger(__name__)
 
@@ -159,16 +165,8 @@ class Evictions:
         self._is_gating = is_gating
         self._pods = handle.lister(Pod)
         self._preempting: set[str] = set()  # uids of preemptors
-        self._kept_out: set[str] = set()  # those among them that were to be tried meanwhile
         self._last_victims: dict[str, Pod] = {}  # uid of the preemptor -> who is evicted last
         self._in_vain: dict[str, _InVain] = {}  # by uid of the preemptor
-
-    def keeps_out(self, uid: str) -> bool:
-        """Whether a pod that is to be tried now has to wait until its victims are evicted."""
-        is_running = self.is_running(uid)
-        if is_running:
-            self._kept_out.add(uid)
-        return is_running
 
     def is_running(self, uid: str) -> bool:
         """Whether victims of this preemptor are still to be evicted."""
@@ -216,10 +214,7 @@ class Evictions:
             self._preempting.discard(preemption.uid)
             self._last_victims.pop(preemption.uid, None)
             delay_ns = self._note(preemption, outcome)
-            was_kept_out = preemption.uid in self._kept_out
-            self._kept_out.discard(preemption.uid)
-            if outcome is _Outcome.UNBOUND or (was_kept_out and outcome in _ANNOUNCED):
-                # What it was to be tried for may be all that its rejectors wait to hear of.
+            if outcome is _Outcome.UNBOUND:
                 delay_ns = _UNTIL_SEEN_NS
             if outcome not in _ANNOUNCED and not delay_ns:
                 self._try_again(preemption)
@@ -383,6 +378,14 @@ def is_awaited(pod: Pod, pods: Lister[Pod]) -> bool:
         and current.metadata.uid == pod.metadata.uid
         and not is_terminating(current)
         and not current.spec.node_name
+    )
+
+
+def is_victim(pod: Pod) -> bool:
+    """Whether the pod was told that it goes because a scheduler wants its room."""
+    return any(
+        each.type == DISRUPTION_TARGET and each.reason == PREEMPTION_BY_SCHEDULER
+        for each in pod.status.conditions
     )
 
 

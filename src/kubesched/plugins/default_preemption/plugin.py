@@ -25,8 +25,9 @@ from kubesched.framework import (
     VictimReview,
 )
 from kubesched.plugins.default_preemption.evaluator import Evaluator
-from kubesched.plugins.default_preemption.eviction import Evictions
+from kubesched.plugins.default_preemption.eviction import Evictions, is_victim
 from kubesched.plugins.helpers.features import feature_enabled
+from kubesched.plugins.helpers.hints import queue_if
 
 __all__ = ["DefaultPreemption"]
 
@@ -50,7 +51,7 @@ class DefaultPreemption(Plugin):
 
     def pre_enqueue(self, pod: Pod) -> Status:
         evictions = self._evictions
-        if self._is_async and evictions is not None and evictions.keeps_out(pod.metadata.uid):
+        if self._is_async and evictions is not None and evictions.is_running(pod.metadata.uid):
             return _WAITING
         return SUCCESS
 
@@ -58,12 +59,19 @@ class DefaultPreemption(Plugin):
         if not self._is_async:
             return ()
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
-        return (ClusterEventWithHint(deleted, self._leave_it_to_others),)
+        return (ClusterEventWithHint(deleted, self._after_pod_deletion),)
 
-    def _leave_it_to_others(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        # The registration lets a gated pod be looked at when a victim goes; whether it is then
-        # worth a try is for the plugins to say that rejected it.
-        return QueueingHint.SKIP
+    def _after_pod_deletion(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """Mostly it is for the plugins that rejected a pod to say whether it is worth a try.
+
+        What those wait for may have happened while the pod was kept out of the queue, so it is
+        tried when a victim goes and nothing keeps it out any more.
+        """
+        uid, evictions = pod.metadata.uid, self._evictions
+        if evictions is None or not isinstance(old, Pod) or not is_victim(old):
+            return QueueingHint.SKIP
+        is_awaited = self.handle.nominator.node_of(uid) == old.spec.node_name
+        return queue_if(is_awaited and not evictions.is_running(uid))
 
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
