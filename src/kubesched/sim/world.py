@@ -10,6 +10,7 @@ from typing import Any
 from kubesched.api import ApiError, Job, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.apiserver import Faults, LocalApi, Store
+from kubesched.apiserver.store.collection import Collection
 from kubesched.apiserver.store.records import Change
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
@@ -100,6 +101,7 @@ class World:
         self._is_following = False
         self._over: list[Pod | Job] = []  # to be removed
         self._has_ended = asyncio.Event()
+        self._read: dict[Collection, int] = {}  # up to where all have read
         self.store = Store(
             derive(seed, "store"), now_ns=self.clock.now_ns(), on_change=self._see_change
         )
@@ -237,9 +239,17 @@ class World:
             await self.clock.sleep(start_ns + due_ns - self.clock.now_ns())
             row = sample(self.observer, start_ns + due_ns, start_ns, self.scenario.prices)
             self.series.add(row, self.observer.digest)
+            self._forget_what_was_read()
             if due_ns >= until_ns:
                 return
             next_ns += step_ns
+
+    def _forget_what_was_read(self) -> None:
+        """Let go of old changes: all who follow are in here, and time waits for them to read."""
+        for collection, position in self._read.items():
+            collection.forget_before(position)
+        collections = map(self.store.collection, self.store.catalog.all())
+        self._read = {collection: collection.end for collection in collections}
 
     def result(self, until_ns: int, seconds: float) -> RunResult:
         """What the run came to."""

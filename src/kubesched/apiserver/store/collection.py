@@ -90,6 +90,11 @@ class Collection:
         del self._log[:surplus]
         self._samples.forget(self._first)
 
+    def forget_before(self, position: int) -> None:
+        """Forget the changes before a position, which all who follow have read."""
+        if position > self._first:
+            self._cut(position - self._first)
+
     def _halve(self) -> bool:
         if len(self._log) <= 1:
             return False
