@@ -124,6 +124,22 @@ def test_a_version_that_the_log_has_forgotten_is_too_old() -> None:
     assert (refused.value.code, refused.value.reason) == (410, "Expired")
 
 
+def test_what_all_have_read_can_be_let_go() -> None:
+    cluster = Cluster()
+    version, watcher = cluster.store.revision, watch(cluster)
+    cluster.create("pods", pod("a"))
+    watcher.read()
+    collection = watcher.collection
+    read = collection.end
+    cluster.create("pods", pod("b"))
+    collection.forget_before(read)
+    collection.forget_before(read)
+    collection.check_invariants(cluster.store.revision)
+    assert seen(watcher) == [("ADDED", "b")]
+    with pytest.raises(ApiError, match="too old resource version"):
+        watch(cluster, resource_version=str(version))
+
+
 def test_a_quiet_kind_is_not_forgotten_because_others_are_busy() -> None:
     cluster = Cluster(history=10)
     version = str(cluster.store.revision)
