@@ -93,6 +93,13 @@ class Posing:
         return not any(life.fence is None or life.fence.under_way for life in self._leading())
 
     def _is_up_to_date(self, store: Store) -> bool:
-        """Whether there is one leader, and its watches have brought it all there is."""
+        """Whether there is one leader that goes on, and its watches have brought it all there is.
+
+        One that ends may keep the lease for long, until nothing that it sent can take effect.
+        """
         lives = self._leading()
-        return len(lives) == 1 and not any(stale_copies(lives[0].scheduler, store))
+        return (
+            len(lives) == 1
+            and not lives[0].scheduler.queue.is_closed
+            and not any(stale_copies(lives[0].scheduler, store))
+        )
