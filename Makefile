@@ -13,7 +13,7 @@ QUICK  := performance,short
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): requirements-dev.txt pyproject.toml setup.py src/kubesched/engine/_compiled.c
+$(READY): requirements-dev.txt pyproject.toml setup.py src/kubesched/framework/engine/_compiled.c
 	@echo "setting up $(VENV) (once) ..." >&2
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kubesched needs Python 3.11 or later; set PYTHON=...")'
 	@$(PYTHON) -m venv $(VENV)

@@ -5,8 +5,8 @@ from setuptools import Extension, setup
 setup(
     ext_modules=[
         Extension(
-            "kubesched.engine._compiled",
-            ["src/kubesched/engine/_compiled.c"],
+            "kubesched.framework.engine._compiled",
+            ["src/kubesched/framework/engine/_compiled.c"],
             # Fused operations would round once where the reference rounds twice.
             extra_compile_args=["-O2", "-ffp-contract=off"],
             optional=True,

@@ -12,11 +12,11 @@ import signal
 
 import click
 
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.store.object_store import Store
-from kubesched.util.clock import RealClock
-from kubesched.util.randomness import derive
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.randomness import derive
 
 
 async def serve(port: int) -> None:

@@ -21,9 +21,9 @@ import aiohttp
 import click
 
 from kubesched.api import Pod
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.util.clock import RealClock
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import RealClock
 
 PODS = "/api/v1/namespaces/default/pods"
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import click
 
 from kubesched.api.dynamic_resources import DeviceAttribute, DeviceCapacity
-from kubesched.cel import DeviceInput, DeviceSelector
-from kubesched.cel.device import clear_compiled
+from kubesched.foundation.cel import DeviceInput, DeviceSelector
+from kubesched.foundation.cel.device import clear_compiled
 
 DRIVER = "gpu.example.com"
 ATTRIBUTES = {

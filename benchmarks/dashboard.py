@@ -37,18 +37,18 @@ from playwright.sync_api import sync_playwright
 from benchmarks.measuring import Stopwatch, peak_rss_mib, write_line
 from benchmarks.workloads import make_node, make_pod
 from kubesched.api import Pod
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.config.defaults import default_configuration
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.sources import dashboard_of_scheduler
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.collector import settle_collector
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 
 # name -> (is there a page, viewers that read, viewers that do not)
 _ROUNDS: Final = {

@@ -39,14 +39,14 @@ from kubesched.api import (
     ResourceSliceSpec,
 )
 from kubesched.api.access import WatchEvent
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import CycleState, PodInfo
-from kubesched.plugins.dynamic_resources import DynamicResources
-from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.plugins.dynamic_resources import DynamicResources
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.randomness import derive
+from kubesched.scheduler.search.cached_search import CachedSearch
 
 __all__ = ["time_devices"]
 

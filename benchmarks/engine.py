@@ -21,13 +21,13 @@ from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.volumes import volume_objects, written_objects
 from benchmarks.workloads import DEVICES, ENGINE_KINDS, VOLUME_KINDS, make_node, make_pod
 from kubesched.api.access import WatchEvent
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import CycleState, PodInfo
-from kubesched.scheduler.cached_search import CachedSearch
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.randomness import derive
+from kubesched.scheduler.search.cached_search import CachedSearch
 
 __all__ = ["Engine", "time_engine"]
 

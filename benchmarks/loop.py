@@ -18,12 +18,12 @@ from benchmarks.engine_options import Case, Run, report, workload_options
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.workloads import make_node, make_pod
 from kubesched.api import Pod
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.collector import settle_collector
-from kubesched.util.randomness import derive
 
 __all__ = ["time_loop"]
 

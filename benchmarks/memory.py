@@ -19,9 +19,9 @@ import click
 
 from benchmarks.measuring import GcPauses, Stopwatch, peak_rss_mib, rates, rss_mib, say, write_line
 from benchmarks.wire_cluster import WireApi
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.collector import settle_collector
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.collector import settle_collector
 
 __all__ = ["measure"]
 

@@ -31,8 +31,8 @@ from benchmarks.measuring import (
 )
 from benchmarks.workloads import KINDS, make_node, make_pod
 from kubesched.api import Node, Pod
+from kubesched.foundation.util.collector import settle_collector
 from kubesched.framework import PodInfo
-from kubesched.util.collector import settle_collector
 
 __all__ = ["Outcome", "place_all"]
 

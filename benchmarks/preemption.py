@@ -25,16 +25,16 @@ from benchmarks.measuring import Spent, Stopwatch, percentile, rates, write_line
 from benchmarks.workloads import make_node
 from kubesched.api import ObjectMeta, Pod, PriorityClass
 from kubesched.api.codec import from_builtins
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, Clock, current_clock
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import QueuedPodInfo
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, Clock, current_clock
-from kubesched.util.collector import settle_collector
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 
 _CPU_OF_NODE = 4000
 _MEMORY = "500Mi"

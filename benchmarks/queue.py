@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from kubesched.api import ObjectMeta, Pod, PodSpec
 from kubesched.api.pod_facts import pod_key, pod_priority
-from kubesched.backend.queue import QueueProfile, RegisteredHint, SchedulingQueue
+from kubesched.foundation.util.clock import SECOND
 from kubesched.framework import ActionType, ClusterEvent, EventResource, QueuedPodInfo
-from kubesched.util.clock import SECOND
+from kubesched.scheduler.backend.queue import QueueProfile, RegisteredHint, SchedulingQueue
 
 PROFILE = "default-scheduler"
 NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)

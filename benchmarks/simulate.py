@@ -17,9 +17,9 @@ from typing import Any
 import click
 import msgspec
 
+from kubesched.foundation.util.collector import settle_collector
 from kubesched.sim import Scenario, parse_scenario
 from kubesched.sim.world import simulate
-from kubesched.util.collector import settle_collector
 
 _WEEK_S, _DAY_S = 7 * 86_400, 86_400
 

@@ -17,15 +17,15 @@ import click
 from msgspec.structs import replace
 
 from kubesched.api import DeviceClass, DeviceClassSpec, Pod
-from kubesched.backend.cache import Cache
-from kubesched.config import default_configuration
+from kubesched.errors import PluginError
 from kubesched.framework import CycleState, FitError, Nominating, NominatingMode, PodInfo
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.full_search import NoNodesError
-from kubesched.scheduler.verification import VerifyingSearch
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.search.full_search import NoNodesError
+from kubesched.scheduler.search.verification import VerifyingSearch
 from kubesched.testing import FakeHandle, make_meta, random_cluster, random_node, random_pod
-from kubesched.util.errors import PluginError
 
 __all__ = ["Churn"]
 

@@ -20,11 +20,11 @@ from benchmarks.measuring import rss_mib, write_line
 from kubesched.api import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.codec import decode_list
 from kubesched.api.sharing import ClaimSharing, VolumeSharing
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.randomness import derive
 
 __all__ = ["claim_json", "measure", "volume_json"]
 

@@ -28,9 +28,9 @@ from kubesched.testing.cluster import Cluster
 __all__ = ["files_on_the_way"]
 
 _ROOT = f"{Path(kubesched.__file__).parent}/"
-_NOT_COUNTED = frozenset(("plugins", "apiserver", "cluster", "testing"))
-_FIRST = ("scheduler/event_handlers.py", "add_pod")
-_LAST = ("plugins/default_binder/plugin.py", "bind")
+_NOT_COUNTED = ("scheduler/plugins/", "cluster/", "testing/")
+_FIRST = ("scheduler/events/event_handlers.py", "add_pod")
+_LAST = ("scheduler/plugins/default_binder/plugin.py", "bind")
 _OTHERS_BEFORE = 30
 _SETTLING_S = 0.5  # kubelets write to pods that were placed
 
@@ -50,15 +50,15 @@ class _Tracer:
         where = (name.removeprefix(_ROOT), frame.f_code.co_name)
         self._is_on = self._is_on or where == _FIRST
         self._is_over = where == _LAST
-        folder = where[0].partition("/")[0]
-        if self._is_on and folder not in _NOT_COUNTED and not _is_below_plugin(frame):
+        counts = not where[0].startswith(_NOT_COUNTED)
+        if self._is_on and counts and not _is_below_plugin(frame):
             self.files.setdefault(*where)
 
 
 def _is_below_plugin(frame: FrameType) -> bool:
     above = frame.f_back
     while above is not None:
-        if above.f_code.co_filename.startswith(f"{_ROOT}plugins/"):
+        if above.f_code.co_filename.startswith(f"{_ROOT}scheduler/plugins/"):
             return True
         above = above.f_back
     return False

@@ -18,7 +18,7 @@ from kubesched.api import Node, Pod
 from kubesched.api.access import ApiError, ObjectList, PatchType, WatchEvent
 from kubesched.api.codec import decode_list
 from kubesched.api.meta import Status
-from kubesched.client.watch_stream import WatchDecoder
+from kubesched.foundation.client.watch_stream import WatchDecoder
 
 __all__ = ["WireApi", "node_json", "pod_json"]
 

@@ -16,14 +16,14 @@ from collections import Counter
 from typing import Any
 
 from kubesched.api import Deployment, Job, Node, Pod, StatefulSet
-from kubesched.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.nodes.pod_behavior import STOPPED
+from kubesched.foundation.util.clock import SECOND, Clock, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import SECOND, Clock, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
 
 ZONE = "topology.kubernetes.io/zone"
 ZONES = ("a", "b", "c")

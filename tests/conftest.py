@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from kubesched.util.logging import set_verbosity
+from kubesched.foundation.util.logging import set_verbosity
 from tests.conformance.goldens import GOLDENS
 
 # The same examples every time, so that a failure is about the change at hand; others with

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 from kubesched.api import Node, Pod
-from kubesched.backend.cache import Cache
-from kubesched.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
+from kubesched.foundation.util.clock import RealClock
 from kubesched.framework import (
     SUCCESS,
     CycleState,
@@ -18,10 +17,11 @@ from kubesched.framework import (
     QueuedPodInfo,
     Status,
 )
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.services import Services
-from kubesched.scheduler.cached_search import CachedSearch
-from kubesched.util.clock import RealClock
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.services import Services
+from kubesched.scheduler.search.cached_search import CachedSearch
 
 __all__ = ["EmptyLister", "FixedNominator", "World", "plugin_class"]
 

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from kubesched.api.kinds import kind_of
-from kubesched.apiserver import LocalApi, Store
-from kubesched.config.feature_gates import FeatureGates
-from kubesched.config.load import load_configuration
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.foundation.util.clock import ManualClock
+from kubesched.scheduler.config.feature_gates import FeatureGates
+from kubesched.scheduler.config.load import load_configuration
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.server.options.command_line import parse_command_line
-from kubesched.util.clock import ManualClock
+from kubesched.scheduler.server.options.command_line import parse_command_line
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

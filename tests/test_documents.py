@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.config import complete_configuration, load_configuration
-from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.scheduler.config import complete_configuration, load_configuration
+from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```yaml\n(apiVersion: kubescheduler.*?)^```", re.DOTALL | re.MULTILINE)

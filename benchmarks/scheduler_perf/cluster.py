@@ -11,10 +11,10 @@ from typing import Any
 
 from benchmarks.scheduler_perf.templates import Json
 from kubesched.api.access import ApiError
-from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.apiserver.store.object_store import Store
-from kubesched.apiserver.store.records import Record
-from kubesched.util.clock import Clock
+from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.records import Record
+from kubesched.foundation.util.clock import Clock
 
 __all__ = ["Cluster", "MissingFeatureError", "with_metadata"]
 

@@ -16,17 +16,17 @@ from benchmarks.scheduler_perf.files import Workload
 from benchmarks.scheduler_perf.operations import Operations
 from benchmarks.scheduler_perf.tracker import Selector, Tracker, selector_of
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.config.feature_gates import FeatureGates
-from kubesched.config.load import load_configuration_file
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import QueuedPodInfo
-from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.config.feature_gates import FeatureGates
+from kubesched.scheduler.config.load import load_configuration_file
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.collector import settle_collector
-from kubesched.util.errors import ConfigError
-from kubesched.util.randomness import derive
 
 __all__ = ["run_workload"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.measuring import Stopwatch, percentile
-from kubesched.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.records import Change
 
 __all__ = ["ALL", "Measurement", "Selector", "Tracker", "selector_of", "throughput_samples"]
 

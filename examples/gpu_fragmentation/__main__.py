@@ -22,8 +22,8 @@ import msgspec
 from examples.gpu_fragmentation.experiment import Trace, run
 from examples.gpu_fragmentation.policies import POLICIES
 from examples.gpu_fragmentation.trace import TraceError
-from kubesched.config.types import BY_NAME, RANDOM
-from kubesched.util.collector import settle_collector
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.scheduler.config.types import BY_NAME, RANDOM
 
 SAMPLE = Path(__file__).parent / "sample"
 

@@ -29,13 +29,13 @@ from kubesched.api import (
     PodSpec,
     ResourceRequirements,
 )
-from kubesched.apiserver import LocalApi, Store
-from kubesched.config.types import BY_NAME
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.types import BY_NAME
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 
 __all__ = ["Outcome", "Trace", "profile_of", "run"]
 

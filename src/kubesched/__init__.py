@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kubesched.client.connect import connect
+    from kubesched.foundation.client.connect import connect
     from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["Scheduler", "__version__", "connect"]
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return Scheduler
     if name == "connect":
-        from kubesched.client.connect import connect
+        from kubesched.foundation.client.connect import connect
 
         return connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,8 +21,8 @@ from typing import NoReturn
 import click
 
 from kubesched.cli.run import scheduler_command
-from kubesched.runtime.plugin_registry import PluginFactory, PluginRegistry, Registry
-from kubesched.util.errors import ConfigError
+from kubesched.errors import ConfigError
+from kubesched.scheduler.runtime.plugin_registry import PluginFactory, PluginRegistry, Registry
 
 __all__ = ["PluginFactory", "PluginRegistry", "command", "main"]
 

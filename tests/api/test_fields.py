@@ -17,7 +17,7 @@ from kubesched.api import (
 )
 from kubesched.api.codec import to_builtins
 from kubesched.api.fields import FieldSelector, FieldTerm
-from kubesched.util.errors import SelectorError
+from kubesched.errors import SelectorError
 
 POD = Pod(
     metadata=ObjectMeta(name="p", namespace="ns"),

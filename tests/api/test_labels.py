@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubesched.api import LabelSelector, LabelSelectorRequirement
 from kubesched.api.labels import EVERYTHING, NOTHING, Requirement, Selector
 from kubesched.api.merged_requirements import MergedRequirements
-from kubesched.util.errors import SelectorError
+from kubesched.errors import SelectorError
 from tests.counted_calls import count_calls
 
 NAME_SYNTAX = (

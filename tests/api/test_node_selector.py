@@ -15,7 +15,7 @@ from kubesched.api import (
     PreferredSchedulingTerm,
 )
 from kubesched.api.node_selector import NodeMatcher, PreferredNodeTerms, RequiredNodeAffinity
-from kubesched.util.errors import SelectorError
+from kubesched.errors import SelectorError
 
 Expression = tuple[str, str, tuple[str, ...]]
 

@@ -20,7 +20,7 @@ from kubesched.api.quantity import (
     parse_value,
     quantity_from_json,
 )
-from kubesched.util.errors import QuantityError
+from kubesched.errors import QuantityError
 
 WRONG_FORMAT = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

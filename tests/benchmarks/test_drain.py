@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from benchmarks.drain import Binds, Target, Used, chart, cpu_seconds, summary, write_files
-from kubesched.config.load import load_configuration_file
+from kubesched.scheduler.config.load import load_configuration_file
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

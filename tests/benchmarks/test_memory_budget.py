@@ -12,7 +12,7 @@ from benchmarks.wire_cluster import node_json, pod_json
 from kubesched.api import Node, Pod
 from kubesched.api.codec import decode
 from kubesched.api.sharing import NodeSharing, PodSharing
-from kubesched.backend.cache import Cache
+from kubesched.scheduler.backend.cache import Cache
 
 NODES, PODS = 100, 2_000
 

@@ -26,8 +26,8 @@ from benchmarks.scheduler_perf.files import (
 from benchmarks.scheduler_perf.operations import OPCODES
 from benchmarks.scheduler_perf.preparation import node_documents
 from benchmarks.scheduler_perf.templates import Template, TemplateError
-from kubesched.apiserver.store.object_store import Store
-from kubesched.util.clock import ManualClock
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import ManualClock
 
 FILE = """
 - name: Family

@@ -14,7 +14,7 @@ from benchmarks.scheduler_perf.tracker import (
     selector_of,
     throughput_samples,
 )
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.object_store import Store
 
 SAMPLES = {
     "each second has its own rate": ([10.5, 10.6, 11.5, 12.0], [2.0, 2.0]),

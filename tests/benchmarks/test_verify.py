@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.verify import Churn
-from kubesched.engine import ChangeLog
-from kubesched.scheduler.verification import EngineMismatchError
+from kubesched.framework.engine import ChangeLog
+from kubesched.scheduler.search.verification import EngineMismatchError
 
 
 def decide(churn: Churn) -> None:

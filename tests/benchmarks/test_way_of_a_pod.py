@@ -11,5 +11,5 @@ MOST_FILES = 35
 
 def test_a_pod_passes_through_few_files() -> None:
     files = asyncio.run(files_on_the_way())
-    assert "scheduler/cached_search.py" in files
+    assert "scheduler/search/cached_search.py" in files
     assert len(files) <= MOST_FILES, "\n".join(files)

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from kubesched.cli.config_command import config
-from kubesched.config import default_configuration, load_configuration, written
+from kubesched.scheduler.config import default_configuration, load_configuration, written
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubesched.apiserver.http.kubeconfig import kubeconfig
 from kubesched.cli.kubeconfig_file import kubeconfig_file
-from kubesched.util.errors import KubeschedError
+from kubesched.cluster.apiserver.http.kubeconfig import kubeconfig
+from kubesched.errors import KubeschedError
 
 OURS = kubeconfig("https://127.0.0.1:1234", token="secret")
 THEIRS = """\

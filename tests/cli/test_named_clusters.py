@@ -23,7 +23,7 @@ from kubesched.cli.named_clusters import (
     named_cluster,
     state_folder,
 )
-from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.errors import ConfigError, KubeschedError
 
 NODE = """\
 apiVersion: v1

@@ -10,18 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.apiserver import LocalApi
-from kubesched.apiserver.store.object_store import Store
 from kubesched.cli.replaceable_scheduler import ReplaceableScheduler
-from kubesched.config.defaults import default_configuration
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.decision_log import DecisionLog
+from kubesched.errors import ConfigError
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.errors import ConfigError
 
 PACKED = """
 apiVersion: kubescheduler.config.k8s.io/v1

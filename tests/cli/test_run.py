@@ -18,15 +18,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched import __version__, config
+from kubesched import __version__
 from kubesched.cli.run import (
     HowToReport,
     Outcome,
     run_command_line,
 )
-from kubesched.server.options.flags import GROUPS, REMOVED_FLAGS
-from kubesched.util.clock import SECOND
-from kubesched.util.log_output import LogSettings
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.log_output import LogSettings
+from kubesched.scheduler import config
+from kubesched.scheduler.server.options.flags import GROUPS, REMOVED_FLAGS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from kubesched.api import Node, Pod, ReplicaSet
 from kubesched.cli.main import cli
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
-from kubesched.util.clock import RealClock
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.clock import RealClock
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\

@@ -13,9 +13,9 @@ import pytest
 import kubesched
 from kubesched.cli.run import run_command_line
 from kubesched.cli.scheduler_process import SchedulerProcess
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import ManualClock
 
 PACKAGE = Path(kubesched.__file__).parent
 FILE = """\
@@ -59,7 +59,7 @@ class Trace:
         path = Path(frame.f_code.co_filename)
         if path.is_relative_to(PACKAGE):
             name = path.relative_to(PACKAGE).as_posix()
-            if not name.startswith("plugins/"):
+            if not name.startswith("scheduler/plugins/"):
                 self.files[name] = None
 
 
@@ -95,7 +95,11 @@ def test_a_configuration_passes_through_few_files(monkeypatch: pytest.MonkeyPatc
 
     asyncio.run(build())
     assert seen == [inputs.config.configuration]
-    assert {"config/load.py", "config/profiles.py", "cli/scheduler_process.py"} <= set(trace.files)
+    assert {
+        "scheduler/config/load.py",
+        "scheduler/config/profiles.py",
+        "cli/scheduler_process.py",
+    } <= set(trace.files)
     assert "scheduler/scheduler.py" not in trace.files  # it is yet to be built
     # A newcomer follows them one by one: if there are more, some rule has got a second home.
     assert len(trace.files) <= 20, "\n".join(trace.files)

@@ -21,7 +21,6 @@ from kubesched.api.apps import (
     StatefulSetSpec,
 )
 from kubesched.api.batch import CronJob, CronJobSpec, Job, JobSpec, JobStatus
-from kubesched.backend.queue.view import Place, PodPlace
 from kubesched.cli.workload_progress import (
     WorkloadProgress,
     next_run,
@@ -29,8 +28,9 @@ from kubesched.cli.workload_progress import (
     remarks,
     wanted_pods,
 )
+from kubesched.foundation.util.clock import SECOND
+from kubesched.scheduler.backend.queue.view import Place, PodPlace
 from kubesched.testing import make_meta, make_owner, make_pod
-from kubesched.util.clock import SECOND
 
 
 class Queue:

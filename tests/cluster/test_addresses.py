@@ -7,9 +7,9 @@ from pathlib import Path
 
 from kubesched.api import Node, Pod
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
 
 
 def addresses(data: Path, pods: list[str], nodes: list[str]) -> set[str]:

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from kubesched.api.access import ApiError
-from kubesched.apiserver import Store
-from kubesched.apiserver.rules.schema.definitions import definition_of
-from kubesched.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.rules.schema.definitions import definition_of
+from kubesched.cluster.apiserver.rules.served_resources import Resource
 from kubesched.cluster.controllers.planners import FOLLOWED
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
 from kubesched.testing import make_node
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from tests.apiserver.largest_objects import swollen
+from tests.cluster.apiserver.largest_objects import swollen
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
 from tests.scheduler.hostile_world import fresh
@@ -228,7 +228,7 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(resource: Resourc
             async def story(count: int, place: Any = place) -> None:
                 made = place.filled(count, "x")
                 made["spec"] = {**made.get("spec", {}), **REAL.get(resource.kind, {})}
-                with contextlib.suppress(ApiError):  # `tests/apiserver/test_budgets.py`
+                with contextlib.suppress(ApiError):  # `tests/cluster/apiserver/test_budgets.py`
                     await life(cluster, [made], made.get("status"))
 
             growth = await growth_of(story)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import stored_definitions
 from kubesched.cluster.manifests import apply_manifests, load_manifests
-from kubesched.util.clock import ManualClock
-from kubesched.util.errors import ManifestError
+from kubesched.errors import ManifestError
+from kubesched.foundation.util.clock import ManualClock
 
 OPERATOR = """
 apiVersion: example.com/v1

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from kubesched.api import DaemonSet, Deployment, Node, Pod, StatefulSet
-from kubesched.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
 
 Json = dict[str, Any]
 

@@ -12,10 +12,10 @@ import pytest
 from kubesched.api import ConfigMap, Node, ObjectMeta, Pod
 from kubesched.api.access import ApiError
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
 from tests.scheduler.hostile_world import fresh
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from kubesched.api import Node, Pod, PriorityClass
 from kubesched.api.custom_kinds import custom_kind
-from kubesched.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver import LocalApi, Store
 from kubesched.cluster.manifests import apply_manifests, load_manifests
-from kubesched.util.clock import RealClock, current_clock
-from kubesched.util.errors import ManifestError
-from kubesched.util.virtual_loop import run
+from kubesched.errors import ManifestError
+from kubesched.foundation.util.clock import RealClock, current_clock
+from kubesched.foundation.util.virtual_loop import run
 
 POD = """\
 apiVersion: v1

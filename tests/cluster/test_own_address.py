@@ -9,10 +9,10 @@ import pytest
 
 from kubesched.api.discovery import EndpointSlice
 from kubesched.api.plain_kinds import plain_type
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.own_address import publish_own_address
-from kubesched.util.clock import ManualClock
+from kubesched.foundation.util.clock import ManualClock
 
 
 def published(store: Store) -> tuple[Any, Any]:

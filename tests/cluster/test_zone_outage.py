@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.virtual_loop import run
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "zone_outage.py"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.cli.run import HowToReport, run_command_line
-from kubesched.config.write import written
+from kubesched.scheduler.config.write import written
 from tests.conformance.comparison import Step, compare
 from tests.conformance.goldens import read_lines
 

@@ -15,6 +15,9 @@ from msgspec.structs import replace
 from kubesched.api import Pod
 from kubesched.api.codec import from_builtins
 from kubesched.api.time import parse_time
+from kubesched.errors import PluginError
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import (
     CycleState,
     Diagnosis,
@@ -24,12 +27,9 @@ from kubesched.framework import (
     PodInfo,
     Status,
 )
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.failure import CLEAR_NOMINATION
-from kubesched.scheduler.full_search import NoNodesError, ScheduleResult
-from kubesched.util.clock import current_clock
-from kubesched.util.errors import PluginError
-from kubesched.util.virtual_loop import run
+from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.search.full_search import NoNodesError, ScheduleResult
 from tests.conformance.comparison import Step, compare
 from tests.conformance.expectations import expectation, missing_plugins
 from tests.conformance.goldens import read_lines

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from kubesched.api import DeviceClass, Pod
 from kubesched.api.pod_requests import pod_requested
-from kubesched.config import default_plugins
-from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
-from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.config import default_plugins
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.testing import FakeObjects
 
 __all__ = [

@@ -8,12 +8,17 @@ from typing import Any, Final
 
 from kubesched.api import Node, Pod
 from kubesched.api.codec import from_builtins
-from kubesched.backend.queue import RegisteredHint, ask_hint, matching_hints, register_hints
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import ActionType, ClusterEvent, EventResource
 from kubesched.framework.object_changes import node_update_events, pod_update_events
-from kubesched.testing.random_changes import KINDS
-from kubesched.util.clock import current_clock
-from kubesched.util.virtual_loop import run
+from kubesched.scheduler.backend.queue import (
+    RegisteredHint,
+    ask_hint,
+    matching_hints,
+    register_hints,
+)
+from kubesched.testing.objects.random_changes import KINDS
 from tests.conformance.comparison import Step, compare
 from tests.conformance.expectations import missing_plugins
 from tests.conformance.goldens import read_lines

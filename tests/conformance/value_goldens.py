@@ -10,7 +10,7 @@ from kubesched.api import Pod
 from kubesched.api.codec import from_builtins
 from kubesched.api.pod_requests import pod_nonzero_requested, pod_requested
 from kubesched.api.quantity import parse_quantity
-from kubesched.util.errors import QuantityError
+from kubesched.errors import QuantityError
 from tests.conformance.comparison import Step, compare
 from tests.conformance.goldens import read_lines
 

@@ -16,19 +16,19 @@ from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import by_api_version_kind
-from kubesched.backend.cache import Cache
-from kubesched.config import default_configuration
-from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES
-from kubesched.config.load import configuration_from_builtins
+from kubesched.foundation.util.clock import Clock
 from kubesched.framework import ClusterVersion, Nominating, NominatingMode, PodInfo
 from kubesched.framework.pod_info import assigned_to
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.services import Services
-from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES
+from kubesched.scheduler.config.load import configuration_from_builtins
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.profiles import build_profiles
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.services import Services
+from kubesched.scheduler.search.cached_search import CachedSearch
 from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator
-from kubesched.util.clock import Clock
 from tests.conformance.volume_controller import VolumeController
 
 __all__ = ["World", "parse_object"]

@@ -16,15 +16,15 @@ from kubesched.api import (
     ResourceSliceSpec,
 )
 from kubesched.api.kinds import by_api_version_kind
-from kubesched.apiserver import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.answers import Answers
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
+from kubesched.foundation.util.clock import RealClock
 from kubesched.framework import CycleState, Plugin, Status
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import RealClock
 from tests.dashboard.site import Site, Still, run
 
 CLUSTER = (

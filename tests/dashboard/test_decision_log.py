@@ -9,18 +9,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubesched.api import PodCondition
-from kubesched.apiserver import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.backend.queue.view import Place
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.pod_story import pod_story
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
 from kubesched.framework import SUCCESS
 from kubesched.framework.pod_info import QueuedPodInfo, assigned_to
+from kubesched.scheduler.backend.queue.view import Place
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
 
 
 def test_decisions_are_read_off_the_pods() -> None:

@@ -11,19 +11,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.client.informer import Informer
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.rows import node_row
 from kubesched.dashboard.scheduler_view import SchedulerView
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
 
 
 def fresh(made: Any) -> Any:

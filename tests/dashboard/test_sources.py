@@ -9,16 +9,16 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.client.informer import Informer
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.sources import dashboard_of_api
 from kubesched.explain.sources import SCHEDULING_KINDS, Reading
-from kubesched.server.endpoints.http_messages import Headers, Request
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import running
+from kubesched.scheduler.server.endpoints.http_messages import Headers, Request
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import RealClock
-from kubesched.util.components import running
 from tests.dashboard.site import run
 
 CLUSTER = (make_node("a", cpu="4"), make_pod("big", images=["i"], requests={"cpu": "9"}))

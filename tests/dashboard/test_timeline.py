@@ -17,13 +17,13 @@ from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.captured_time import timeline_of_captures
 from kubesched.dashboard.simulated_time import timelines_of_report
 from kubesched.dashboard.timeline import Timelines
+from kubesched.errors import ConfigError
 from kubesched.explain.capture import Capture
 from kubesched.framework.pod_info import assigned_to
 from kubesched.sim.export import write_results
 from kubesched.sim.history import write_history
 from kubesched.sim.sweep import sweep
 from kubesched.testing import make_node, make_pod
-from kubesched.util.errors import ConfigError
 from tests.dashboard.site import run
 from tests.sim.scenarios import PACKED, scenario
 

@@ -36,8 +36,8 @@ from examples.gpu_fragmentation.policies import (
 )
 from examples.gpu_fragmentation.trace import GpuPod, TraceError, read_nodes, read_pods
 from kubesched.api import Pod
-from kubesched.config.types import RANDOM
 from kubesched.framework import SUCCESS, NodeView
+from kubesched.scheduler.config.types import RANDOM
 from kubesched.testing import check_plugin, make_node, make_pod, make_view, run_filter, run_score
 
 # By hand: a node with 8 cores free, one idle device and one with 400 left; a share pod is there.

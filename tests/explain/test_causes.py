@@ -10,7 +10,7 @@ import pytest
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.explain import Snapshot
 from kubesched.explain.text import render
-from kubesched.util.clock import ManualClock
+from kubesched.foundation.util.clock import ManualClock
 from tests.explain.causes import CAUSES as USUAL
 from tests.explain.causes import Cause
 from tests.explain.unusual_causes import UNUSUAL

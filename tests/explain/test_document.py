@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kubesched.explain import Snapshot
 from kubesched.explain.text import render
-from kubesched.util.clock import ManualClock
+from kubesched.foundation.util.clock import ManualClock
 from tests.explain.causes import CAUSES
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "explain.md"

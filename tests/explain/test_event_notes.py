@@ -9,9 +9,9 @@ import pytest
 from kubesched.api import Pod
 from kubesched.explain import Snapshot
 from kubesched.explain.event_notes import EventNotes
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.framework import PodInfo
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import ManualClock
 
 
 class Notes:

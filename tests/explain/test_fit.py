@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kubesched.api import Node, Pod, ResourceClaim, ResourceClaimTemplate
 from kubesched.explain import Snapshot
 from kubesched.explain.copies import Copies
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.testing import (
     make_affinity,
     make_node,
@@ -22,7 +23,6 @@ from kubesched.testing import (
     make_spread,
     make_storage_class,
 )
-from kubesched.util.clock import ManualClock
 from tests.explain.causes import HOST, device_claim, device_class, parsed, slice_of
 
 ZONE = "topology.kubernetes.io/zone"

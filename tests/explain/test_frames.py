@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kubesched.errors import KubeschedError
 from kubesched.explain import Snapshot
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import ManualClock
-from kubesched.util.errors import KubeschedError
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 

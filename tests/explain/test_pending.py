@@ -7,8 +7,8 @@ import pytest
 from kubesched.api import Deployment, Node, ObjectMeta, Pod
 from kubesched.api.core import ResourceQuota
 from kubesched.explain import ExplainError, Explanation, Snapshot
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.testing import make_node, make_pod, make_pvc
-from kubesched.util.clock import ManualClock
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 

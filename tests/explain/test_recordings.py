@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.config.load import configuration_from_builtins
 from kubesched.explain import Explanation, Snapshot
-from kubesched.util.clock import current_clock
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.virtual_loop import run
+from kubesched.scheduler.config.load import configuration_from_builtins
 from tests.conformance.decision_goldens import RECORDED_NS, Scenario
 from tests.conformance.goldens import GOLDENS, read_lines
 from tests.conformance.world import World, parse_object

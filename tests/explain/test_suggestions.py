@@ -18,8 +18,8 @@ from kubesched.api import Node, Pod, Toleration
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.explain import Snapshot
 from kubesched.explain.results import Edit, Suggestion
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import ManualClock
 
 TAINTS = ("gpu=yes:NoSchedule", "old:NoExecute")
 Objects = dict[tuple[type[Any], str, str], Any]

@@ -17,8 +17,8 @@ from kubesched.api import (
 )
 from kubesched.explain import ExplainError, Plan, Snapshot
 from kubesched.explain.whatif.drain_order import drain_order
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.testing import make_node, make_owner, make_pod, make_priority_class
-from kubesched.util.clock import ManualClock
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 

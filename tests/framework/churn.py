@@ -7,10 +7,10 @@ import random
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.backend.cache import Cache
 from kubesched.framework import NodeView
+from kubesched.scheduler.backend.cache import Cache
 from kubesched.testing import make_view
-from kubesched.testing.random_clusters import random_node, random_pod
+from kubesched.testing.objects.random_clusters import random_node, random_pod
 
 __all__ = ["Churn"]
 

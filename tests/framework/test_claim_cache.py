@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import AllocationResult, ObjectMeta, ResourceClaim, ResourceClaimStatus
+from kubesched.errors import CacheError
 from kubesched.framework import ClaimCache
-from kubesched.util.errors import CacheError
 
 Heard = list[tuple[str | None, str | None]]
 

@@ -7,9 +7,9 @@ import gc
 import pytest
 
 from kubesched.api.labels import Requirement, Selector
-from kubesched.engine import NodeTable
-from kubesched.engine.domain_counts import DomainCounts
 from kubesched.framework import pod_index
+from kubesched.framework.engine import NodeTable
+from kubesched.framework.engine.domain_counts import DomainCounts
 from kubesched.framework.pod_index import PodIndex
 from kubesched.framework.pod_query import PodQuery
 

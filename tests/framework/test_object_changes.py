@@ -22,7 +22,7 @@ from kubesched.api import (
 )
 from kubesched.api.codec import from_builtins
 from kubesched.framework.object_changes import node_update_events, pod_update_events
-from kubesched.testing.builders import make_container, make_node, make_pod, make_taint
+from kubesched.testing.objects.builders import make_container, make_node, make_pod, make_taint
 
 
 class PodChange(NamedTuple):

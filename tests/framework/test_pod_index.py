@@ -22,7 +22,7 @@ from kubesched.testing import (
     make_pod_term,
     make_view,
 )
-from kubesched.testing.random_clusters import NAMESPACES, random_pod
+from kubesched.testing.objects.random_clusters import NAMESPACES, random_pod
 from tests.framework.churn import Churn
 
 WEB = Selector.from_map({"app": "web"})

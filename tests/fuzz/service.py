@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from kubesched.apiserver import Store
-from kubesched.apiserver.http.request_and_answer import Answer, Request, Stream
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.util.clock import ManualClock
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.foundation.util.clock import ManualClock
 
 __all__ = ["KINDS", "Service"]
 

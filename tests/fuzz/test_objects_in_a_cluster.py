@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
 from tests.fuzz.effort import effort
 from tests.fuzz.service import KINDS
 from tests.hostile_values import documents

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kubesched.api.label_query import parse_label_query
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.time import parse_time
-from kubesched.cel import CelError, DeviceSelector
-from kubesched.util.errors import QuantityError, SelectorError
-from kubesched.util.yaml_documents import YamlDocument, read_documents
+from kubesched.errors import QuantityError, SelectorError
+from kubesched.foundation.cel import CelError, DeviceSelector
+from kubesched.foundation.util.yaml_documents import YamlDocument, read_documents
 from tests.fuzz.effort import effort
 
 QUANTITY = st.text(alphabet="0123456789.eE+-mnukKMGTPi \u0663", max_size=24)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
-from kubesched.apiserver import Store
-from kubesched.apiserver.http.limits import Limits
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
-from kubesched.client.http1 import AnswerReader, HttpError
-from kubesched.client.watch_stream import WatchDecoder
-from kubesched.util.clock import RealClock
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.http.limits import Limits
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.foundation.client.http1 import AnswerReader, HttpError
+from kubesched.foundation.client.watch_stream import WatchDecoder
+from kubesched.foundation.util.clock import RealClock
 from tests.fuzz.effort import effort
 
 PIECES = st.lists(

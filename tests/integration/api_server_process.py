@@ -15,10 +15,10 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from kubesched.client.http_api import HttpApi
-from kubesched.client.http_transport import Connection, HttpTransport
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
-from kubesched.util.clock import RealClock
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.http_transport import Connection, HttpTransport
+from kubesched.foundation.util.clock import RealClock
 
 _PORTS = iter(range(20_000 + os.getpid() % 1_000 * 12, 32_768))
 """Below those that the system gives to connections, and others in each process: what is free

@@ -17,11 +17,11 @@ import yaml
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiError
-from kubesched.apiserver import LocalApi, Store
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.http.users import ADMIN, Attributes, User, Users
-from kubesched.util.clock import RealClock
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.cluster.apiserver.http.users import ADMIN, Attributes, User, Users
+from kubesched.foundation.util.clock import RealClock
 from tests.integration.api_server_process import free_port
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

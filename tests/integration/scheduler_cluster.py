@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from kubesched.api import Lease, Node, Pod
-from kubesched.apiserver import LocalApi, Store
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.foundation.util.clock import RealClock
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import RealClock
 
 KUBECONFIG = """\
 apiVersion: v1

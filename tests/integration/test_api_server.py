@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubesched.apiserver.http import VIEWERS, ApiServer, ApiService, Limits, User, Users
-from kubesched.apiserver.store.object_store import Store
-from kubesched.util.clock import RealClock
+from kubesched.cluster.apiserver.http import VIEWERS, ApiServer, ApiService, Limits, User, Users
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import RealClock
 
 Test = Callable[[aiohttp.ClientSession, "Server"], Awaitable[None]]
 PODS = "/api/v1/namespaces/default/pods"

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from kubesched.api import ApiError, Lease, Node, Pod
-from kubesched.client.http_api import HttpApi
+from kubesched.foundation.client.http_api import HttpApi
 from kubesched.testing import make_node, make_pod
 from tests.integration.api_server_process import ServerProcess
 from tests.integration.scheduler_cluster import KUBECONFIG

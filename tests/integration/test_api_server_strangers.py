@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 
-from kubesched.apiserver import Store
-from kubesched.apiserver.http.certificates import make_certificate
-from kubesched.apiserver.http.limits import Limits
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.http.users import ADMIN, Users
-from kubesched.util.clock import RealClock
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.http.certificates import make_certificate
+from kubesched.cluster.apiserver.http.limits import Limits
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.cluster.apiserver.http.users import ADMIN, Users
+from kubesched.foundation.util.clock import RealClock
 
 TOKEN = {"Authorization": "Bearer secret"}
 

@@ -13,10 +13,10 @@ import pytest
 from prometheus_client.registry import CollectorRegistry
 
 from kubesched.api.time import format_time
-from kubesched.client.exec_plugin import ExecPlugin, ExecSettings
-from kubesched.client.transport import TransportError
-from kubesched.metrics.client_metrics import ClientMetrics
-from kubesched.util.clock import MINUTE, ManualClock
+from kubesched.foundation.client.exec_plugin import ExecPlugin, ExecSettings
+from kubesched.foundation.client.transport import TransportError
+from kubesched.foundation.metrics.client_metrics import ClientMetrics
+from kubesched.foundation.util.clock import MINUTE, ManualClock
 from tests.integration.certificates import Authority
 
 VERSION = "client.authentication.k8s.io/v1"

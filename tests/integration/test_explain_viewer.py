@@ -15,10 +15,10 @@ import yaml
 from msgspec.structs import replace
 
 from kubesched.api import Namespace, ObjectMeta, Pod, PodCondition
-from kubesched.apiserver.http.users import Users
+from kubesched.cluster.apiserver.http.users import Users
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.foundation.util.clock import RealClock
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import RealClock
 
 RBAC = "rbac.authorization.k8s.io"
 NODES = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}

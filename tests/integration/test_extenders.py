@@ -15,13 +15,13 @@ import yaml
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.client.extender_client import ExtenderClient, ExtenderError
-from kubesched.config.types import Extender, ExtenderTLSConfig
+from kubesched.errors import ConfigError
+from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
+from kubesched.foundation.util.clock import MILLISECOND, SECOND
+from kubesched.scheduler.config.types import Extender, ExtenderTLSConfig
 from kubesched.scheduler.extenders.building import build_extenders, connect
 from kubesched.testing import make_pod
-from kubesched.testing.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
-from kubesched.util.clock import MILLISECOND, SECOND
-from kubesched.util.errors import ConfigError
+from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
 from tests.integration.certificates import Authority
 from tests.integration.scheduler_cluster import Cluster, ended, tell
 

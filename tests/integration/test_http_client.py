@@ -16,13 +16,13 @@ import pytest
 from aiohttp import web
 
 from kubesched.api import ApiError, Pod
-from kubesched.client import http_api, request_pool
-from kubesched.client.credentials import FileText, User
-from kubesched.client.http_api import HttpApi
-from kubesched.client.http_transport import Connection, HttpTransport
-from kubesched.client.tls import TlsOptions
-from kubesched.client.transport import Answer, Request, TransportError
-from kubesched.util.clock import MILLISECOND, SECOND, RealClock
+from kubesched.foundation.client import http_api, request_pool
+from kubesched.foundation.client.credentials import FileText, User
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.http_transport import Connection, HttpTransport
+from kubesched.foundation.client.tls import TlsOptions
+from kubesched.foundation.client.transport import Answer, Request, TransportError
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, RealClock
 from tests.integration.certificates import Authority
 
 POD = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"d"}}'

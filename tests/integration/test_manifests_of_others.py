@@ -16,12 +16,12 @@ from kubesched.api import Deployment, Node, Pod, StatefulSet
 from kubesched.api.custom_kinds import custom_kind
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import Cluster, cluster_in_thread, make_node
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
 
 Json = dict[str, Any]
 

@@ -10,10 +10,10 @@ import socket
 
 import pytest
 
-from kubesched.apiserver import Store
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
-from kubesched.util.clock import RealClock
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.foundation.util.clock import RealClock
 
 
 def test_strangers_beyond_the_last_descriptor_cost_a_line(

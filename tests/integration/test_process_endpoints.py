@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from kubesched.api.events import Event
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.foundation.util.clock import RealClock
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import RealClock
 from tests.integration.api_server_process import free_port
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from kubesched.api import Pod, codec
 from kubesched.api.events import Event
-from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.testing import make_node
 from tests.integration.scheduler_cluster import Cluster, ended, tell
 

@@ -13,12 +13,18 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kubesched.server.serving import connections
-from kubesched.server.serving.listener import ServingError
-from kubesched.server.serving.secure_server import SchedulerServer
-from kubesched.util.clock import RealClock
-from kubesched.util.components import running
-from tests.server.serving_world import ADMIN, METRICS_READER, Authority, Credentials, World
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import running
+from kubesched.scheduler.server.serving import connections
+from kubesched.scheduler.server.serving.listener import ServingError
+from kubesched.scheduler.server.serving.secure_server import SchedulerServer
+from tests.scheduler.server.serving_world import (
+    ADMIN,
+    METRICS_READER,
+    Authority,
+    Credentials,
+    World,
+)
 
 ANY_CERTIFICATE = ssl.create_default_context()
 ANY_CERTIFICATE.check_hostname = False

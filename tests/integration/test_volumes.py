@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim
 from kubesched.cluster.controllers import Controllers
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import running
 from kubesched.testing import (
     make_node_selector,
     make_pod,
@@ -18,8 +20,6 @@ from kubesched.testing import (
     make_pvc,
     make_storage_class,
 )
-from kubesched.util.clock import RealClock
-from kubesched.util.components import running
 from tests.integration.scheduler_cluster import Cluster, tell
 
 PODS, PER_NODE = 8, 12

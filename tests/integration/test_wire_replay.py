@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from kubesched.api import ApiError, Lease, Node, Pod
-from kubesched.client.http_api import HttpApi
-from kubesched.client.http_transport import Connection, HttpTransport
-from kubesched.client.informer import Informer
-from kubesched.client.transport import Request
-from kubesched.util.clock import RealClock
-from kubesched.util.components import running
-from tests.client.recordings import body_of, load
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.http_transport import Connection, HttpTransport
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.transport import Request
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import running
+from tests.foundation.client.recordings import body_of, load
 
 STANDARD = (
     b"Audit-Id: 1\r\nCache-Control: no-cache, private\r\nDate: Sun, 01 Jan 2023 00:00:00 GMT\r\n"

@@ -18,19 +18,19 @@ from kubesched.api import (
     PriorityClass,
     ResourceRequirements,
 )
-from kubesched.apiserver.local_api import Fault, LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.config import default_configuration
-from kubesched.config.types import Extender, PluginRef
+from kubesched.cluster.apiserver.local_api import Fault, LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import MILLISECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.config.types import Extender, PluginRef
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.fake_extender import FakeExtender
-from kubesched.util import virtual_loop
-from kubesched.util.clock import MILLISECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
+from kubesched.testing.fakes.fake_extender import FakeExtender
 
 __all__ = ["FOO", "ExtenderWorld", "Gate", "a_pod", "cluster_with", "nodes", "run"]
 

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import LocalApi
-from kubesched.config.feature_gates import FeatureGates
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from tests.client.wire_network import Network
+from tests.foundation.client.wire_network import Network
 
 Json = dict[str, Any]
 

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.logging import set_verbosity
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.cache_debugger import compare, describe_node, describe_pods, log_state
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.logging import set_verbosity
-from kubesched.util.virtual_loop import run
 
 
 async def create(api: LocalApi, made: Node | Pod) -> None:

@@ -11,21 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kubesched.api import DeviceClass, DeviceClassSpec, ObjectMeta, Pod
-from kubesched.backend.cache import Cache
-from kubesched.config import default_configuration
-from kubesched.config.args import (
-    LEAST_ALLOCATED,
-    MOST_ALLOCATED,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    ResourceSpec,
-    ScoringStrategy,
-)
-from kubesched.config.plugin_names import (
-    NODE_RESOURCES_BALANCED_ALLOCATION,
-    NODE_RESOURCES_FIT,
-)
-from kubesched.config.types import KubeSchedulerProfile, PluginRef
+from kubesched.errors import CacheError, PluginError
 from kubesched.framework import (
     SUCCESS,
     CycleState,
@@ -39,14 +25,33 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.pod_info import assigned_to
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_set import Registry
-from kubesched.scheduler.cached_search import CachedSearch
-from kubesched.scheduler.full_search import FullSearch
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.config.args import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    ResourceSpec,
+    ScoringStrategy,
+)
+from kubesched.scheduler.config.plugin_names import (
+    NODE_RESOURCES_BALANCED_ALLOCATION,
+    NODE_RESOURCES_FIT,
+)
+from kubesched.scheduler.config.types import KubeSchedulerProfile, PluginRef
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.plugin_set import Registry
+from kubesched.scheduler.search.cached_search import CachedSearch
+from kubesched.scheduler.search.full_search import FullSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
-from kubesched.testing.random_clusters import Cluster, random_cluster, random_node, random_pod
-from kubesched.util.errors import CacheError, PluginError
+from kubesched.testing.objects.random_clusters import (
+    Cluster,
+    random_cluster,
+    random_node,
+    random_pod,
+)
 
 NEEDED = ("PrioritySort", "DefaultBinder")
 
@@ -282,7 +287,7 @@ def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
 
 
 def test_the_least_recently_used_shapes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.runtime.answer_cache._MAX_BYTES", 1_000)
+    monkeypatch.setattr("kubesched.scheduler.runtime.answer_cache._MAX_BYTES", 1_000)
     pair = Pair(Cluster((make_node("n"),), (), ()), IN_TREE_PLUGINS, ())
     pair.cache.update_snapshot()
     for number in range(50):

@@ -14,9 +14,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubesched.api import DeviceClass, DeviceClassSpec, ObjectMeta, Pod
-from kubesched.backend.cache import Cache
-from kubesched.config import default_configuration
-from kubesched.config.types import PluginRef
+from kubesched.errors import PluginError
 from kubesched.framework import (
     SKIP,
     SUCCESS,
@@ -35,13 +33,15 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.pod_info import assigned_to
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.cached_search import CachedSearch
-from kubesched.scheduler.full_search import FullSearch
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.config.types import PluginRef
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.search.cached_search import CachedSearch
+from kubesched.scheduler.search.full_search import FullSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
-from kubesched.testing.builders import make_owner
-from kubesched.util.errors import PluginError
+from kubesched.testing.objects.builders import make_owner
 
 
 class Crowd(Plugin):

@@ -11,9 +11,12 @@ import msgspec
 from kubesched.api import Node, Pod
 from kubesched.api.custom_kinds import CustomObject, custom_kind
 from kubesched.api.kinds import kind_of
-from kubesched.apiserver import LocalApi, Store
-from kubesched.apiserver.rules.served_resources import custom_resource
-from kubesched.client.targets import target
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.rules.served_resources import custom_resource
+from kubesched.foundation.client.targets import target
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import (
     SUCCESS,
     ActionType,
@@ -24,12 +27,9 @@ from kubesched.framework import (
     Plugin,
     Status,
 )
+from kubesched.scheduler.events.watched_kinds import watched_kind
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.scheduler.watched_kinds import watched_kind
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.virtual_loop import run
 
 WIDGETS = "widgets.v1.example.com"
 

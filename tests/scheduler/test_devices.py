@@ -24,14 +24,14 @@ from kubesched.api import (
     ResourceSlice,
 )
 from kubesched.api.meta import Status
-from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.cluster.apiserver.local_api import Fault, LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import MILLISECOND, SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
 
 DRIVER = "gpu.example.com"
 RESOURCE = "example.com/gpu"

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Pod, PodStatus
-from kubesched.backend.cache import Cache, CacheCorruptedError
-from kubesched.backend.queue import QueueProfile, SchedulingQueue
+from kubesched.foundation.util.clock import SECOND, ManualClock, SteadyClock
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import ClusterEvent, PodInfo
-from kubesched.runtime.waiting_pods import WaitingPodEntry, WaitingPods
-from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.backend.cache import Cache, CacheCorruptedError
+from kubesched.scheduler.backend.queue import QueueProfile, SchedulingQueue
+from kubesched.scheduler.events.event_handlers import EventHandlers
+from kubesched.scheduler.runtime.waiting_pods import WaitingPodEntry, WaitingPods
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import SECOND, ManualClock, SteadyClock
-from kubesched.util.virtual_loop import run
 
 DELETED = "2026-01-01T00:00:00Z"
 

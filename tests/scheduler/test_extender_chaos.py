@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from kubesched.api import ApiError, Node, Pod
 from kubesched.api.quantity import parse_quantity
-from kubesched.config.types import ExtenderManagedResource
-from kubesched.testing.fake_extender import FakeExtender, Reply
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
+from kubesched.scheduler.config.types import ExtenderManagedResource
+from kubesched.testing.fakes.fake_extender import FakeExtender, Reply
 from tests.scheduler.extender_world import FOO, ExtenderWorld, a_pod, cluster_with, nodes, run
 
 Json = dict[str, Any]

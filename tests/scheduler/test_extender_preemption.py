@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.config.types import ExtenderManagedResource
+from kubesched.foundation.util.clock import SECOND
+from kubesched.scheduler.config.types import ExtenderManagedResource
 from kubesched.testing import HOSTNAME, make_spread
-from kubesched.testing.fake_extender import FakeExtender, Reply
-from kubesched.util.clock import SECOND
+from kubesched.testing.fakes.fake_extender import FakeExtender, Reply
 from tests.scheduler.extender_world import (
     FOO,
     ExtenderWorld,

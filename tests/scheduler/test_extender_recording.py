@@ -18,15 +18,15 @@ import msgspec
 import pytest
 
 from kubesched.api import EventsEvent, Node, Pod, PriorityClass
-from kubesched.apiserver.local_api import Fault, LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.config.types import Extender, ExtenderManagedResource
+from kubesched.cluster.apiserver.local_api import Fault, LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import MILLISECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.types import Extender, ExtenderManagedResource
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.testing.fake_extender import FakeExtender
-from kubesched.util import virtual_loop
-from kubesched.util.clock import MILLISECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
+from kubesched.testing.fakes.fake_extender import FakeExtender
 
 Json = dict[str, Any]
 

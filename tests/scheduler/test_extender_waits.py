@@ -9,9 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.config.types import ExtenderManagedResource
-from kubesched.testing.fake_extender import FakeExtender, FakeTransport, keep_nodes, score_nodes
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
+from kubesched.scheduler.config.types import ExtenderManagedResource
+from kubesched.testing.fakes.fake_extender import (
+    FakeExtender,
+    FakeTransport,
+    keep_nodes,
+    score_nodes,
+)
 from tests.scheduler.extender_world import (
     FOO,
     ExtenderWorld,

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from kubesched.api import Node, Pod
-from kubesched.config.types import Extender, ExtenderManagedResource
+from kubesched.foundation.util.components import running
 from kubesched.framework import CycleState, NodeInfo, Plugin
+from kubesched.scheduler.config.types import Extender, ExtenderManagedResource
 from kubesched.testing import make_node
-from kubesched.testing.builders import ZONE
-from kubesched.testing.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
-from kubesched.util.components import running
+from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
+from kubesched.testing.objects.builders import ZONE
 from tests.scheduler.extender_world import FOO, ExtenderWorld, a_pod, cluster_with, nodes, run
 
 Json = dict[str, Any]

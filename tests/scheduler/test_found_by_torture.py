@@ -21,10 +21,13 @@ from kubesched.api.dynamic_resources import (
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.meta import Status as ApiStatus
 from kubesched.api.pod import ContainerPort, PodCondition
-from kubesched.api.pod_status_writer import POD_SCHEDULED, PodStatusWriter
-from kubesched.apiserver.local_api import Fault, LocalApi
+from kubesched.cluster.apiserver.local_api import Fault, LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import (
     ClaimCache,
     CycleState,
@@ -35,14 +38,11 @@ from kubesched.framework import (
     PostFilterResult,
     Status,
 )
-from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices
+from kubesched.framework.pod_status_writer import POD_SCHEDULED, PodStatusWriter
+from kubesched.scheduler.plugins.dynamic_resources.allocated import AllocatedDevices
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_pod
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
-from tests.client.own_clock import OwnClock
+from tests.foundation.client.own_clock import OwnClock
 
 DRIVER = "gpu.example.com"
 NO_FLUSH = timedelta(hours=10)

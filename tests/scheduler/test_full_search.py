@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubesched.api import Node, Pod, Service
+from kubesched.errors import PluginError
 from kubesched.framework import (
     SKIP,
     SUCCESS,
@@ -20,9 +21,8 @@ from kubesched.framework import (
     Reads,
     Status,
 )
-from kubesched.scheduler.full_search import NoNodesError, nodes_to_find
+from kubesched.scheduler.search.full_search import NoNodesError, nodes_to_find
 from kubesched.testing import make_node, make_pod
-from kubesched.util.errors import PluginError
 from tests.support import World, plugin_class
 
 

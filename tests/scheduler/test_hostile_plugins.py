@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import LocalApi, Store
-from kubesched.config import load_configuration
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
 from kubesched.framework import (
     SUCCESS,
     ActionType,
@@ -34,11 +36,9 @@ from kubesched.framework import (
     Status,
     Wait,
 )
+from kubesched.scheduler.config import load_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
 from tests.scheduler.hostile_world import fresh
 
 NODE_ALONE = Reads(

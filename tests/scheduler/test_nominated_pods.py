@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api import Pod
-from kubesched.config import default_profile
+from kubesched.errors import PluginError
 from kubesched.framework import (
     CycleState,
     Diagnosis,
@@ -20,12 +20,12 @@ from kubesched.framework import (
     PodInfo,
     Status,
 )
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.cached_search import CachedSearch
+from kubesched.scheduler.config import default_profile
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.search.cached_search import CachedSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
-from kubesched.testing.random_clusters import random_cluster, random_pod
-from kubesched.util.errors import PluginError
+from kubesched.testing.objects.random_clusters import random_cluster, random_pod
 
 
 class Scenario:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.largest_objects import swollen
+from tests.cluster.apiserver.largest_objects import swollen
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
 from tests.scheduler.hostile_world import GROUPS, HostileWorld, tell

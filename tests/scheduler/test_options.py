@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 import kubesched
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.config import Extender, default_configuration, default_profile
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.framework import Plugin
+from kubesched.scheduler.config import Extender, default_configuration, default_profile
 from kubesched.scheduler.options import scheduler_configuration
-from kubesched.util.clock import ManualClock
-from kubesched.util.errors import ConfigError
 
 
 class FavourArgs(msgspec.Struct, rename="camel"):

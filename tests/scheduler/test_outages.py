@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.api.events import Event
-from kubesched.apiserver import LocalApi
-from kubesched.client.transport import Answer, Request, TransportError
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.foundation.client.transport import Answer, Request, TransportError
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from tests.client.wire_network import Network, Trouble
+from tests.foundation.client.wire_network import Network, Trouble
 
 TROUBLE_S = 20
 EACH = 8

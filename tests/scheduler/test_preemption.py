@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from kubesched.api import ObjectMeta, Pod, PriorityClass
 from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local_api import Fault
+from kubesched.cluster.apiserver.local_api import Fault
 from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.components import running
 from kubesched.framework import SKIP, SUCCESS, CycleState, Plugin, Status, Wait
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import SECOND
-from kubesched.util.components import running
 from tests.scheduler.test_scheduler import Cluster, run
 
 CLASSES = {"low": 0, "mid": 50, "high": 100}

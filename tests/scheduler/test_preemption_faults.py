@@ -16,16 +16,16 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, ObjectMeta, Pod, PriorityClass
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local_api import Fault, LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import Fault, LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, Clock, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, Clock, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 from tests.scheduler.test_faults import RandomFaults
 
 NODES, PODS = 3, 40

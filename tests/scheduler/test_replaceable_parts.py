@@ -11,9 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import LocalApi, Store
-from kubesched.client.informer_factory import InformerFactory
-from kubesched.config import KubeSchedulerProfile
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.errors import ConfigError
+from kubesched.foundation.client.informer_factory import InformerFactory
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.logging import set_verbosity
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import (
     SUCCESS,
     CycleState,
@@ -26,17 +31,12 @@ from kubesched.framework import (
     Reads,
     Status,
 )
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.full_search import ScheduleResult
+from kubesched.scheduler.config import KubeSchedulerProfile
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.search.full_search import ScheduleResult
 from kubesched.testing import make_node, make_pod
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.errors import ConfigError
-from kubesched.util.logging import set_verbosity
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
 
 
 async def create(api: LocalApi, new: Node | Pod) -> None:

@@ -14,14 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import LocalApi
-from kubesched.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.client.transport import Answer, Request
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import MILLISECOND, SECOND
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import MILLISECOND, SECOND
-from tests.client.wire_network import Machine, Network, Trouble
+from tests.foundation.client.wire_network import Machine, Network, Trouble
 
 PODS = 60
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kubesched.scheduler.schedule_result import ranking
+from kubesched.scheduler.search.schedule_result import ranking
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])

@@ -13,19 +13,19 @@ from msgspec.structs import replace
 from kubesched.api import EventsEvent, Node, ObjectMeta, Pod, PriorityClass
 from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local_api import Fault, LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.backend.cache import CacheCorruptedError
-from kubesched.config import default_configuration
-from kubesched.config.types import PluginRef
+from kubesched.cluster.apiserver.local_api import Fault, LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, PodPart, Reads, Status, Wait
-from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.backend.cache import CacheCorruptedError
+from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.config.types import PluginRef
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 
 
 def a_pod(name: str, **wishes: Any) -> Pod:

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet
 from kubesched.api.codec import from_builtins
-from kubesched.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_node_selector, make_pod, make_pv, make_storage_class
-from kubesched.util import virtual_loop
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 
 NODES, PER_NODE = 10, 40
 HOSTNAME = "kubernetes.io/hostname"

@@ -15,7 +15,7 @@ from kubesched.framework import (
     Reads,
     Status,
 )
-from kubesched.scheduler.verification import EngineMismatchError, VerifyingSearch
+from kubesched.scheduler.search.verification import EngineMismatchError, VerifyingSearch
 from kubesched.testing import make_node, make_pod
 from tests.support import World
 

@@ -17,9 +17,13 @@ from msgspec.structs import replace
 
 from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import Clock, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import (
     make_node,
@@ -29,10 +33,6 @@ from kubesched.testing import (
     make_pvc,
     make_storage_class,
 )
-from kubesched.util import virtual_loop
-from kubesched.util.clock import Clock, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 from tests.scheduler.test_faults import RandomFaults, watch_bindings
 from tests.scheduler.volume_controller import VolumeController
 

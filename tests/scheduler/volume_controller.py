@@ -17,9 +17,9 @@ from kubesched.api import (
     PersistentVolumeClaim,
 )
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.foundation.util.clock import MILLISECOND, Clock
 from kubesched.testing import make_pv
-from kubesched.util.clock import MILLISECOND, Clock
 
 __all__ = ["VolumeController"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubesched.api import Pod
+from kubesched.errors import ConfigError
 from kubesched.framework import CycleState, NodeInfo, Plugin
 from kubesched.sim.checks import load_checks
 from kubesched.testing import ZONE, Spread, expect_placement, make_node, make_pod
@@ -21,7 +22,6 @@ from kubesched.testing.placement import (
     PlacedPod,
     Placement,
 )
-from kubesched.util.errors import ConfigError
 
 
 def web(count: int, **more: object) -> list[Pod]:
@@ -59,7 +59,7 @@ def test_plugins_take_part() -> None:
         def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
             return 100 if node.name == "n5" else 0
 
-    from kubesched.config.load import configuration_from_builtins
+    from kubesched.scheduler.config.load import configuration_from_builtins
 
     profile = {
         "plugins": {

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.errors import ConfigError
 from kubesched.sim import run
 from kubesched.sim.autoscaling import nodes_needed
 from kubesched.sim.compare import Difference, compare, measures_of
 from kubesched.sim.summary import summary_text
 from kubesched.sim.traces import read_trace
 from kubesched.sim.world import simulate
-from kubesched.util.errors import ConfigError
 from tests.sim.scenarios import document, scenario
 
 NOWHERE = {"nodes": [{"name": "general", "count": 0, "cpu": 4, "memory": "8Gi"}]}

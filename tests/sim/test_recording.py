@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from kubesched.api import Pod
-from kubesched.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.randomness import derive
 from kubesched.sim.recording import record
 from kubesched.sim.traces import read_trace
 from kubesched.testing import make_pod, make_priority_class
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.randomness import derive
 
 
 def test_what_comes_and_goes_is_written_and_read_again(tmp_path: Path) -> None:

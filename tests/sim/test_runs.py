@@ -13,14 +13,14 @@ import pytest
 
 from kubesched.api import Job, Pod, ReplicaSet, ResourceClaim
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
-from kubesched.apiserver import Store
+from kubesched.cluster.apiserver import Store
+from kubesched.errors import KubeschedError
 from kubesched.sim import feeding, world
 from kubesched.sim.observer import main_reason
 from kubesched.sim.sampling import Series
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.sweep import verify_repeats
 from kubesched.sim.world import simulate
-from kubesched.util.errors import KubeschedError
 from tests.sim.scenarios import PACKED, scenario
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.errors import ConfigError
 from kubesched.sim import load_scenario
-from kubesched.util.errors import ConfigError
 
 GOOD = """\
 kind: Scenario

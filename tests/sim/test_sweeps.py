@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.errors import ConfigError
 from kubesched.sim import Side, first_divergence, run
 from kubesched.sim import sweep as sweep_module
 from kubesched.sim.compare import compare
@@ -14,7 +15,6 @@ from kubesched.sim.export import write_results
 from kubesched.sim.results import RunResult
 from kubesched.sim.summary import comparisons_of, summary_text
 from kubesched.sim.sweep import InterruptedSweepError, RunFiles, Task, sweep
-from kubesched.util.errors import ConfigError
 from tests.sim.scenarios import PACKED, document, scenario
 
 TWO = [{"name": "default"}, {"name": "packed", "config": PACKED}]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.errors import ConfigError
 from kubesched.sim.tuning import load_tuning, put, tune
-from kubesched.util.errors import ConfigError
 
 SCENARIO = """\
 duration: 30m

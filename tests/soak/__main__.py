@@ -21,8 +21,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from kubesched.api import Pod
-from kubesched.client.http_api import HttpApi
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
+from kubesched.foundation.client.http_api import HttpApi
 from tests.soak.churn import Churn
 from tests.soak.flatness import Sample, not_flat, rise
 from tests.soak.processes import Process

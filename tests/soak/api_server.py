@@ -13,14 +13,14 @@ import ssl
 import sys
 from pathlib import Path
 
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer
-from kubesched.apiserver.http.users import ADMIN, Users
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.controllers import garbage_collection
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
-from kubesched.util.clock import MINUTE, RealClock
-from kubesched.util.components import running
-from kubesched.util.memory_trimmer import MemoryTrimmer
+from kubesched.foundation.util.clock import MINUTE, RealClock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.memory_trimmer import MemoryTrimmer
 
 TOKEN = "soak"
 

@@ -17,7 +17,8 @@ import msgspec
 
 from kubesched.api import Deployment, Namespace, Node, Pod, PriorityClass
 from kubesched.api.access import ApiError
-from kubesched.client.http_api import HttpApi
+from kubesched.errors import KubeschedError
+from kubesched.foundation.client.http_api import HttpApi
 from kubesched.testing import (
     make_affinity,
     make_container,
@@ -26,7 +27,6 @@ from kubesched.testing import (
     make_pod_term,
     make_spread,
 )
-from kubesched.util.errors import KubeschedError
 
 __all__ = ["Churn"]
 

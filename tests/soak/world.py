@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import kubesched
-from kubesched.client.http_api import HttpApi
+from kubesched.foundation.client.http_api import HttpApi
 from tests.integration.api_server_process import free_port
 from tests.integration.certificates import Authority
 from tests.soak.api_server import TOKEN

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kubesched.api import Namespace, Pod, PodSpec, Service
+from kubesched.errors import PluginError
 from kubesched.framework import (
     SKIP,
     SUCCESS,
@@ -40,7 +41,6 @@ from kubesched.framework import (
     Wait,
 )
 from kubesched.testing import check_plugin
-from kubesched.util.errors import PluginError
 from tests.testing.plugins import (
     HELD,
     Disks,

@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from kubesched.client.transport import Request, TransportError
-from kubesched.testing.fake_extender import ExtenderCall, FakeExtender, keep_nodes, score_nodes
-from kubesched.util import virtual_loop
+from kubesched.foundation.client.transport import Request, TransportError
+from kubesched.foundation.util import virtual_loop
+from kubesched.testing.fakes.fake_extender import (
+    ExtenderCall,
+    FakeExtender,
+    keep_nodes,
+    score_nodes,
+)
 
 Json = dict[str, Any]
 

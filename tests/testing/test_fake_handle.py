@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kubesched.api import ApiError, Node, PersistentVolumeClaim, Pod
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import Handle, Nominating, NominatingMode, PodInfo
 from kubesched.testing import (
     FakeHandle,
@@ -16,7 +17,6 @@ from kubesched.testing import (
     make_pod,
     make_pvc,
 )
-from kubesched.util.virtual_loop import run
 
 NODE = make_node("n")
 PLACED = make_pod("placed", node_name="n")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.config import default_profile
-from kubesched.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.config import default_profile
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.testing import check_plugin
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from kubesched.apiserver import Store
-from kubesched.backend.queue.scheduling_queue import POPPED_FROM_BACKOFF
-from kubesched.backend.queue.view import Place
+from kubesched.cluster.apiserver import Store
+from kubesched.scheduler.backend.queue.scheduling_queue import POPPED_FROM_BACKOFF
+from kubesched.scheduler.backend.queue.view import Place
 from kubesched.scheduler.scheduler import Scheduler
 from tests.torture.history import History
 from tests.torture.replica import Life

@@ -9,7 +9,7 @@ from msgspec import convert
 
 from kubesched.api import NodeSelector, Pod
 from kubesched.api.node_selector import NodeMatcher
-from kubesched.apiserver import Store
+from kubesched.cluster.apiserver import Store
 
 __all__ = ["device_objections", "devices_of", "volume_objections"]
 

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.pod_facts import is_terminating, pod_priority
-from kubesched.apiserver import Store
-from kubesched.apiserver.store.records import Change
-from kubesched.client.transport import Answer, Request
-from kubesched.util.clock import SECOND
-from kubesched.util.errors import CacheError
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.store.records import Change
+from kubesched.errors import CacheError
+from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.util.clock import SECOND
 from tests.torture.belongings import device_objections, devices_of, volume_objections
 from tests.torture.judge import is_wanted_near, objections
 from tests.torture.moody_extender import suits

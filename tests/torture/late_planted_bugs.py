@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from kubesched.api import pod_status_writer
-from kubesched.backend.cache import Cache
-from kubesched.backend.queue.backoff_queue import BackoffQueue
-from kubesched.backend.queue.in_flight import InFlight
-from kubesched.backend.queue.requeue_decision import RequeueDecisions
-from kubesched.backend.queue.scheduling_queue import SchedulingQueue
-from kubesched.client.http_api import HttpApi
-from kubesched.engine.domain_counts import Domains
-from kubesched.engine.node_table import NodeTable
-from kubesched.framework import NodeInfo
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.framework import NodeInfo, pod_status_writer
+from kubesched.framework.engine.domain_counts import Domains
+from kubesched.framework.engine.node_table import NodeTable
 from kubesched.framework.events import ClusterEvent
-from kubesched.plugins.default_preemption.evaluator import Evaluator
-from kubesched.plugins.default_preemption.eviction import Evictions
-from kubesched.plugins.inter_pod_affinity.filtering import RequiredTerms
-from kubesched.plugins.inter_pod_affinity.hints import AffinityHints
-from kubesched.plugins.node_ports import NodePorts
-from kubesched.plugins.node_resources_fit import filtering as fit_filtering
-from kubesched.plugins.pod_topology_spread.filtering import _Standing
-from kubesched.plugins.pod_topology_spread.hints import SpreadHints
-from kubesched.runtime.answer_cache import AnswerCache
-from kubesched.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
-from kubesched.scheduler import scheduler, scheduling_cycle
-from kubesched.scheduler.binding_cycle import BindingCycle
-from kubesched.scheduler.event_handlers import EventHandlers
-from kubesched.scheduler.extender_attempt import ExtenderAttempt
-from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler import scheduler
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.queue.backoff_queue import BackoffQueue
+from kubesched.scheduler.backend.queue.in_flight import InFlight
+from kubesched.scheduler.backend.queue.requeue_decision import RequeueDecisions
+from kubesched.scheduler.backend.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.cycles import scheduling_cycle
+from kubesched.scheduler.cycles.binding_cycle import BindingCycle
+from kubesched.scheduler.cycles.extender_attempt import ExtenderAttempt
+from kubesched.scheduler.cycles.failure import FailureHandler
+from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle
+from kubesched.scheduler.events.event_handlers import EventHandlers
+from kubesched.scheduler.plugins.default_preemption.evaluator import Evaluator
+from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
+from kubesched.scheduler.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kubesched.scheduler.plugins.inter_pod_affinity.hints import AffinityHints
+from kubesched.scheduler.plugins.node_ports import NodePorts
+from kubesched.scheduler.plugins.node_resources_fit import filtering as fit_filtering
+from kubesched.scheduler.plugins.pod_topology_spread.filtering import _Standing
+from kubesched.scheduler.plugins.pod_topology_spread.hints import SpreadHints
 from kubesched.scheduler.pod_groups import group_cycle
+from kubesched.scheduler.runtime.answer_cache import AnswerCache
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from tests.torture.planting import Patch, edited, skip, yes
 
 __all__ = ["LATE"]

@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.config.types import Extender, ExtenderManagedResource
-from kubesched.testing.fake_extender import FakeExtender, Reply
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
+from kubesched.scheduler.config.types import Extender, ExtenderManagedResource
+from kubesched.testing.fakes.fake_extender import FakeExtender, Reply
 from tests.torture.objects import FOO
 
 __all__ = ["PONDERED", "MoodyExtender", "suits"]

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.api import pod_status_writer
-from kubesched.apiserver.store import object_store, preconditions
-from kubesched.apiserver.store.persistence import DataFile
-from kubesched.backend.cache import Cache
-from kubesched.backend.queue import queueing_hints
-from kubesched.backend.queue.backoff import Backoff
-from kubesched.backend.queue.in_flight import InFlight
-from kubesched.backend.queue.nominator import Nominator
-from kubesched.backend.queue.pre_enqueue import Gatekeeper
-from kubesched.backend.queue.scheduling_queue import SchedulingQueue
-from kubesched.backend.queue.unschedulable_pods import UnschedulablePods
-from kubesched.client.http_api import HttpApi
-from kubesched.client.informer import Informer
-from kubesched.client.informer_store import ObjectStore
-from kubesched.client.lease_view import LeaseView
-from kubesched.plugins.default_preemption.evaluator import Evaluator
-from kubesched.plugins.default_preemption.eviction import Evictions
-from kubesched.plugins.dynamic_resources.allocated import InFlightClaims
-from kubesched.plugins.dynamic_resources.claim_writing import ClaimWriter
-from kubesched.plugins.dynamic_resources.placing import Placing
-from kubesched.plugins.volume_binding import VolumeBinding
-from kubesched.runtime.waiting_pods import PodsInPreBind, WaitingPodEntry
-from kubesched.scheduler.binding_cycle import BindingCycle
-from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.cluster.apiserver.store import object_store, preconditions
+from kubesched.cluster.apiserver.store.persistence import DataFile
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer_store import ObjectStore
+from kubesched.foundation.client.lease_view import LeaseView
+from kubesched.framework import pod_status_writer
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.queue import queueing_hints
+from kubesched.scheduler.backend.queue.backoff import Backoff
+from kubesched.scheduler.backend.queue.in_flight import InFlight
+from kubesched.scheduler.backend.queue.nominator import Nominator
+from kubesched.scheduler.backend.queue.pre_enqueue import Gatekeeper
+from kubesched.scheduler.backend.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.backend.queue.unschedulable_pods import UnschedulablePods
+from kubesched.scheduler.cycles.binding_cycle import BindingCycle
+from kubesched.scheduler.cycles.failure import FailureHandler
+from kubesched.scheduler.events.event_handlers import EventHandlers
 from kubesched.scheduler.extenders.chain import Extenders
-from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.plugins.default_preemption.evaluator import Evaluator
+from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
+from kubesched.scheduler.plugins.dynamic_resources.allocated import InFlightClaims
+from kubesched.scheduler.plugins.dynamic_resources.claim_writing import ClaimWriter
+from kubesched.scheduler.plugins.dynamic_resources.placing import Placing
+from kubesched.scheduler.plugins.volume_binding import VolumeBinding
+from kubesched.scheduler.runtime.waiting_pods import PodsInPreBind, WaitingPodEntry
 from tests.torture.planting import Patch, edited, no, nothing, sometimes, yes
 
 __all__ = ["MORE"]

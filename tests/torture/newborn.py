@@ -14,13 +14,13 @@ from typing import Any
 from msgspec import convert
 
 from kubesched.api import Pod
-from kubesched.apiserver import LocalApi, Store
-from kubesched.apiserver.store.collection import Restored
-from kubesched.apiserver.store.records import Change
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.store.collection import Restored
+from kubesched.cluster.apiserver.store.records import Change
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.components import running
 from kubesched.framework import PodInfo
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import Clock
-from kubesched.util.components import running
 from tests.torture.tables import table_sizes
 
 __all__ = ["Newborn", "conditions"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kubesched.api import Pod, StorageClass
+from kubesched.foundation.util.clock import SECOND
 from kubesched.framework import (
     SUCCESS,
     ActionType,
@@ -24,7 +25,6 @@ from kubesched.framework import (
     Status,
     Wait,
 )
-from kubesched.util.clock import SECOND
 
 __all__ = ["HOLDS", "NEEDS", "OPEN", "odd_plugin"]
 

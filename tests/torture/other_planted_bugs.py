@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from kubesched.api import pod_status_writer
-from kubesched.backend.cache import Cache
-from kubesched.backend.image_table import ImageTable
-from kubesched.backend.queue.backoff import Backoff
-from kubesched.backend.queue.in_flight import InFlight
-from kubesched.backend.queue.nominator import Nominator
-from kubesched.backend.queue.scheduling_queue import SchedulingQueue
-from kubesched.backend.queue.unschedulable_pods import UnschedulablePods
-from kubesched.client.informer import Informer
-from kubesched.client.leader_election import LeaderElector
-from kubesched.client.lease_fence import LeaseFence
-from kubesched.client.lease_view import LeaseView
-from kubesched.engine.domain_counts import DomainCounts, RowCounts
-from kubesched.engine.node_table import LabelColumn
-from kubesched.engine.total_index import TotalIndex
-from kubesched.framework import NodeInfo
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.leader_election import LeaderElector
+from kubesched.foundation.client.lease_fence import LeaseFence
+from kubesched.foundation.client.lease_view import LeaseView
+from kubesched.foundation.util.components import BackgroundTasks
+from kubesched.framework import NodeInfo, pod_status_writer
+from kubesched.framework.engine.domain_counts import DomainCounts, RowCounts
+from kubesched.framework.engine.node_table import LabelColumn
+from kubesched.framework.engine.total_index import TotalIndex
 from kubesched.framework.pod_index import PodIndex
-from kubesched.plugins.default_preemption.eviction import Evictions
-from kubesched.plugins.node_resources_fit import filtering as fit_filtering
-from kubesched.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.plugins.volume_binding.binding import Binder
-from kubesched.plugins.volume_restrictions import VolumeRestrictions
-from kubesched.runtime.binding_points import BindingPoints
-from kubesched.runtime.cached_answers import CachedFilters
-from kubesched.runtime.nominated_totals import NominatedPods
-from kubesched.runtime.waiting_pods import WaitingPodEntry
-from kubesched.scheduler import failure
-from kubesched.scheduler.binding_cycle import BindingCycle
-from kubesched.scheduler.event_handlers import EventHandlers
-from kubesched.scheduler.extender_attempt import ExtenderAttempt
-from kubesched.scheduler.extender_tasks import ExtenderTasks
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.image_table import ImageTable
+from kubesched.scheduler.backend.queue.backoff import Backoff
+from kubesched.scheduler.backend.queue.in_flight import InFlight
+from kubesched.scheduler.backend.queue.nominator import Nominator
+from kubesched.scheduler.backend.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.backend.queue.unschedulable_pods import UnschedulablePods
+from kubesched.scheduler.cycles import failure
+from kubesched.scheduler.cycles.binding_cycle import BindingCycle
+from kubesched.scheduler.cycles.extender_attempt import ExtenderAttempt
+from kubesched.scheduler.cycles.extender_tasks import ExtenderTasks
+from kubesched.scheduler.cycles.failure import FailureHandler
+from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle
+from kubesched.scheduler.events.event_handlers import EventHandlers
 from kubesched.scheduler.extenders.chain import Extenders
-from kubesched.scheduler.failure import FailureHandler
-from kubesched.scheduler.scheduling_cycle import SchedulingCycle
-from kubesched.util.components import BackgroundTasks
+from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
+from kubesched.scheduler.plugins.node_resources_fit import filtering as fit_filtering
+from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.scheduler.plugins.volume_binding.binding import Binder
+from kubesched.scheduler.plugins.volume_restrictions import VolumeRestrictions
+from kubesched.scheduler.runtime.binding_points import BindingPoints
+from kubesched.scheduler.runtime.cached_answers import CachedFilters
+from kubesched.scheduler.runtime.nominated_totals import NominatedPods
+from kubesched.scheduler.runtime.waiting_pods import WaitingPodEntry
 from tests.torture.planting import Patch, edited, no, no_filter, nothing, sometimes, zero
 
 __all__ = ["OTHERS"]

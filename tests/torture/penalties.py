@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubesched.backend.queue.scheduling_queue import QueueName
+from kubesched.foundation.util.clock import SECOND
 from kubesched.framework import QueuedPodInfo
-from kubesched.util.clock import SECOND
+from kubesched.scheduler.backend.queue.scheduling_queue import QueueName
 
 __all__ = ["Penalties"]
 

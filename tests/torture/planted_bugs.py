@@ -8,43 +8,43 @@ For each the first seed that notices it is printed; exit 1 if one is not noticed
 
 from __future__ import annotations
 
-from kubesched.api.pod_status_writer import PodStatusWriter
-from kubesched.apiserver.rules.strategies import pods as pod_rules
-from kubesched.apiserver.store import object_store
-from kubesched.apiserver.store.persistence import DataFile
-from kubesched.backend.cache import Cache
-from kubesched.backend.queue.backoff_queue import BackoffQueue
-from kubesched.backend.queue.in_flight import InFlight
-from kubesched.backend.queue.nominator import Nominator
-from kubesched.backend.queue.scheduling_queue import SchedulingQueue
-from kubesched.backend.snapshot import ClusterSnapshot
-from kubesched.client import http_api
-from kubesched.client.informer import Informer
-from kubesched.client.informer_store import ObjectStore
-from kubesched.client.leader_election import LeaderElector
-from kubesched.client.lease_fence import LeaseFence
-from kubesched.engine.node_table import ChangeLog
+from kubesched.cluster.apiserver.rules.strategies import pods as pod_rules
+from kubesched.cluster.apiserver.store import object_store
+from kubesched.cluster.apiserver.store.persistence import DataFile
+from kubesched.foundation.client import http_api
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer_store import ObjectStore
+from kubesched.foundation.client.leader_election import LeaderElector
+from kubesched.foundation.client.lease_fence import LeaseFence
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.components import BackgroundTasks
 from kubesched.framework import NodeInfo
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.plugins.default_preemption import eviction
-from kubesched.plugins.default_preemption.eviction import Evictions
-from kubesched.plugins.dynamic_resources.allocated import AllocatedDevices, InFlightClaims
-from kubesched.plugins.inter_pod_affinity.filtering import RequiredTerms
-from kubesched.plugins.node_affinity import NodeAffinity
-from kubesched.plugins.node_ports import NodePorts
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.plugins.node_resources_fit import hints as fit_hints
-from kubesched.plugins.node_unschedulable import NodeUnschedulable
-from kubesched.plugins.pod_topology_spread.filtering import _Spread
-from kubesched.plugins.taint_toleration import TaintToleration
-from kubesched.plugins.volume_binding import finding_many
-from kubesched.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.plugins.volume_binding.finding import Finder
-from kubesched.runtime.waiting_pods import WaitingPods
-from kubesched.scheduler.binding_cycle import BindingCycle
-from kubesched.scheduler.event_handlers import EventHandlers
-from kubesched.scheduler.failure import FailureHandler
-from kubesched.util.components import BackgroundTasks
+from kubesched.framework.engine.node_table import ChangeLog
+from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.queue.backoff_queue import BackoffQueue
+from kubesched.scheduler.backend.queue.in_flight import InFlight
+from kubesched.scheduler.backend.queue.nominator import Nominator
+from kubesched.scheduler.backend.queue.scheduling_queue import SchedulingQueue
+from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.cycles.binding_cycle import BindingCycle
+from kubesched.scheduler.cycles.failure import FailureHandler
+from kubesched.scheduler.events.event_handlers import EventHandlers
+from kubesched.scheduler.plugins.default_preemption import eviction
+from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
+from kubesched.scheduler.plugins.dynamic_resources.allocated import AllocatedDevices, InFlightClaims
+from kubesched.scheduler.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kubesched.scheduler.plugins.node_affinity import NodeAffinity
+from kubesched.scheduler.plugins.node_ports import NodePorts
+from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.scheduler.plugins.node_resources_fit import hints as fit_hints
+from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.scheduler.plugins.pod_topology_spread.filtering import _Spread
+from kubesched.scheduler.plugins.taint_toleration import TaintToleration
+from kubesched.scheduler.plugins.volume_binding import finding_many
+from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.scheduler.plugins.volume_binding.finding import Finder
+from kubesched.scheduler.runtime.waiting_pods import WaitingPods
 from tests.torture.cluster_plan import make_plan
 from tests.torture.late_planted_bugs import LATE
 from tests.torture.more_planted_bugs import MORE

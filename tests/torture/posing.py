@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kubesched.apiserver import Store
+from kubesched.cluster.apiserver import Store
 from tests.torture.accounting import is_told_why
 from tests.torture.cluster_plan import Step
 from tests.torture.puzzles import Puzzle

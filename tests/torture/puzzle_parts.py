@@ -18,7 +18,7 @@ from kubesched.api import (
     ResourceClaim,
     StorageClass,
 )
-from kubesched.apiserver import LocalApi
+from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from tests.torture.objects import DRIVER, FOO, HOSTNAME

@@ -15,7 +15,7 @@ from typing import Any
 
 from kubesched.api import Node, Pod, ResourceClaim, ResourceClaimTemplate
 from kubesched.api.access import ApiError
-from kubesched.apiserver import LocalApi
+from kubesched.cluster.apiserver import LocalApi
 from tests.torture.cluster_plan import Plan
 from tests.torture.contests import OF_EXTENDERS, OF_PLUGINS, OF_PREEMPTION, Steps
 from tests.torture.objects import DRIVER, SERVED

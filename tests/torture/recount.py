@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kubesched.api import Node, Pod
-from kubesched.apiserver import Store
-from kubesched.backend.grouping_cache import GroupingCache
-from kubesched.engine import NodeTable
+from kubesched.cluster.apiserver import Store
 from kubesched.framework import NodeInfo, PodInfo
+from kubesched.framework.engine import NodeTable
 from kubesched.framework.pod_groups import group_name_of
+from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["differences", "leaks", "stale_copies", "task_differences"]

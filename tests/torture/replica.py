@@ -10,17 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import Pod
-from kubesched.backend.queue.grouping_queue import GroupingQueue
-from kubesched.backend.queue.scheduling_queue import QueueName
-from kubesched.client.http_api import HttpApi
-from kubesched.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.client.lease_fence import LeaseFence
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.foundation.client.lease_fence import LeaseFence
+from kubesched.foundation.util.clock import SECOND
 from kubesched.framework import FitError, Nominating, PodInfo, QueuedPodInfo, Status
-from kubesched.scheduler.attempt import Attempt
+from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
+from kubesched.scheduler.backend.queue.scheduling_queue import QueueName
+from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import SECOND
-from tests.client.own_clock import OwnClock
-from tests.client.wire_network import Machine, Network
+from tests.foundation.client.own_clock import OwnClock
+from tests.foundation.client.wire_network import Machine, Network
 from tests.torture.penalties import Penalties
 
 __all__ = ["Life", "Replica", "follow_tasks"]

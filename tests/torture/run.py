@@ -27,17 +27,17 @@ from unittest import mock
 
 import msgspec
 
-from kubesched.apiserver import LocalApi, Store
-from kubesched.apiserver.store.persistence import DataFile, open_store
-from kubesched.apiserver.store.records import Change
-from kubesched.client.transport import Answer, Request
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
+from kubesched.cluster.apiserver.store.records import Change
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
-from kubesched.config.feature_gates import FeatureGates
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from tests.client.wire_network import Network
+from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.scheduler.config.feature_gates import FeatureGates
+from tests.foundation.client.wire_network import Network
 from tests.torture.accounting import event_differences, metric_differences
 from tests.torture.cluster_plan import STORM_ENDS, Plan, Step
 from tests.torture.history import History

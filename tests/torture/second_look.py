@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod
 from kubesched.api.pod import PodStatus
+from kubesched.errors import KubeschedError
 from kubesched.framework import SUCCESS, CycleState, NodeView, PodInfo, Status
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.verification import EngineMismatchError, VerifyingSearch
-from kubesched.util.errors import KubeschedError
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.search.verification import EngineMismatchError, VerifyingSearch
 from tests.torture.replica import Life
 
 __all__ = ["answer_differences"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from kubesched.apiserver.store.records import Change
-from kubesched.client.transport import Answer, Request
-from kubesched.util.clock import SECOND, current_clock
+from kubesched.cluster.apiserver.store.records import Change
+from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.util.clock import SECOND, current_clock
 
 __all__ = ["ServerPromises"]
 

@@ -18,20 +18,23 @@ __all__ = ["table_leaks", "table_sizes"]
 
 _TABLES = (dict, list, set, frozenset, tuple, collections.deque)
 _NOT_WALKED = (
-    *("api", "cel", "config", "engine", "metrics", "util"),
+    *("api", "errors", "foundation.cel", "foundation.metrics", "foundation.util"),
+    *("framework.engine", "scheduler.config"),
     *("framework.pod_index", "framework.node_view", "framework.pod_info", "framework.node_info"),
-    *("runtime.answer_cache", "runtime.cached_answers", "runtime.nominated_totals"),
+    "scheduler.runtime.answer_cache",
+    "scheduler.runtime.cached_answers",
+    "scheduler.runtime.nominated_totals",
 )
-_DERIVED = ("plugins.", "runtime.", "framework.")
+_DERIVED = ("scheduler.plugins.", "scheduler.runtime.", "framework.")
 """Walked through for what is behind them."""
 _STATE = (
     "framework.claim_cache",
-    "plugins.default_preemption.eviction",
-    "plugins.dynamic_resources.allocated",
-    "plugins.dynamic_resources.device_state",
-    "plugins.volume_binding.assume_cache",
-    "runtime.services",
-    "runtime.waiting_pods",
+    "scheduler.plugins.default_preemption.eviction",
+    "scheduler.plugins.dynamic_resources.allocated",
+    "scheduler.plugins.dynamic_resources.device_state",
+    "scheduler.plugins.volume_binding.assume_cache",
+    "scheduler.runtime.services",
+    "scheduler.runtime.waiting_pods",
 )
 """Of those that are derived, the ones that hold what is nowhere else."""
 _MEMORIES = {
@@ -96,7 +99,7 @@ def table_sizes(scheduler: Scheduler) -> Counter[str]:
 
 def _is_metric(entry: Any) -> bool:
     """Those that are kept at hand are as many as there are labels."""
-    return type(entry).__module__.startswith("kubesched.metrics")
+    return type(entry).__module__.startswith("kubesched.foundation.metrics")
 
 
 def _is_walked(part: Any) -> bool:

@@ -25,7 +25,7 @@ from kubesched.api import (
     codec,
 )
 from kubesched.api.access import ApiError
-from kubesched.apiserver import LocalApi
+from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
 from kubesched.testing import make_pdb
 from tests.torture.cluster_plan import Plan, Step, member_name

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from kubesched.client.transport import Answer, Request, TransportError
-from kubesched.util.clock import MILLISECOND, SECOND
-from tests.client.wire_network import Mangled, Network, Trouble
+from kubesched.foundation.client.transport import Answer, Request, TransportError
+from kubesched.foundation.util.clock import MILLISECOND, SECOND
+from tests.foundation.client.wire_network import Mangled, Network, Trouble
 from tests.torture.cluster_plan import Step
 from tests.torture.replica import Replica
 

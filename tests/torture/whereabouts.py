@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kubesched.api import Pod
+from kubesched.foundation.util.clock import SECOND
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import SECOND
 from tests.torture.replica import Life
 
 __all__ = ["Whereabouts"]

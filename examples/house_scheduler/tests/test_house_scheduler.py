@@ -12,9 +12,10 @@ from house_scheduler.main import PLUGINS
 from house_scheduler.rules import BY_DAY, HELD, NightShift, SpareNodes, SpareNodesArgs
 
 from kubesched.api import Pod
-from kubesched.config import load_configuration_file
+from kubesched.foundation.util.clock import ManualClock
 from kubesched.framework import SUCCESS, Status
-from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.scheduler.config import load_configuration_file
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.testing import (
     Cluster,
     FakeHandle,
@@ -24,7 +25,6 @@ from kubesched.testing import (
     make_view,
     run_filter,
 )
-from kubesched.util.clock import ManualClock
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"
 SPARE = {"example.com/spare": "true"}

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from kubesched.api.meta import Status
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
 
 __all__ = [
     "ApiAccess",

@@ -23,7 +23,7 @@ from kubesched.api.dynamic_resources import ResourceSlice
 from kubesched.api.events import Event as EventsEvent
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
-from kubesched.util.errors import SelectorError
+from kubesched.errors import SelectorError
 
 __all__ = ["FieldSelector", "FieldTerm"]
 

@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from kubesched.api.validation import EMPTY_VALUES, invalid, label_key_errors
-from kubesched.util.errors import SelectorError
+from kubesched.errors import SelectorError
 
 __all__ = ["ParsedRequirement", "parse_label_query"]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
+from kubesched.api.int64 import MAX_INT64, MIN_INT64
 from kubesched.api.label_query import parse_label_query
 from kubesched.api.merged_requirements import MergedRequirements, integer_of
 from kubesched.api.meta import LabelSelector, LabelSelectorRequirement
@@ -21,8 +22,7 @@ from kubesched.api.validation import (
     label_key_errors,
     label_value_errors,
 )
-from kubesched.util.errors import SelectorError
-from kubesched.util.ints import MAX_INT64, MIN_INT64
+from kubesched.errors import SelectorError
 
 __all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kubesched.util.ints import MAX_INT64, MIN_INT64
+from kubesched.api.int64 import MAX_INT64, MIN_INT64
 
 if TYPE_CHECKING:
     from kubesched.api.labels import Requirement

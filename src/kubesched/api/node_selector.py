@@ -22,7 +22,7 @@ from kubesched.api.labels import Requirement, Selector
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
 from kubesched.api.validation import invalid, joined, not_supported
-from kubesched.util.errors import SelectorError
+from kubesched.errors import SelectorError
 
 __all__ = [
     "FieldRequirement",

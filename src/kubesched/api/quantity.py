@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from kubesched.api.base import RawQuantity
-from kubesched.util.errors import QuantityError
+from kubesched.errors import QuantityError
 
 __all__ = [
     "ZERO",

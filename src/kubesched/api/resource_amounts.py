@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from kubesched.api.base import RawQuantity
+from kubesched.api.int64 import MAX_INT64, MIN_INT64, add_int64, wrap_int64
 from kubesched.api.quantity import Quantity, parse_milli_value, parse_value
 from kubesched.api.resource_names import (
     CPU,
@@ -19,7 +20,6 @@ from kubesched.api.resource_names import (
     PODS,
     is_scalar_resource_name,
 )
-from kubesched.util.ints import MAX_INT64, MIN_INT64, add_int64, wrap_int64
 
 __all__ = ["Resources"]
 

@@ -12,16 +12,16 @@ import sys
 from msgspec.structs import replace
 
 import kubesched
-from kubesched.client.connections import connect_in_cluster, connect_process
-from kubesched.client.http_api import HttpApi
-from kubesched.client.http_transport import Connection, HttpTransport
-from kubesched.client.lease_fence import LeaseFence
-from kubesched.config.types import ClientConnectionConfiguration
-from kubesched.metrics.client_metrics import ClientMetrics
-from kubesched.server.options.cluster_access import ClusterAccess
-from kubesched.util.clock import SECOND, Clock
-from kubesched.util.errors import ConfigError
-from kubesched.util.randomness import derive
+from kubesched.errors import ConfigError
+from kubesched.foundation.client.connections import connect_in_cluster, connect_process
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.http_transport import Connection, HttpTransport
+from kubesched.foundation.client.lease_fence import LeaseFence
+from kubesched.foundation.metrics.client_metrics import ClientMetrics
+from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.types import ClientConnectionConfiguration
+from kubesched.scheduler.server.options.cluster_access import ClusterAccess
 
 __all__ = ["ApiClients", "user_agent"]
 

@@ -13,12 +13,12 @@ from kubesched.api.time import format_time
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cli.configuration_file import read_configuration
 from kubesched.cli.running_scheduler import RunningScheduler, scheduler_options
-from kubesched.config.write import versioned
 from kubesched.explain import ExplainError
 from kubesched.explain.capture import Capture, write_capture
 from kubesched.explain.sources import Loaded, load_files, read_cluster
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.util.clock import RealClock
+from kubesched.foundation.util.clock import RealClock
+from kubesched.scheduler.config.write import versioned
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 
 __all__ = ["capture"]
 

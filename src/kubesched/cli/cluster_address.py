@@ -18,13 +18,17 @@ from kubesched.cli.named_clusters import (
     named_cluster,
     state_folder,
 )
-from kubesched.client.connections import SERVICE_ACCOUNT, connect_process, connect_selected
-from kubesched.client.http_api import HttpApi
-from kubesched.client.http_transport import Connection, HttpTransport
-from kubesched.client.kubeconfig import kubectl_files, load_kubeconfig
-from kubesched.util.clock import Clock, RealClock
-from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.randomness import derive
+from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.client.connections import (
+    SERVICE_ACCOUNT,
+    connect_process,
+    connect_selected,
+)
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.http_transport import Connection, HttpTransport
+from kubesched.foundation.client.kubeconfig import kubectl_files, load_kubeconfig
+from kubesched.foundation.util.clock import Clock, RealClock
+from kubesched.foundation.util.randomness import derive
 
 __all__ = ["ClusterAddress", "cluster_options", "live_api"]
 

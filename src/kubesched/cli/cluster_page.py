@@ -16,7 +16,7 @@ from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.sources import dashboard_of_embedded
 from kubesched.dashboard.wire import aiohttp_handler
-from kubesched.util.clock import Clock
+from kubesched.foundation.util.clock import Clock
 
 __all__ = ["ClusterPage"]
 

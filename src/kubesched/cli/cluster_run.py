@@ -17,8 +17,6 @@ import msgspec
 from kubesched.api import Deployment, Node, Pod, ReplicaSet, ReplicationController, StatefulSet
 from kubesched.api.pod_facts import pod_key
 from kubesched.api.time import format_time
-from kubesched.apiserver.http.kubeconfig import write_private
-from kubesched.apiserver.rules.features import ALL_FEATURES
 from kubesched.cli.cluster_page import ClusterPage
 from kubesched.cli.cluster_summary import ClusterSummary, summarize
 from kubesched.cli.kubeconfig_file import kubeconfig_file
@@ -26,24 +24,26 @@ from kubesched.cli.named_clusters import ClusterFolder, ClusterRecord
 from kubesched.cli.placement_display import PlacementDisplay
 from kubesched.cli.replaceable_scheduler import ReplaceableScheduler
 from kubesched.cli.workload_progress import WorkloadProgress
-from kubesched.client.informer import Informer
-from kubesched.client.kubeconfig import kubectl_files
+from kubesched.cluster.apiserver.http.kubeconfig import write_private
+from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.manifest_kinds import stored_definitions
 from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests
 from kubesched.cluster.nodes.behavior_rules import load_behavior_rules
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
-from kubesched.config.feature_gates import FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.errors import KubeschedError
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.kubeconfig import kubectl_files
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.loop_watchdog import LoopWatchdog
+from kubesched.foundation.util.memory_trimmer import MemoryTrimmer
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.feature_gates import FeatureGates
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import RealClock
-from kubesched.util.collector import settle_collector
-from kubesched.util.components import running
-from kubesched.util.errors import KubeschedError
-from kubesched.util.loop_watchdog import LoopWatchdog
-from kubesched.util.memory_trimmer import MemoryTrimmer
-from kubesched.util.randomness import derive
 
 __all__ = ["ClusterRun", "RunOptions", "Started"]
 

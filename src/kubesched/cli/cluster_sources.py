@@ -13,13 +13,13 @@ from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cli.configuration_file import read_configuration
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain import Snapshot
 from kubesched.explain.sources import load_files
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.runtime.plugin_registry import PluginRegistry, Registry
-from kubesched.util.standard_input import read_standard_text
+from kubesched.foundation.util.standard_input import read_standard_text
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
 
 __all__ = ["ClusterSource", "SourceOptions", "source_options"]
 

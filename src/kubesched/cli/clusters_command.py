@@ -23,7 +23,7 @@ from kubesched.cli.named_clusters import (
     state_folder,
 )
 from kubesched.cli.text_table import text_table
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
 
 __all__ = ["ClusterRow", "clusters", "down", "logs"]
 

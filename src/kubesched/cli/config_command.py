@@ -8,7 +8,10 @@ from collections.abc import Callable
 import click
 import msgspec
 
-from kubesched.config import (
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
+from kubesched.foundation.util.standard_input import read_standard_input
+from kubesched.scheduler.config import (
     FeatureGates,
     KubeSchedulerConfiguration,
     as_written,
@@ -18,15 +21,12 @@ from kubesched.config import (
     parse_feature_gates,
     versioned,
 )
-from kubesched.config.plugin_lists import Implemented
-from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.config.problems import Problem, find_problems
-from kubesched.config.yaml_output import dump_yaml
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.runtime.plugin_registry import PluginRegistry
-from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
-from kubesched.util.errors import ConfigError
-from kubesched.util.standard_input import read_standard_input
+from kubesched.scheduler.config.plugin_lists import Implemented
+from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.scheduler.config.problems import Problem, find_problems
+from kubesched.scheduler.config.yaml_output import dump_yaml
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["config"]
 

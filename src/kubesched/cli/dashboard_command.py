@@ -23,8 +23,8 @@ from kubesched.dashboard.simulated_time import timelines_of_report
 from kubesched.dashboard.sources import dashboard_of_api
 from kubesched.explain.capture import read_capture
 from kubesched.explain.sources import find_readable, load_files
-from kubesched.util.clock import RealClock
-from kubesched.util.components import Component, running
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import Component, running
 
 __all__ = ["dashboard"]
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from kubesched.apiserver.http.kubeconfig import write_private
-from kubesched.util.errors import KubeschedError
+from kubesched.cluster.apiserver.http.kubeconfig import write_private
+from kubesched.errors import KubeschedError
 
 __all__ = ["KubeconfigEntry", "kubeconfig_file", "remove_context"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubesched.cluster.embedded_cluster import Listen
-from kubesched.util.ints import whole_number
+from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["ListenAddress"]
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import click
 
 import kubesched
-from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.errors import ConfigError, KubeschedError
 
 __all__ = ["cli", "main"]
 

@@ -23,9 +23,9 @@ import click
 import click.shell_completion
 import msgspec
 
-from kubesched.apiserver.http.kubeconfig import write_private
 from kubesched.cli.kubeconfig_file import remove_context
-from kubesched.util.errors import ConfigError, KubeschedError
+from kubesched.cluster.apiserver.http.kubeconfig import write_private
+from kubesched.errors import ConfigError, KubeschedError
 
 __all__ = [
     "ClusterFolder",

@@ -16,8 +16,8 @@ from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cluster.controllers.device_driver import DEVICES, DeviceGroup
 from kubesched.cluster.nodes.pod_behavior import STOPPED
-from kubesched.util.errors import QuantityError
-from kubesched.util.ints import whole_number
+from kubesched.errors import QuantityError
+from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["node", "nodes_to_add"]
 

@@ -12,7 +12,6 @@ import click
 from kubesched.api import ApiError, Pod
 from kubesched.api.batch import CronJob, Job
 from kubesched.api.core import Event
-from kubesched.apiserver.local_api import LocalApi
 from kubesched.cli.workload_progress import (
     OWNERS,
     Owner,
@@ -20,8 +19,9 @@ from kubesched.cli.workload_progress import (
     remarks,
     short_of_pods,
 )
-from kubesched.client.informer import Informer
-from kubesched.util.clock import MILLISECOND, SECOND, Clock
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 
 __all__ = ["PlacementDisplay"]
 

@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.clock import SECOND, Clock, RealClock
 from kubesched.sim.recording import Recording
 from kubesched.sim.recording import record as follow
 from kubesched.sim.values import parse_duration_ns
-from kubesched.util.clock import SECOND, Clock, RealClock
-from kubesched.util.errors import KubeschedError
 
 __all__ = ["record"]
 

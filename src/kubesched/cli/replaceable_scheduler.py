@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kubesched.backend.queue.view import PodPlace
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.backend.queue.view import PodPlace
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["ReplaceableScheduler"]

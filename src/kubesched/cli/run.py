@@ -28,38 +28,42 @@ from msgspec.structs import replace
 
 import kubesched
 from kubesched.cli.scheduler_process import ProcessInputs, SchedulerProcess
-from kubesched.config import KubeSchedulerConfiguration, default_plugins, written
-from kubesched.config.feature_gates import check_built
-from kubesched.config.plugin_lists import Implemented
-from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.runtime.plugin_registry import PluginRegistry, Registry
-from kubesched.server.options.command_line import (
+from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.foundation.util.flag_parsing import Flag, FlagError, ParsedFlags, usage
+from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.log_output import LogSettings, log_to
+from kubesched.foundation.util.logging import get_logger
+from kubesched.scheduler.config import KubeSchedulerConfiguration, default_plugins, written
+from kubesched.scheduler.config.feature_gates import check_built
+from kubesched.scheduler.config.plugin_lists import Implemented
+from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.scheduler.config.versions import BINARY_VERSION, KUBERNETES_VERSION
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
+from kubesched.scheduler.server.options.command_line import (
     UnwantedArgumentsError,
     check_arguments,
     options_from_flags,
     parse_command_line,
 )
-from kubesched.server.options.flag_kinds import PRINT, PRINT_RAW
-from kubesched.server.options.flags import FILE_FLAGS, GROUPS, all_flags
-from kubesched.server.options.logging_options import log_settings, validate_logging
-from kubesched.server.options.option_validation import ReadFile, open_error, validate_options
-from kubesched.server.options.process_config import (
+from kubesched.scheduler.server.options.flag_kinds import PRINT, PRINT_RAW
+from kubesched.scheduler.server.options.flags import FILE_FLAGS, GROUPS, all_flags
+from kubesched.scheduler.server.options.logging_options import log_settings, validate_logging
+from kubesched.scheduler.server.options.option_validation import (
+    ReadFile,
+    open_error,
+    validate_options,
+)
+from kubesched.scheduler.server.options.process_config import (
     ProcessConfig,
     check_leader_election,
     feature_gates_of,
     process_config,
 )
-from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
-from kubesched.util.clock import RealClock
-from kubesched.util.collector import settle_collector
-from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.flag_parsing import Flag, FlagError, ParsedFlags, usage
-from kubesched.util.go_format import quote
-from kubesched.util.log_output import LogSettings, log_to
-from kubesched.util.logging import get_logger
 
 __all__ = [
     "Failure",

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from kubesched.cli.api_clients import user_agent
 from kubesched.cli.cluster_address import ClusterAddress
-from kubesched.client.http_transport import Connection, HttpTransport
-from kubesched.client.tls import TlsOptions
-from kubesched.client.transport import Request
 from kubesched.explain import ExplainError, Explanation
-from kubesched.util.clock import SECOND, RealClock
+from kubesched.foundation.client.http_transport import Connection, HttpTransport
+from kubesched.foundation.client.tls import TlsOptions
+from kubesched.foundation.client.transport import Request
+from kubesched.foundation.util.clock import SECOND, RealClock
 
 __all__ = ["RunningScheduler", "scheduler_options"]
 

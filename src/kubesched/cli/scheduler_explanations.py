@@ -1,6 +1,6 @@
 """Explanations from inside a running scheduler, for its own endpoint.
 
-Worked out in a forked child (decision 0027): it has the objects of the informers and the queue as
+Worked out in a forked child (decision 0025): it has the objects of the informers and the queue as
 they are at that moment, and no scheduling cycle waits for it. One at a time, however many ask.
 """
 
@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from kubesched.api.base import ApiObject
-from kubesched.config.feature_gates import FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain import ExplainError, Snapshot
 from kubesched.explain.queue_places import place_of, queue_of
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.plugin_registry import PluginRegistry, Registry
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.forked import ChildError, in_child
+from kubesched.scheduler.config.feature_gates import FeatureGates
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import Clock
-from kubesched.util.forked import ChildError, in_child
 
 __all__ = ["SchedulerExplanations"]
 

@@ -25,41 +25,45 @@ import kubesched
 from kubesched.api import Lease, Pod
 from kubesched.cli.api_clients import ApiClients
 from kubesched.cli.scheduler_explanations import SchedulerExplanations
-from kubesched.client.core_event_recorder import CoreEventBroadcaster
-from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
-from kubesched.client.http_api import HttpApi
-from kubesched.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.config.profiles import as_written
-from kubesched.config.versions import BINARY_VERSION, KUBERNETES_VERSION, effective_version
-from kubesched.config.write import versioned
 from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.sources import dashboard_of_scheduler
 from kubesched.explain.event_notes import EventNotes
+from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
+from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
+from kubesched.foundation.metrics.process_metrics import BuildMetrics
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.clock import MICROSECOND, Clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.log_output import LogFlusher
+from kubesched.foundation.util.logging import get_logger
+from kubesched.foundation.util.loop_watchdog import LoopWatchdog
+from kubesched.foundation.util.memory_trimmer import MemoryTrimmer
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import FitError
-from kubesched.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
-from kubesched.metrics.process_metrics import BuildMetrics
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.runtime.plugin_registry import PluginRegistry
-from kubesched.scheduler.attempt import Attempt
 from kubesched.scheduler.cache_debugger import log_state
+from kubesched.scheduler.config.profiles import as_written
+from kubesched.scheduler.config.versions import (
+    BINARY_VERSION,
+    KUBERNETES_VERSION,
+    effective_version,
+)
+from kubesched.scheduler.config.write import versioned
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.server.endpoints.health import HealthCheck, SwitchCheck
-from kubesched.server.endpoints.http_messages import Request, Response, text_error
-from kubesched.server.endpoints.zpages import Versions
-from kubesched.server.options.process_config import ProcessConfig
-from kubesched.server.serving.secure_server import (
+from kubesched.scheduler.server.endpoints.health import HealthCheck, SwitchCheck
+from kubesched.scheduler.server.endpoints.http_messages import Request, Response, text_error
+from kubesched.scheduler.server.endpoints.zpages import Versions
+from kubesched.scheduler.server.options.process_config import ProcessConfig
+from kubesched.scheduler.server.serving.secure_server import (
     Pages,
     SchedulerServer,
     ServingMetrics,
     build_access_control,
 )
-from kubesched.util.clock import MICROSECOND, Clock
-from kubesched.util.components import running
-from kubesched.util.log_output import LogFlusher
-from kubesched.util.logging import get_logger
-from kubesched.util.loop_watchdog import LoopWatchdog
-from kubesched.util.memory_trimmer import MemoryTrimmer
-from kubesched.util.randomness import derive
 
 __all__ = ["ProcessInputs", "SchedulerProcess"]
 

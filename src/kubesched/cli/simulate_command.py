@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
+from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.util.collector import settle_collector
 from kubesched.sim.divergence import Divergence, Side, first_divergence
 from kubesched.sim.export import check_target, results_json, write_results
 from kubesched.sim.history import write_history
@@ -17,8 +19,6 @@ from kubesched.sim.scenario import Scenario
 from kubesched.sim.scenario_file import load_scenario
 from kubesched.sim.summary import comparisons_of, summary_text
 from kubesched.sim.sweep import InterruptedSweepError, RunFiles, sweep, tasks_of, verify_repeats
-from kubesched.util.collector import settle_collector
-from kubesched.util.errors import ConfigError, KubeschedError
 
 __all__ = ["simulate"]
 

@@ -22,15 +22,15 @@ from kubesched.cli.detached import DetachedError, arguments_again, report_to, st
 from kubesched.cli.listen_address import ListenAddress
 from kubesched.cli.named_clusters import ClusterFolder, ClusterName, state_folder
 from kubesched.cluster.embedded_cluster import Listen
-from kubesched.config.defaults import default_configuration
-from kubesched.config.feature_gates import FeatureGates, check_built, parse_feature_gates
-from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.runtime.plugin_loading import load_plugin, out_of_tree_plugins
-from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, RealClock
+from kubesched.foundation.util.log_output import LogSettings, log_to
+from kubesched.scheduler.config.defaults import default_configuration
+from kubesched.scheduler.config.feature_gates import FeatureGates, check_built, parse_feature_gates
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.options import scheduler_configuration
-from kubesched.util.clock import MILLISECOND, SECOND, RealClock
-from kubesched.util.errors import KubeschedError
-from kubesched.util.log_output import LogSettings, log_to
+from kubesched.scheduler.runtime.plugin_loading import load_plugin, out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["up"]
 

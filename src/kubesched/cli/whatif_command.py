@@ -13,7 +13,7 @@ from kubesched.api import Taint
 from kubesched.cli.cluster_sources import SourceOptions, source_options
 from kubesched.explain.sources import load_files
 from kubesched.explain.whatif import Plan, WhatIf
-from kubesched.util.ints import whole_number
+from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["whatif"]
 

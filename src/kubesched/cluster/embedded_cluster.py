@@ -16,18 +16,16 @@ from typing import NamedTuple
 from kubesched.api import Pod, Service, StorageClass
 from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
-from kubesched.apiserver.http.kubeconfig import kubeconfig
-from kubesched.apiserver.http.limits import Limits
-from kubesched.apiserver.http.router import ApiService
-from kubesched.apiserver.http.server import ApiServer, Handler
-from kubesched.apiserver.http.users import ADMIN, Users
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.rules.features import GROUP_CLAIMS, POD_GROUPS
-from kubesched.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
-from kubesched.apiserver.store.object_store import Store
-from kubesched.apiserver.store.persistence import DataFile, open_store
-from kubesched.client.core_event_recorder import CoreEventBroadcaster
-from kubesched.client.rate_limiter import TokenBucket
+from kubesched.cluster.apiserver.http.kubeconfig import kubeconfig
+from kubesched.cluster.apiserver.http.limits import Limits
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.server import ApiServer, Handler
+from kubesched.cluster.apiserver.http.users import ADMIN, Users
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.rules.features import GROUP_CLAIMS, POD_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.controllers.ended_pods import EndedPods
@@ -38,9 +36,11 @@ from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEvent, PodEventSink
 from kubesched.cluster.own_address import publish_own_address
-from kubesched.util.clock import MILLISECOND, Clock
-from kubesched.util.components import Component
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
+from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
+from kubesched.foundation.client.rate_limiter import TokenBucket
+from kubesched.foundation.util.clock import MILLISECOND, Clock
+from kubesched.foundation.util.components import Component
 
 __all__ = ["EmbeddedCluster", "Listen"]
 
@@ -150,7 +150,7 @@ class EmbeddedCluster:
             self._token = self._secret("token", lambda: secrets.token_urlsafe(24).encode()).decode()
             users = Users({self._token: ADMIN})
             # Imported here: it takes longer than all the rest of the cluster.
-            from kubesched.apiserver.http.certificates import Certificate, make_certificate
+            from kubesched.cluster.apiserver.http.certificates import Certificate, make_certificate
 
             now_ns = clock.now_ns()
             # Certificates last a year; a kept one is good for the calendar year it is made in.

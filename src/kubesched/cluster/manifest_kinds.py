@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 from kubesched.api.base import ApiObject
 from kubesched.api.custom_kinds import CustomObject, custom_kind
-from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.apiserver.store.admission_policies import enforce_policies
-from kubesched.apiserver.store.custom_resource_definitions import (
+from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
+from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
     serve_stored,
 )
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.object_store import Store
 
 __all__ = [
     "ManifestKind",

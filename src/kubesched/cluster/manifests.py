@@ -21,18 +21,18 @@ from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.plain_kinds import PlainObject
 from kubesched.api.quantity import quantity_from_json
 from kubesched.api.scheduling import PodGroup, Workload
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.rules.api_errors import not_found
-from kubesched.apiserver.rules.features import POD_GROUPS
-from kubesched.apiserver.rules.request_documents import cleaned
-from kubesched.apiserver.rules.schema import unknown_fields
-from kubesched.apiserver.store.custom_resource_definitions import serve
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.rules.api_errors import not_found
+from kubesched.cluster.apiserver.rules.features import POD_GROUPS
+from kubesched.cluster.apiserver.rules.request_documents import cleaned
+from kubesched.cluster.apiserver.rules.schema import unknown_fields
+from kubesched.cluster.apiserver.store.custom_resource_definitions import serve
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything
-from kubesched.util.bounded_file import read_bounded_text
-from kubesched.util.errors import ManifestError, QuantityError
-from kubesched.util.standard_input import read_standard_text
-from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
+from kubesched.errors import ManifestError, QuantityError
+from kubesched.foundation.util.bounded_file import read_bounded_text
+from kubesched.foundation.util.standard_input import read_standard_text
+from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
 __all__ = ["Manifest", "apply_manifests", "load_manifests"]
 

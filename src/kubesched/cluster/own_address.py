@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from kubesched.api.discovery import EndpointSlice
 from kubesched.api.plain_kinds import plain_type
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.object_store import Store
 
 __all__ = ["publish_own_address"]
 

@@ -1,7 +1,7 @@
 """What the page may ask: plain values in, plain values out.
 
 What takes long (explanations, what-ifs) is worked out in a forked child, so it never holds up the
-event loop (decision 0027).
+event loop (decision 0025).
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import msgspec
 
 from kubesched.api import Deployment, StatefulSet
 from kubesched.api.pod_facts import pod_key
-from kubesched.backend.queue import SchedulingQueue
-from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.write import written
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.cluster_view import View
 from kubesched.dashboard.configuration_text import read_configuration
@@ -32,10 +29,13 @@ from kubesched.dashboard.timeline import Timelines
 from kubesched.explain import Snapshot
 from kubesched.explain.results import Explanation
 from kubesched.explain.whatif import Plan
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.foundation.util.forked import ChildError, in_child
+from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.scheduler.config.write import written
 from kubesched.scheduler.options import scheduler_configuration
-from kubesched.util.forked import ChildError, in_child
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["Answers"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
 
 __all__ = ["BadRequestError"]
 

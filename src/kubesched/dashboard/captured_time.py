@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod, PodStatus
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
-from kubesched.config.load import configuration_from_builtins
 from kubesched.dashboard.timeline import Change, Key, Timeline, Timelines, key_of
 from kubesched.explain.capture import Capture
+from kubesched.scheduler.config.load import configuration_from_builtins
 
 __all__ = ["timeline_of_captures", "timeline_of_objects"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubesched.config.load import load_configuration
-from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.config.problems import find_problems
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.runtime.plugin_registry import PluginRegistry
+from kubesched.scheduler.config.load import load_configuration
+from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.scheduler.config.problems import find_problems
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["read_configuration"]
 

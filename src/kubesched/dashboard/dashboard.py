@@ -17,8 +17,8 @@ from kubesched.dashboard.answers import Answers
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.sign_in import COOKIE, SignIn
-from kubesched.server.endpoints.http_messages import BadRequest, Request, Response
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
+from kubesched.scheduler.server.endpoints.http_messages import BadRequest, Request, Response
 
 __all__ = ["PREFIX", "Dashboard"]
 

@@ -18,8 +18,8 @@ from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.rows import waiting_reason
 from kubesched.framework import Status
-from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.schedule_result import Ranking, ScheduleResult
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.search.schedule_result import Ranking, ScheduleResult
 
 __all__ = ["DecisionLog", "Entry"]
 

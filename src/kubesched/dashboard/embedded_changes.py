@@ -13,7 +13,7 @@ from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.util.yaml_documents import YamlProblem, read_documents
+from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["EmbeddedChanges", "Switches"]
 

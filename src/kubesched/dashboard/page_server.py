@@ -8,12 +8,12 @@ from types import TracebackType
 
 from aiohttp import web
 
-from kubesched.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
-from kubesched.apiserver.http.limits import Limits
+from kubesched.cluster.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
+from kubesched.cluster.apiserver.http.limits import Limits
 from kubesched.dashboard.dashboard import PREFIX, Dashboard
 from kubesched.dashboard.wire import aiohttp_handler
-from kubesched.util.accept_failures import AcceptFailures
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.accept_failures import AcceptFailures
 
 __all__ = ["PageServer"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kubesched.api.base import ApiObject
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.dashboard.cluster_view import View
 from kubesched.dashboard.decision_log import DecisionLog
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
 __all__ = ["LivePicture", "Moment", "Picture", "Pictures"]
 

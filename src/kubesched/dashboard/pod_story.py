@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from kubesched.api import Pod
 from kubesched.api.time import parse_time
-from kubesched.backend.queue import SchedulingQueue
-from kubesched.backend.queue.journal import Transition
-from kubesched.backend.queue.scheduling_queue import (
+from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.backend.queue.journal import Transition
+from kubesched.scheduler.backend.queue.scheduling_queue import (
     ATTEMPT_FAILED,
     BACKOFF_COMPLETE,
     POD_ADDED,

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
-from kubesched.backend.queue import SchedulingQueue
-from kubesched.backend.queue.view import PodPlace
 from kubesched.dashboard.cluster_view import View
 from kubesched.dashboard.rows import pod_row, waiting_reason
+from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.backend.queue.view import PodPlace
 from kubesched.sim.observer import main_reason
 
 __all__ = ["place_row", "queue_view"]

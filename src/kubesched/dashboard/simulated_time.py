@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from kubesched.config.load import configuration_from_builtins
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.dashboard.timeline import Change, Timeline, Timelines
+from kubesched.errors import ConfigError
+from kubesched.scheduler.config.load import configuration_from_builtins
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.sim.history import read_history
 from kubesched.sim.results import RunResult
 from kubesched.sim.summary import comparisons_of
-from kubesched.util.errors import ConfigError
 
 __all__ = ["timelines_of_report"]
 

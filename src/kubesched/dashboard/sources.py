@@ -7,10 +7,7 @@ from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.client.informer import Informer
-from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.dashboard.answers import Answers, Limits
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.dashboard import Dashboard
@@ -21,10 +18,13 @@ from kubesched.dashboard.picture import LivePicture
 from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.explain.sources import SCHEDULING_KINDS, Reading
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.components import Component
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import Clock
-from kubesched.util.components import Component
-from kubesched.util.randomness import derive
 
 __all__ = ["dashboard_of_api", "dashboard_of_embedded", "dashboard_of_scheduler"]
 

@@ -14,12 +14,12 @@ import msgspec
 
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.picture import Moment, Picture
 from kubesched.dashboard.rows import node_rows
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
 __all__ = ["Change", "Key", "Timeline", "Timelines", "key_of"]
 

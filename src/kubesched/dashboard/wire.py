@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from kubesched.server.endpoints.http_messages import (
+from kubesched.scheduler.server.endpoints.http_messages import (
     BadRequest,
     Headers,
     Request,

@@ -20,8 +20,8 @@ from kubesched.api.kinds import by_api_version_kind, kind_of
 from kubesched.explain.anonymizing import Anonymizer
 from kubesched.explain.model import ExplainError
 from kubesched.explain.sources import SCHEDULING_KINDS
-from kubesched.util.bounded_file import read_bounded, unzipped
-from kubesched.util.whole_file import write_whole
+from kubesched.foundation.util.bounded_file import read_bounded, unzipped
+from kubesched.foundation.util.whole_file import write_whole
 
 __all__ = ["Capture", "read_capture", "write_capture"]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from kubesched.explain.headline import find_headline
 from kubesched.explain.verdicts import AllVerdicts, PluginVerdicts, one_cause_each
+from kubesched.foundation.util.clock import Clock
 from kubesched.framework import CycleState, Diagnosis, Lister, PodInfo, Snapshot, Status
-from kubesched.util.clock import Clock
 
 __all__ = ["EventNotes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
 
 if TYPE_CHECKING:
     from kubesched.explain.fitting import Fit

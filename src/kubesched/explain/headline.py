@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.config import plugin_names
 from kubesched.explain.details import DetailContext, describe_reason
 from kubesched.explain.details.context import Detail, listed, plural
 from kubesched.explain.objects import Objects
 from kubesched.explain.verdicts import AllVerdicts, PluginVerdicts
 from kubesched.framework import PodInfo
+from kubesched.scheduler.config import plugin_names
 
 __all__ = ["Headline", "find_headline"]
 

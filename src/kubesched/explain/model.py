@@ -14,24 +14,24 @@ from typing import Any, NamedTuple
 
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
-from kubesched.backend.cache import Cache
-from kubesched.backend.queue import Nominator
-from kubesched.config.defaults import default_configuration
-from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.errors import KubeschedError, PluginError
 from kubesched.explain.missing_pods import missing_pod_note
 from kubesched.explain.objects import ClusterObjects
 from kubesched.explain.read_only_api import ReadOnlyApi, SilentRecorder
+from kubesched.foundation.util.clock import Clock
 from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_set import Registry
-from kubesched.runtime.services import Services
-from kubesched.scheduler.cached_search import CachedSearch
-from kubesched.scheduler.full_search import NoNodesError, ScheduleResult
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.queue import Nominator
+from kubesched.scheduler.config.defaults import default_configuration
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.profiles import build_profiles
-from kubesched.util.clock import Clock
-from kubesched.util.errors import KubeschedError, PluginError
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.plugin_set import Registry
+from kubesched.scheduler.runtime.services import Services
+from kubesched.scheduler.search.cached_search import CachedSearch
+from kubesched.scheduler.search.full_search import NoNodesError, ScheduleResult
 
 __all__ = ["Change", "ClusterModel", "ExplainError", "Removal", "SearchOutcome"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubesched.api.time import format_time
-from kubesched.backend.queue import SchedulingQueue
-from kubesched.backend.queue.view import PodPlace
+from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.backend.queue.view import PodPlace
 
 __all__ = ["place_of", "queue_lines", "queue_of"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from kubesched.explain.model import ExplainError
 from kubesched.explain.results import NodeGroup, NodeScore, PluginScore, Versus, VersusPoint
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.full_search import ScheduleResult
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.search.full_search import ScheduleResult
 
 __all__ = ["ScoreTable"]
 

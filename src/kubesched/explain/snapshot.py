@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
-from kubesched.config.load import configuration_from_builtins
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.capture import read_capture
 from kubesched.explain.explaining import explain_pod
 from kubesched.explain.fitting import Fit, fit_pods
@@ -22,9 +20,11 @@ from kubesched.explain.sources import load_files, read_cluster
 from kubesched.explain.unknown_kinds import without_rules
 from kubesched.explain.whatif import Plan, WhatIf, play
 from kubesched.explain.whatif.drain_order import drain_order
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.plugin_registry import Registry
-from kubesched.util.clock import Clock, RealClock
+from kubesched.foundation.util.clock import Clock, RealClock
+from kubesched.scheduler.config.load import configuration_from_builtins
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.plugin_registry import Registry
 
 __all__ = ["Snapshot"]
 

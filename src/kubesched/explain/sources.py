@@ -17,10 +17,10 @@ from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
-from kubesched.apiserver.rules.times import time_problem
+from kubesched.cluster.apiserver.rules.times import time_problem
 from kubesched.explain.model import ExplainError
-from kubesched.util.bounded_file import read_bounded, unzipped
-from kubesched.util.yaml_documents import YamlProblem, read_documents
+from kubesched.foundation.util.bounded_file import read_bounded, unzipped
+from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["SCHEDULING_KINDS", "Loaded", "Reading", "find_readable", "load_files", "read_cluster"]
 

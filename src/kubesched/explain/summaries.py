@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kubesched.api import Pod
-from kubesched.config import plugin_names
 from kubesched.explain.details.context import listed, plural, pod_name
 from kubesched.explain.details.devices import missing_claim
 from kubesched.explain.headline import Headline, find_headline
@@ -14,6 +13,7 @@ from kubesched.explain.model import ClusterModel, SearchOutcome
 from kubesched.explain.results import NodeScore, Preemption, Rejection, Suggestion
 from kubesched.explain.verdicts import AllVerdicts, one_cause_each
 from kubesched.framework import PodInfo
+from kubesched.scheduler.config import plugin_names
 
 __all__ = [
     "Summary",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from kubesched.config import plugin_names
 from kubesched.framework import Plugin
-from kubesched.runtime.plugin_registry import PluginFactory, Registry
+from kubesched.scheduler.config import plugin_names
+from kubesched.scheduler.runtime.plugin_registry import PluginFactory, Registry
 
 __all__ = ["left_out", "without_rules"]
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.taints import UNSCHEDULABLE_TAINT
-from kubesched.config import plugin_names
+from kubesched.errors import PluginError
 from kubesched.explain.details.taints import untolerated
 from kubesched.framework import Code, CycleState, NodeView, OnlyNodes, Plugin, PodInfo, Status
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_calls import PRE_FILTER, call, call_filter
-from kubesched.util.errors import PluginError
+from kubesched.scheduler.config import plugin_names
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.plugin_calls import PRE_FILTER, call, call_filter
 
 __all__ = ["AllVerdicts", "PluginVerdicts", "find_all_verdicts", "one_cause_each"]
 

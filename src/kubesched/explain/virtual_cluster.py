@@ -16,17 +16,17 @@ from kubesched.api import ApiError, Namespace, Node, Pod, PodDisruptionBudget
 from kubesched.api.base import ApiObject
 from kubesched.api.events import Event
 from kubesched.api.kinds import kind_of
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.rules.merge_keys import with_identified_items
-from kubesched.apiserver.store.collection import Restored
-from kubesched.apiserver.store.pod_eviction import admit_eviction
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.rules.merge_keys import with_identified_items
+from kubesched.cluster.apiserver.store.collection import Restored
+from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 
 __all__ = ["VirtualCluster"]
 

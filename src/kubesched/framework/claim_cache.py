@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from kubesched.api import ResourceClaim, ResourceClaimStatus
-from kubesched.util.errors import CacheError
+from kubesched.errors import CacheError
 
 __all__ = ["ClaimCache"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from kubesched.api import Pod
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
 
 __all__ = ["Clonable", "CycleState", "StateNotFoundError"]
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.errors import KubeschedError
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import Code, Status
-from kubesched.util.errors import KubeschedError
 
 __all__ = ["Diagnosis", "FitError", "NodeVerdicts"]
 

@@ -17,6 +17,7 @@ from msgspec.structs import force_setattr
 from kubesched.api import Pod
 
 __all__ = [
+    "ASSIGNED_POD_DELETE",
     "ActionType",
     "ClusterEvent",
     "ClusterEventWithHint",
@@ -111,6 +112,9 @@ class ClusterEvent(msgspec.Struct, frozen=True):
             and bool(self.action & incoming.action)
             and int(incoming.action) <= int(self.action)
         )
+
+
+ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
 
 
 class QueueingHint(enum.Enum):

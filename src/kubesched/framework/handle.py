@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
+from kubesched.foundation.util.clock import Clock
 from kubesched.framework.claim_cache import ClaimCache
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
@@ -24,7 +25,6 @@ from kubesched.framework.pod_info import PodInfo
 from kubesched.framework.post_filter import Nominating
 from kubesched.framework.preemption import DryRun
 from kubesched.framework.shared_state import SharedState
-from kubesched.util.clock import Clock
 
 __all__ = [
     "EventRecorder",

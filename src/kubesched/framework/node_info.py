@@ -13,10 +13,10 @@ import msgspec
 
 from kubesched.api import Node
 from kubesched.api.host_ports import HostPort, ports_conflict
+from kubesched.api.int64 import MAX_INT64, MIN_INT64, add_int64, wrap_int64
 from kubesched.api.resource_amounts import Resources
+from kubesched.errors import CacheError
 from kubesched.framework.pod_info import PodInfo
-from kubesched.util.errors import CacheError
-from kubesched.util.ints import MAX_INT64, MIN_INT64, add_int64, wrap_int64
 
 __all__ = ["ImageState", "NodeInfo"]
 

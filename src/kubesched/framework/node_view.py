@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Taint
-from kubesched.engine import CPU, MEMORY, NodeTable
+from kubesched.framework.engine import CPU, MEMORY, NodeTable
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.pod_index import PodIndex
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from kubesched.api import Pod
+from kubesched.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState, StateNotFoundError
-from kubesched.util.errors import KubeschedError
 
 __all__ = [
     "GroupCycle",

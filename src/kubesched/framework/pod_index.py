@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.pod_facts import is_terminating
-from kubesched.engine import NodeTable
-from kubesched.engine.domain_counts import Domains, Eligibility, RowCounts
 from kubesched.framework.affinity_terms import AffinityTerm
+from kubesched.framework.engine import NodeTable
+from kubesched.framework.engine.domain_counts import Domains, Eligibility, RowCounts
 from kubesched.framework.pod_info import PodInfo
 from kubesched.framework.pod_query import Anchor, PodQuery, anchor_of
 

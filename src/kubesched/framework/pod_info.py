@@ -14,6 +14,7 @@ from kubesched.api import Affinity, Pod
 from kubesched.api.host_ports import HostPort, host_ports
 from kubesched.api.pod_requests import node_amounts, plain_amounts
 from kubesched.api.resource_amounts import Resources
+from kubesched.errors import KubeschedError, SelectorError
 from kubesched.framework.affinity_terms import (
     AffinityTerm,
     WeightedAffinityTerm,
@@ -21,7 +22,6 @@ from kubesched.framework.affinity_terms import (
     parse_weighted_terms,
 )
 from kubesched.framework.pod_limits import affinity_excess
-from kubesched.util.errors import KubeschedError, SelectorError
 
 __all__ = ["PodInfo", "PodInfos", "QueuedPodInfo", "assigned_to"]
 

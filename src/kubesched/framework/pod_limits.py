@@ -1,7 +1,7 @@
 """How much one pod may ask, where each part of it is compared with every node or pod.
 
-Nothing in the API bounds these lists, so one pod could hold up all others (decisions 0019 and
-0031). A pod that goes beyond is refused by the plugin concerned, with a condition that says so.
+Nothing in the API bounds these lists, so one pod could hold up all others (decisions 0018 and
+0028). A pod that goes beyond is refused by the plugin concerned, with a condition that says so.
 Real pods stay below a tenth of them.
 """
 

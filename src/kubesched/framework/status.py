@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from kubesched.util.errors import text_of
+from kubesched.errors import text_of
 
 __all__ = ["REJECTED", "SKIP", "SUCCESS", "Code", "Status"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeGuard
 
+from kubesched.errors import PluginError
 from kubesched.framework.status import Code, Status
-from kubesched.util.errors import PluginError
 
 __all__ = ["is_sound", "wrong_answer"]
 

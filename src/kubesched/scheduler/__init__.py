@@ -1,1 +1,4 @@
-"""The loop: from a watch event to a bound pod."""
+"""The scheduler: from a watch event to a bound pod.
+
+`scheduler.py` is the loop. docs/architecture.md follows one pod through the folders.
+"""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from kubesched.api import Node, Pod
 from kubesched.api.resource_amounts import Resources
+from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import NodeInfo
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.logging import get_logger
 
 __all__ = ["Mismatch", "compare", "describe_node", "describe_pods", "log_state"]
 

@@ -15,28 +15,28 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from kubesched.client.event_recorder import Broadcaster
-from kubesched.client.informer_factory import InformerFactory
-from kubesched.config.defaults import default_configuration
-from kubesched.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.config.load import configuration_from_builtins
-from kubesched.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.config.profiles import complete_configuration
-from kubesched.config.types import (
+from kubesched.foundation.client.event_recorder import Broadcaster
+from kubesched.foundation.client.informer_factory import InformerFactory
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.scheduler.config.defaults import default_configuration
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.scheduler.config.load import configuration_from_builtins
+from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.scheduler.config.profiles import complete_configuration
+from kubesched.scheduler.config.types import (
     API_VERSION,
     KIND,
     Extender,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
 )
-from kubesched.config.validation import validate_configuration
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.plugin_registry import PluginRegistry
-from kubesched.runtime.plugin_set import Registry
+from kubesched.scheduler.config.validation import validate_configuration
+from kubesched.scheduler.cycles.failure import FailureNote, HandleFailure
 from kubesched.scheduler.extenders.building import TransportOf
-from kubesched.scheduler.failure import FailureNote, HandleFailure
-from kubesched.scheduler.full_search import SchedulePod
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
+from kubesched.scheduler.runtime.plugin_set import Registry
+from kubesched.scheduler.search.full_search import SchedulePod
 
 __all__ = [
     "DEFAULT_OPTIONS",

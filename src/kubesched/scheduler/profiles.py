@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubesched.config.types import KubeSchedulerProfile
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_set import Registry
-from kubesched.runtime.services import Services
-from kubesched.util.errors import ConfigError
+from kubesched.errors import ConfigError
+from kubesched.scheduler.config.types import KubeSchedulerProfile
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.plugin_set import Registry
+from kubesched.scheduler.runtime.services import Services
 
 __all__ = ["build_profiles"]
 

@@ -13,40 +13,42 @@ from typing import Any, Unpack
 
 from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.access import ApiAccess
-from kubesched.api.pod_status_writer import PodStatusWriter
-from kubesched.backend.cache import Cache, CacheCorruptedError
-from kubesched.backend.grouping_cache import GroupingCache
-from kubesched.backend.queue import (
+from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
+from kubesched.foundation.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
+from kubesched.foundation.util.components import BackgroundTasks, StopSwitch, running
+from kubesched.foundation.util.logging import get_logger
+from kubesched.foundation.util.randomness import derive
+from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
+from kubesched.framework.pod_groups import group_name_of
+from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.scheduler.backend.cache import Cache, CacheCorruptedError
+from kubesched.scheduler.backend.grouping_cache import GroupingCache
+from kubesched.scheduler.backend.queue import (
     QueueProfile,
     RegisteredHint,
     SchedulingQueue,
     register_hints,
 )
-from kubesched.backend.queue.grouping_queue import GroupingQueue
-from kubesched.backend.queue_flusher import QueueFlusher
-from kubesched.client.event_recorder import Broadcaster, EventBroadcaster
-from kubesched.client.informer import Informer
-from kubesched.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
-from kubesched.config.feature_gates import check_combination
-from kubesched.config.profiles import as_written
-from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
-from kubesched.framework.pod_groups import group_name_of
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.plugin_registry import Registry, plugin_type_of
-from kubesched.runtime.services import Services
-from kubesched.scheduler.binding_cycle import BindingCycle, Placement
-from kubesched.scheduler.broken_attempts import BrokenAttempts
-from kubesched.scheduler.cached_search import CachedSearch
-from kubesched.scheduler.decision_watch import DecisionWatcher
-from kubesched.scheduler.event_handlers import EventHandlers
-from kubesched.scheduler.extender_attempt import ExtenderContext
-from kubesched.scheduler.extender_cycle import ExtenderCycle
-from kubesched.scheduler.extender_tasks import ExtenderTasks
+from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
+from kubesched.scheduler.backend.queue_flusher import QueueFlusher
+from kubesched.scheduler.config.feature_gates import check_combination
+from kubesched.scheduler.config.profiles import as_written
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.cycles.binding_cycle import BindingCycle, Placement
+from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
+from kubesched.scheduler.cycles.decision_watch import DecisionWatcher
+from kubesched.scheduler.cycles.extender_attempt import ExtenderContext
+from kubesched.scheduler.cycles.extender_cycle import ExtenderCycle
+from kubesched.scheduler.cycles.extender_tasks import ExtenderTasks
+from kubesched.scheduler.cycles.failure import FailureHandler
+from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle, skip_reason
+from kubesched.scheduler.events.event_handlers import EventHandlers
+from kubesched.scheduler.events.watched_kinds import watched_kind
 from kubesched.scheduler.extenders.building import build_extenders, document_keeper
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import HTTPExtender
-from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
     SchedulerOptions,
@@ -58,13 +60,11 @@ from kubesched.scheduler.pod_groups.building import build_group_cycle
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
 from kubesched.scheduler.profiles import build_profiles
-from kubesched.scheduler.scheduling_cycle import SchedulingCycle, skip_reason
-from kubesched.scheduler.verification import EngineMismatchError, VerifyingSearch
-from kubesched.scheduler.watched_kinds import watched_kind
-from kubesched.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
-from kubesched.util.components import BackgroundTasks, StopSwitch, running
-from kubesched.util.logging import get_logger
-from kubesched.util.randomness import derive
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.plugin_registry import Registry, plugin_type_of
+from kubesched.scheduler.runtime.services import Services
+from kubesched.scheduler.search.cached_search import CachedSearch
+from kubesched.scheduler.search.verification import EngineMismatchError, VerifyingSearch
 
 __all__ = ["Scheduler"]
 

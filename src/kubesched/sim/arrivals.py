@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.foundation.util.clock import SECOND
 from kubesched.sim.values import ScenarioError, parse_duration_ns, parse_rate_ns
-from kubesched.util.clock import SECOND
 
 __all__ = ["Arrivals", "parse_arrivals"]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from kubesched.api import Node, Pod
 from kubesched.api.node_selector import RequiredNodeAffinity
 from kubesched.api.taints import first_untolerated
-from kubesched.apiserver import LocalApi
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.foundation.util.clock import Clock
 from kubesched.sim.happenings import NodeKeeper
 from kubesched.sim.observer import Observer, PodState
 from kubesched.sim.scenario import Autoscaler
-from kubesched.util.clock import Clock
 
 __all__ = ["GroupAutoscaler", "admits", "nodes_needed"]
 

@@ -16,6 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api import Node, Pod
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.bounded_file import read_bounded_text
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 from kubesched.sim.reading import Members
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.scenario_file import parse_scenario
@@ -33,10 +37,6 @@ from kubesched.testing.placement import (
     Placement,
     Spread,
 )
-from kubesched.util.bounded_file import read_bounded_text
-from kubesched.util.clock import SECOND
-from kubesched.util.errors import ConfigError
-from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
 __all__ = ["Check", "CheckResult", "load_checks"]
 

@@ -10,7 +10,7 @@ import msgspec
 from kubesched.api import ApiAccess, ApiError, ObjectMeta, ResourceClaim
 from kubesched.api.base import ApiObject
 from kubesched.api.volume import PersistentVolume
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
 
 __all__ = ["create_as_they_were"]
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api import Pod
-from kubesched.apiserver import Fault, Faults
+from kubesched.cluster.apiserver import Fault, Faults
+from kubesched.errors import KubeschedError
 from kubesched.explain import Explanation, Snapshot
 from kubesched.explain.sources import SCHEDULING_KINDS
 from kubesched.sim.observer import Decision
@@ -20,7 +21,6 @@ from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Configuration, Scenario
 from kubesched.sim.values import format_duration
 from kubesched.sim.world import World, simulate
-from kubesched.util.errors import KubeschedError
 
 __all__ = ["Divergence", "Side", "first_divergence"]
 

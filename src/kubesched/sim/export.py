@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.util.whole_file import followed, replaced_whole, write_whole
 from kubesched.sim.compare import Comparison, measures_of
 from kubesched.sim.divergence import Divergence
 from kubesched.sim.report import report_html
 from kubesched.sim.results import RunResult
-from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.whole_file import followed, replaced_whole, write_whole
 
 __all__ = ["check_target", "results_json", "runs_frame", "series_frame", "write_results"]
 

@@ -13,11 +13,11 @@ from kubesched.api.apps import DeploymentSpec
 from kubesched.api.batch import JobSpec
 from kubesched.api.meta import LabelSelector
 from kubesched.api.pod import PodTemplateSpec
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.randomness import derive
 from kubesched.sim.scenario import Scenario, Workload
 from kubesched.sim.templates import drawn, priority_class, sized
-from kubesched.util.clock import SECOND, Clock
-from kubesched.util.errors import KubeschedError
-from kubesched.util.randomness import derive
 
 __all__ = ["Feeder"]
 

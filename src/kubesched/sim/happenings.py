@@ -8,13 +8,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kubesched.api import ApiError, Node, Pod
-from kubesched.apiserver import LocalApi
-from kubesched.apiserver.store.pod_eviction import admit_eviction
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
+from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.randomness import derive
 from kubesched.sim.observer import NodeState
 from kubesched.sim.scenario import GROUP_LABEL, Happening, Scenario, Target
 from kubesched.sim.templates import ZONE_LABEL, named_node
-from kubesched.util.clock import SECOND, Clock
-from kubesched.util.randomness import derive
 
 __all__ = ["NodeKeeper"]
 

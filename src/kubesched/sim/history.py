@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod, PodCondition
 from kubesched.api.base import ApiObject
-from kubesched.config.write import versioned
+from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.util.whole_file import replaced_whole
+from kubesched.scheduler.config.write import versioned
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.world import simulate
-from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.whole_file import replaced_whole
 
 __all__ = ["HistoryRecorder", "RecordedRun", "read_history", "write_history"]
 

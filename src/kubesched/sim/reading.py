@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from kubesched.api.quantity import parse_milli_value, parse_value
+from kubesched.errors import QuantityError
 from kubesched.sim.values import (
     Distribution,
     ScenarioError,
     parse_distribution,
     parse_duration_ns,
 )
-from kubesched.util.errors import QuantityError
 
 __all__ = ["Members", "parse_cpu_milli", "parse_memory_bytes"]
 

@@ -9,8 +9,8 @@ import msgspec
 
 from kubesched.api import ApiAccess, ApiError, Pod
 from kubesched.api.time import format_time, parse_time
+from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.sim.traces import FORMAT
-from kubesched.util.clock import SECOND, Clock
 
 __all__ = ["Recording", "record"]
 

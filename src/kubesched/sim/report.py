@@ -10,12 +10,12 @@ import msgspec
 
 import kubesched
 from kubesched.api.time import format_time
+from kubesched.foundation.util.clock import SECOND
 from kubesched.sim.compare import Comparison, Difference
 from kubesched.sim.divergence import Divergence
 from kubesched.sim.results import RunResult
 from kubesched.sim.summary import summary_text
 from kubesched.sim.values import format_duration
-from kubesched.util.clock import SECOND
 
 __all__ = ["report_html"]
 

@@ -13,11 +13,11 @@ import msgspec
 
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.sim.arrivals import Arrivals
 from kubesched.sim.values import Distribution
-from kubesched.util.clock import SECOND
-from kubesched.util.virtual_loop import DEFAULT_START_NS
 
 __all__ = [
     "GROUP_LABEL",

@@ -12,13 +12,21 @@ import msgspec
 from kubesched.api import ApiError, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
-from kubesched.apiserver import Store
-from kubesched.apiserver.rules.validation.names import dns_subdomain
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.rules.validation.names import dns_subdomain
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
-from kubesched.config.load import configuration_from_builtins, load_configuration
+from kubesched.errors import ConfigError, KubeschedError
 from kubesched.explain.capture import read_capture
 from kubesched.explain.sources import load_files
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.foundation.util.bounded_file import (
+    MOST_SETTINGS_BYTES,
+    read_bounded,
+    read_bounded_text,
+)
+from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
+from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, read_documents
+from kubesched.scheduler.config.load import configuration_from_builtins, load_configuration
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.sim.arrivals import Arrivals, parse_arrivals
 from kubesched.sim.reading import Members, parse_cpu_milli, parse_memory_bytes
 from kubesched.sim.scenario import (
@@ -35,10 +43,6 @@ from kubesched.sim.scenario import (
 from kubesched.sim.templates import ZONE_LABEL, node_template, pod_template
 from kubesched.sim.traces import openb_nodes, read_trace
 from kubesched.sim.values import ScenarioError, constant, format_duration, parse_rate_ns
-from kubesched.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded, read_bounded_text
-from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.virtual_loop import DEFAULT_START_NS
-from kubesched.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 
 __all__ = ["load_scenario", "parse_scenario"]
 

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 import kubesched
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.collector import settle_collector
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.world import simulate
-from kubesched.util.collector import settle_collector
-from kubesched.util.errors import KubeschedError
 
 __all__ = [
     "InterruptedSweepError",

@@ -23,10 +23,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kubesched.api import Pod
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.bounded_file import read_bounded, unzipped
+from kubesched.foundation.util.clock import SECOND
 from kubesched.sim.scenario import WORKLOAD_LABEL, TracePod
-from kubesched.util.bounded_file import read_bounded, unzipped
-from kubesched.util.clock import SECOND
-from kubesched.util.errors import ConfigError
 
 __all__ = ["FORMAT", "GPU_MILLI", "openb_nodes", "read_trace"]
 

@@ -27,7 +27,10 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.config.load import configuration_from_builtins
+from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.util.bounded_file import read_bounded_text
+from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
+from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.sim.compare import TIMES, measures_of
 from kubesched.sim.reading import Members
 from kubesched.sim.results import RunResult
@@ -35,9 +38,6 @@ from kubesched.sim.scenario import Configuration, Scenario
 from kubesched.sim.scenario_file import load_scenario
 from kubesched.sim.sweep import sweep
 from kubesched.sim.values import ScenarioError
-from kubesched.util.bounded_file import read_bounded_text
-from kubesched.util.errors import ConfigError, KubeschedError
-from kubesched.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["Objective", "Parameter", "Trial", "Tuning", "load_tuning", "tune"]
 

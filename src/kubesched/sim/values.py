@@ -25,8 +25,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.util.clock import SECOND
-from kubesched.util.errors import ConfigError
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = [
     "Distribution",

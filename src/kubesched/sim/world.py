@@ -9,15 +9,20 @@ from typing import Any
 
 from kubesched.api import ApiError, Job, Node, Pod
 from kubesched.api.base import ApiObject
-from kubesched.apiserver import Faults, LocalApi, Store
-from kubesched.apiserver.store.collection import Collection
-from kubesched.apiserver.store.records import Change
+from kubesched.cluster.apiserver import Faults, LocalApi, Store
+from kubesched.cluster.apiserver.store.collection import Collection
+from kubesched.cluster.apiserver.store.records import Change
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
-from kubesched.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import Clock, current_clock
+from kubesched.foundation.util.components import Component, running
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.sim.autoscaling import GroupAutoscaler
 from kubesched.sim.copying import create_as_they_were
@@ -27,11 +32,6 @@ from kubesched.sim.observer import Observer
 from kubesched.sim.results import RunResult
 from kubesched.sim.sampling import Series, momentary, sample
 from kubesched.sim.scenario import Configuration, Scenario
-from kubesched.util import virtual_loop
-from kubesched.util.clock import Clock, current_clock
-from kubesched.util.components import Component, running
-from kubesched.util.errors import KubeschedError
-from kubesched.util.randomness import derive
 
 __all__ = ["World", "simulate"]
 

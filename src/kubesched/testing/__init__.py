@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from kubesched.testing.builders import (
+from kubesched.testing.check_plugin import check_plugin
+from kubesched.testing.cluster import Cluster, cluster_in_thread
+from kubesched.testing.fakes.fake_extender import (
+    ExtenderCall,
+    FakeExtender,
+    Reply,
+    keep_nodes,
+    score_nodes,
+)
+from kubesched.testing.fakes.fake_handle import (
+    FakeHandle,
+    FakePodInPreBind,
+    FakeRecorder,
+    FakeWaitingPod,
+    RecordedEvent,
+    make_nominator,
+)
+from kubesched.testing.fakes.fake_objects import ApiCall, FakeApi, FakeLister, FakeObjects
+from kubesched.testing.objects.builders import (
     HOSTNAME,
     REGION,
     ZONE,
@@ -16,25 +34,7 @@ from kubesched.testing.builders import (
     make_taint,
     make_toleration,
 )
-from kubesched.testing.check_plugin import check_plugin
-from kubesched.testing.cluster import Cluster, cluster_in_thread
-from kubesched.testing.fake_extender import (
-    ExtenderCall,
-    FakeExtender,
-    Reply,
-    keep_nodes,
-    score_nodes,
-)
-from kubesched.testing.fake_handle import (
-    FakeHandle,
-    FakePodInPreBind,
-    FakeRecorder,
-    FakeWaitingPod,
-    RecordedEvent,
-    make_nominator,
-)
-from kubesched.testing.fake_objects import ApiCall, FakeApi, FakeLister, FakeObjects
-from kubesched.testing.object_builders import (
+from kubesched.testing.objects.object_builders import (
     make_csi_driver,
     make_csi_node,
     make_csi_storage_capacity,
@@ -49,6 +49,16 @@ from kubesched.testing.object_builders import (
     make_stateful_set,
     make_storage_class,
 )
+from kubesched.testing.objects.random_clusters import Cluster as ClusterObjects
+from kubesched.testing.objects.random_clusters import random_cluster, random_node, random_pod
+from kubesched.testing.objects.selector_builders import (
+    make_affinity,
+    make_node_selector,
+    make_node_term,
+    make_pod_term,
+    make_selector,
+)
+from kubesched.testing.objects.views import make_snapshot, make_view, run_filter, run_score
 from kubesched.testing.placement import (
     Claim,
     Never,
@@ -62,16 +72,6 @@ from kubesched.testing.placement import (
     Spread,
     expect_placement,
 )
-from kubesched.testing.random_clusters import Cluster as ClusterObjects
-from kubesched.testing.random_clusters import random_cluster, random_node, random_pod
-from kubesched.testing.selector_builders import (
-    make_affinity,
-    make_node_selector,
-    make_node_term,
-    make_pod_term,
-    make_selector,
-)
-from kubesched.testing.views import make_snapshot, make_view, run_filter, run_score
 
 __all__ = [
     "HOSTNAME",

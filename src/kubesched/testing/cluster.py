@@ -21,21 +21,21 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api import ApiError, Container, Node, Pod
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.rules.features import ALL_FEATURES
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.manifests import apply_manifests, load_manifests
-from kubesched.config.feature_gates import FeatureGates
-from kubesched.config.load import configuration_from_builtins, load_configuration
-from kubesched.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
-from kubesched.runtime.plugin_registry import PluginRegistry, Registry
+from kubesched.scheduler.config.feature_gates import FeatureGates
+from kubesched.scheduler.config.load import configuration_from_builtins, load_configuration
+from kubesched.scheduler.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from kubesched.scheduler.options import SchedulerOptions
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.testing.builders import make_node
-from kubesched.util.clock import RealClock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
+from kubesched.testing.objects.builders import make_node
 
 __all__ = ["Cluster", "cluster_in_thread"]
 

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kubesched.api import ApiObject, Node, Pod
-from kubesched.apiserver import LocalApi, Store
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 
 __all__ = [
     "Claim",

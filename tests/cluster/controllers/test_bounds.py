@@ -20,13 +20,13 @@ from kubesched.api import (
     StatefulSet,
 )
 from kubesched.api.base import ApiObject
-from kubesched.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver import LocalApi, Store
 from kubesched.cluster.controllers import control_loop, new_pods
 from kubesched.cluster.controllers.control_loop import Controllers
 from kubesched.cluster.controllers.ended_pods import EndedPods
-from kubesched.util import virtual_loop
-from kubesched.util.clock import MICROSECOND, ManualClock, current_clock
-from kubesched.util.components import running
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import MICROSECOND, ManualClock, current_clock
+from kubesched.foundation.util.components import running
 from tests.cluster.controllers.test_devices import DRIVER, equip
 from tests.cluster.controllers.test_volumes import story
 from tests.cluster.controllers.workloads import Workloads, workload

@@ -23,9 +23,9 @@ from kubesched.api import (
     ResourceClaimTemplate,
 )
 from kubesched.api.meta import Status
-from kubesched.apiserver.http import ApiService, Request
-from kubesched.apiserver.local_api import Fault
-from kubesched.util.virtual_loop import run
+from kubesched.cluster.apiserver.http import ApiService, Request
+from kubesched.cluster.apiserver.local_api import Fault
+from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 

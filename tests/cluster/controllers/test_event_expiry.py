@@ -10,12 +10,12 @@ import pytest
 
 from kubesched.api.core import Event
 from kubesched.api.time import parse_time
-from kubesched.apiserver import Store
-from kubesched.apiserver.rules import api_errors
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.rules import api_errors
 from kubesched.cluster.controllers.event_expiry import EventExpiry
-from kubesched.util import virtual_loop
-from kubesched.util.clock import MINUTE, ManualClock, current_clock
-from kubesched.util.components import running
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import MINUTE, ManualClock, current_clock
+from kubesched.foundation.util.components import running
 
 NOON = parse_time("2026-01-01T12:00:00Z")
 

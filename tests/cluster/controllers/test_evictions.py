@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kubesched.api import ApiError, Pod, PodDisruptionBudget, ReplicaSet
-from kubesched.apiserver.store.pod_eviction import admit_eviction
-from kubesched.util.virtual_loop import run
+from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
+from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.api import Deployment, Lease, Node, Pod
 from kubesched.cluster.nodes.pod_behavior import STOPPED
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -7,8 +7,8 @@ from typing import Any
 from unittest import mock
 
 from kubesched.api import ApiError, ConfigMap, Deployment, Pod, ReplicaSet, ReplicationController
-from kubesched.apiserver import LocalApi
-from kubesched.util.virtual_loop import run
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 Json = dict[str, Any]

@@ -6,10 +6,10 @@ import asyncio
 
 from kubesched.api import ApiError, Pod, PodGroup
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 
 
 async def _is_there(cluster: EmbeddedCluster) -> bool:

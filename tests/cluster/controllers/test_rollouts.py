@@ -7,7 +7,7 @@ from typing import Any
 
 from kubesched.api import DaemonSet, Deployment, Pod, ReplicaSet
 from kubesched.api.apps import ControllerRevision
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 BAD = "webserver:404"

@@ -8,7 +8,7 @@ from typing import Any
 from kubesched.api import PersistentVolumeClaim, Pod, StatefulSet
 from kubesched.api.apps import ControllerRevision
 from kubesched.api.core import ResourceQuota
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 Json = dict[str, Any]

@@ -18,11 +18,11 @@ from kubesched.api import (
 )
 from kubesched.cluster.controllers.provisioning import PROVISIONER
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import SECOND, current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
-from kubesched.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads
 
 Json = dict[str, Any]

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from kubesched.api import ApiError, Node, Pod
-from kubesched.apiserver.local_api import Faults, LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import Faults, LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
-from kubesched.util.clock import SECOND, Clock, current_clock
-from kubesched.util.components import StopSwitch, running
+from kubesched.foundation.util.clock import SECOND, Clock, current_clock
+from kubesched.foundation.util.components import StopSwitch, running
 
 T = TypeVar("T", bound=msgspec.Struct)
 Json = dict[str, Any]

@@ -16,13 +16,13 @@ from kubesched.api import (
     PodSpec,
     Status,
 )
-from kubesched.apiserver import Fault, Faults, LocalApi, Store
-from kubesched.apiserver.store.collection import Restored
+from kubesched.cluster.apiserver import Fault, Faults, LocalApi, Store
+from kubesched.cluster.apiserver.store.collection import Restored
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.pod_behavior import RUN_DURATION, run_duration_ns
-from kubesched.util.clock import MILLISECOND, SECOND, Clock, current_clock
-from kubesched.util.components import running
-from kubesched.util.virtual_loop import run
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
 
 
 class World:

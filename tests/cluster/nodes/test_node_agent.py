@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kubesched.api import Node, ObjectMeta
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.nodes.node_agent import NodeAgent
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.testing import make_node
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.virtual_loop import run
 
 
 def ready(node: Node) -> list[str]:

@@ -10,8 +10,8 @@ from kubesched.api import Container, ContainerPort, ObjectMeta, Pod, PodSpec
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.cluster.nodes.container_commands import Outcome, literal_end, literal_outcome
 from kubesched.cluster.nodes.pod_behavior import PREFIX, behavior_of
-from kubesched.util.clock import MINUTE, SECOND
-from kubesched.util.errors import KubeschedError
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.clock import MINUTE, SECOND
 from tests.cluster.nodes.test_kubelet import World, scenario
 
 TRAPPED = """_term(){

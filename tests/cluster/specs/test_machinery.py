@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kubesched.apiserver.http import Answer, Request, Stream
-from kubesched.apiserver.http.protobuf.encoding import fields
+from kubesched.cluster.apiserver.http import Answer, Request, Stream
+from kubesched.cluster.apiserver.http.protobuf.encoding import fields
 from tests.cluster.specs.definitions import DEFINITIONS, define
 from tests.cluster.specs.world import PATCHES, Json, RefusedError, Spec, Story, play, pod
 

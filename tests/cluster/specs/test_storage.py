@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.apiserver.http import Answer
+from kubesched.cluster.apiserver.http import Answer
 from tests.cluster.specs.world import Json, RefusedError, Spec, Story, condition_of, play, pod
 
 

@@ -20,15 +20,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from kubesched.api.access import ApiError
-from kubesched.apiserver.http import Answer, ApiService, Request, Stream
-from kubesched.apiserver.http.paths import parse_path
-from kubesched.apiserver.http.protobuf import PROTOBUF
+from kubesched.cluster.apiserver.http import Answer, ApiService, Request, Stream
+from kubesched.cluster.apiserver.http.paths import parse_path
+from kubesched.cluster.apiserver.http.protobuf import PROTOBUF
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util.clock import SECOND, Clock, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import SECOND, Clock, current_clock
-from kubesched.util.components import running
-from kubesched.util.virtual_loop import run
-from tests.apiserver.http.go_form import as_in_go, options_as_in_go
+from tests.cluster.apiserver.http.go_form import as_in_go, options_as_in_go
 
 Json = Any
 Failed = pytest.fail.Exception

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.client.extender_client import ExtenderClient, ExtenderError
-from kubesched.client.transport import Answer, Request
+from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
+from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.util.clock import SECOND
 from kubesched.scheduler.extenders.answers import (
     FilterAnswer,
     MetaVictims,
@@ -21,7 +22,6 @@ from kubesched.scheduler.extenders.answers import (
     read_preemption,
     read_scores,
 )
-from kubesched.util.clock import SECOND
 
 encode = msgspec.json.encode
 NODE = {"metadata": {"name": "n1"}}

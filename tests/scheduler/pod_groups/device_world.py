@@ -8,13 +8,13 @@ from collections import Counter
 from typing import Any
 
 from kubesched.api import DeviceClass, Node, Pod, PodGroup, ResourceClaim, ResourceClaimTemplate
-from kubesched.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
-from kubesched.config.feature_gates import FeatureGates
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.util.clock import current_clock
-from kubesched.util.randomness import derive
 
 DRIVER = "gpu.example.com"
 Json = dict[str, Any]

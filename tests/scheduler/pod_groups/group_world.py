@@ -21,17 +21,17 @@ from kubesched.api import (
     PodGroupSpec,
     PodSchedulingGroup,
 )
-from kubesched.apiserver.local_api import LocalApi
-from kubesched.apiserver.store.object_store import Store
-from kubesched.config.feature_gates import FeatureGates
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.options import SchedulerOptions
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_pod
-from kubesched.util.clock import current_clock
-from kubesched.util.components import running
-from kubesched.util.randomness import derive
 from tests.scheduler.test_scheduler import Faults
 
 BASIC = {"GenericWorkload": True}

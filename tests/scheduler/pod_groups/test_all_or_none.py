@@ -11,8 +11,8 @@ import random
 import pytest
 
 from kubesched.api import Pod
+from kubesched.foundation.util import virtual_loop
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
 from tests.scheduler.pod_groups.group_world import GroupWorld, gang, group_world, member
 
 SEEDS = range(12)

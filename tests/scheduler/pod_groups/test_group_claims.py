@@ -9,10 +9,10 @@ import pytest
 
 from kubesched.api import ApiError, EventsEvent, Node, Pod, PodGroup, ResourceClaim
 from kubesched.api.meta import Status
-from kubesched.apiserver.local_api import Fault
-from kubesched.util.clock import MILLISECOND
-from kubesched.util.components import running
-from kubesched.util.virtual_loop import run
+from kubesched.cluster.apiserver.local_api import Fault
+from kubesched.foundation.util.clock import MILLISECOND
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
 from tests.scheduler.pod_groups.device_world import DeviceWorld
 from tests.scheduler.pod_groups.group_world import GANGS
 

@@ -21,13 +21,13 @@ from kubesched.api import (
 )
 from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
-from kubesched.apiserver.local_api import Fault
-from kubesched.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.local_api import Fault
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.components import running
 from kubesched.framework import SUCCESS, CycleState, Plugin, Status, Wait
 from kubesched.testing import make_node, make_pod
-from kubesched.util import virtual_loop
-from kubesched.util.clock import SECOND
-from kubesched.util.components import running
 from tests.scheduler.pod_groups.group_world import (
     BASIC,
     GANGS,

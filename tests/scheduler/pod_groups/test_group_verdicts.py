@@ -21,8 +21,8 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.diagnosis import Diagnosis
-from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.failure import CLEAR_NOMINATION
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION
 from kubesched.scheduler.pod_groups.group_condition import condition_of, condition_patch
 from kubesched.scheduler.pod_groups.group_results import (
     WAITING_FOR_PREEMPTION,

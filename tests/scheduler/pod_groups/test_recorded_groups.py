@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from kubesched.api import EventsEvent, Namespace, ObjectMeta, Pod, PodGroup, PriorityClass
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.components import running
 from kubesched.testing import make_node
-from kubesched.util import virtual_loop
-from kubesched.util.components import running
 from tests.scheduler.pod_groups.group_world import BASIC, GANGS, GroupWorld
 
 Json = dict[str, Any]

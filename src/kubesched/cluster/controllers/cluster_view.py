@@ -13,7 +13,7 @@ from kubesched.api import OwnerReference, Pod, PodDisruptionBudget, ResourceClai
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.cluster.controllers.storage_index import StorageIndex
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = [
     "View",

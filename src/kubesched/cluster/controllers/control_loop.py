@@ -18,10 +18,10 @@ from kubesched.cluster.controllers.planners import FOLLOWED, Planner, planners
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan, RecordEvent
 from kubesched.cluster.controllers.pod_collection import LostNodes
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
-from kubesched.util.clock import MICROSECOND, MILLISECOND, SECOND, Clock
-from kubesched.util.components import StopSwitch
-from kubesched.util.heap import KeyedHeap
-from kubesched.util.logging import get_logger
+from kubesched.foundation.util.clock import MICROSECOND, MILLISECOND, SECOND, Clock
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.heap import KeyedHeap
+from kubesched.foundation.util.logging import get_logger
 
 __all__ = ["Controllers", "DocumentAccess", "EventSink"]
 

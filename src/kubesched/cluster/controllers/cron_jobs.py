@@ -18,7 +18,7 @@ from kubesched.cluster.controllers.plans import (
     RecordEvent,
     status_patch,
 )
-from kubesched.util.clock import MINUTE, SECOND
+from kubesched.foundation.util.clock import MINUTE, SECOND
 
 __all__ = ["plan_cron_job"]
 

@@ -12,8 +12,8 @@ import re
 import zoneinfo
 from typing import NamedTuple
 
-from kubesched.util.clock import SECOND
-from kubesched.util.go_format import parse_duration
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.go_format import parse_duration
 
 __all__ = ["Schedule", "parse_schedule"]
 

@@ -21,7 +21,7 @@ from kubesched.cluster.controllers.plans import (
     status_patch,
 )
 from kubesched.cluster.controllers.revisions import template_hash
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["HASH_LABEL", "plan_deployment"]
 

@@ -19,7 +19,7 @@ from kubesched.api.labels import Selector
 from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.cluster_view import View, controller_of, is_active, is_ready
 from kubesched.cluster.controllers.plans import Plan, conditions_with, status_patch
-from kubesched.util.clock import MINUTE
+from kubesched.foundation.util.clock import MINUTE
 
 __all__ = ["plan_disruption_budget"]
 

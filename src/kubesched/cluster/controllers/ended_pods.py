@@ -10,10 +10,10 @@ import asyncio
 from typing import Any, Final
 
 from kubesched.api import ApiError, Pod
-from kubesched.apiserver.store.object_store import Store
-from kubesched.util.clock import SECOND, Clock
-from kubesched.util.components import StopSwitch
-from kubesched.util.logging import get_logger
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.logging import get_logger
 
 __all__ = ["MOST_ENDED", "EndedPods"]
 

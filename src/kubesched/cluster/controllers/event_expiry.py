@@ -12,10 +12,10 @@ from typing import Any, Final
 from kubesched.api import ApiError
 from kubesched.api.core import Event
 from kubesched.api.time import parse_time
-from kubesched.apiserver.store.object_store import Store
-from kubesched.util.clock import MINUTE, Clock
-from kubesched.util.components import StopSwitch
-from kubesched.util.logging import get_logger
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import MINUTE, Clock
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.logging import get_logger
 
 __all__ = ["LASTS_NS", "EventExpiry", "last_seen_ns"]
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from kubesched.api import ApiError
-from kubesched.apiserver.rules.deletion import FOREGROUND
-from kubesched.apiserver.rules.served_resources import Resource
-from kubesched.apiserver.store.object_store import Store
-from kubesched.apiserver.store.watching import Watcher
-from kubesched.util.clock import SECOND, Clock
-from kubesched.util.components import StopSwitch
-from kubesched.util.logging import get_logger
+from kubesched.cluster.apiserver.rules.deletion import FOREGROUND
+from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.watching import Watcher
+from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.logging import get_logger
 
 __all__ = ["GarbageCollector", "Verdict", "judge"]
 

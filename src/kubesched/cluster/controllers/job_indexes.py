@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from kubesched.util.ints import whole_number
+from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["indexes_from", "indexes_text"]
 

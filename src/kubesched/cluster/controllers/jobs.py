@@ -28,7 +28,7 @@ from kubesched.cluster.controllers.plans import (
     status_patch,
 )
 from kubesched.cluster.controllers.replica_sets import pod_from_template
-from kubesched.util.clock import MINUTE, SECOND
+from kubesched.foundation.util.clock import MINUTE, SECOND
 
 __all__ = ["TRACKING", "plan_job", "plan_pod_of_lost_job"]
 

@@ -17,7 +17,7 @@ from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.cluster_view import View, is_ready
 from kubesched.cluster.controllers.plans import Action, Patch, Plan, RecordEvent
 from kubesched.cluster.nodes.node_agent import LEASE_NAMESPACE, SILENT_REASON
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["GRACE_NS", "plan_node", "wanted_taints"]
 

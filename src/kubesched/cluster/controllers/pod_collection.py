@@ -6,7 +6,7 @@ from kubesched.api import Node, Pod
 from kubesched.cluster.controllers.cluster_view import View
 from kubesched.cluster.controllers.plans import Action, Delete, Patch, Plan
 from kubesched.cluster.controllers.taint_eviction import disruption
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["QUARANTINE_NS", "LostNodes", "out_of_service_pods"]
 

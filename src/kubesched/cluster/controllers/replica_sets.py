@@ -26,7 +26,7 @@ from kubesched.cluster.controllers.plans import (
     status_patch,
 )
 from kubesched.cluster.nodes.pod_behavior import PREFIX
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["next_available_ns", "plan_replica_set", "pod_from_template"]
 

@@ -22,7 +22,7 @@ from kubesched.cluster.controllers.cluster_view import (
 )
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
 from kubesched.cluster.controllers.pod_groups import group_of
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["plan_claim", "plan_claims_of_group", "plan_claims_of_pod"]
 

@@ -11,7 +11,7 @@ from kubesched.api.taints import NO_EXECUTE, tolerates
 from kubesched.api.time import format_time
 from kubesched.cluster.controllers.cluster_view import View
 from kubesched.cluster.controllers.plans import Action, Delete, Patch, Plan, RecordEvent
-from kubesched.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["TaintEvictions", "disruption", "toleration_ns"]
 

@@ -28,11 +28,11 @@ import yaml
 from kubesched.api import Pod
 from kubesched.api.labels import Selector
 from kubesched.cluster.nodes.pod_behavior import NEVER, Behavior, behavior_of, duration_ns
-from kubesched.util.bounded_file import read_bounded_text
-from kubesched.util.clock import SECOND
-from kubesched.util.errors import KubeschedError
-from kubesched.util.randomness import derive
-from kubesched.util.yaml_limits import check_yaml
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.bounded_file import read_bounded_text
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.yaml_limits import check_yaml
 
 __all__ = ["load_behavior_rules", "parse_behavior_rules"]
 

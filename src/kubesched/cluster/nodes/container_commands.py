@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kubesched.util.clock import MINUTE, SECOND
+from kubesched.foundation.util.clock import MINUTE, SECOND
 
 __all__ = ["Outcome", "literal_end", "literal_outcome"]
 

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable
 
 from kubesched.api import ApiAccess, ApiError, Node, Pod
 from kubesched.api.access import WatchEvent, deliver
-from kubesched.apiserver import LocalApi
+from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.nodes.node_agent import is_stopped
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEventSink, ending_events, events_of
 from kubesched.cluster.nodes.pod_lifecycle import PodLifecycles, Step
 from kubesched.cluster.nodes.pod_status import status_of
-from kubesched.util.clock import MILLISECOND, SECOND, Clock
-from kubesched.util.components import StopSwitch, begun
-from kubesched.util.logging import get_logger
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
+from kubesched.foundation.util.components import StopSwitch, begun
+from kubesched.foundation.util.logging import get_logger
 
 __all__ = ["FakeKubelet"]
 

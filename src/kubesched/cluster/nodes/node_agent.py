@@ -15,9 +15,9 @@ from kubesched.api.coordination import LeaseSpec
 from kubesched.api.meta import ObjectMeta, OwnerReference
 from kubesched.api.time import format_micro_time, format_time
 from kubesched.cluster.nodes.pod_behavior import STOPPED
-from kubesched.util.clock import SECOND, Clock
-from kubesched.util.components import StopSwitch
-from kubesched.util.logging import get_logger
+from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.logging import get_logger
 
 __all__ = [
     "LEASE_NAMESPACE",

@@ -28,8 +28,8 @@ import msgspec
 from kubesched.api import Pod
 from kubesched.api.pod import Container
 from kubesched.cluster.nodes.container_commands import Outcome, literal_end, literal_outcome
-from kubesched.util.clock import SECOND
-from kubesched.util.go_format import parse_duration
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.go_format import parse_duration
 
 __all__ = [
     "DEFAULT_RUN_NS",

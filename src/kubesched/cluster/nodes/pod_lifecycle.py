@@ -16,7 +16,7 @@ from kubesched.api.host_ports import HostPort, host_ports, ports_conflict
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_run import FINISHED, PodRun
 from kubesched.cluster.nodes.pod_status import needs_report
-from kubesched.util.heap import KeyedHeap
+from kubesched.foundation.util.heap import KeyedHeap
 
 __all__ = ["PodLifecycles", "Step"]
 

@@ -13,7 +13,7 @@ from kubesched.api.pod import ContainerStatus
 from kubesched.api.time import parse_time
 from kubesched.cluster.nodes.container_commands import Outcome
 from kubesched.cluster.nodes.pod_behavior import Behavior
-from kubesched.util.clock import MINUTE, SECOND
+from kubesched.foundation.util.clock import MINUTE, SECOND
 
 __all__ = ["FINISHED", "ContainerRun", "PodRun"]
 

@@ -22,7 +22,7 @@ from kubesched.explain.details.context import (
 )
 from kubesched.explain.details.selection import shown_requirement
 from kubesched.explain.objects import Objects
-from kubesched.plugins.helpers.volume_claims import (
+from kubesched.scheduler.plugins.helpers.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_names,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubesched.config import plugin_names
 from kubesched.explain.details.claims import describe_claims
 from kubesched.explain.details.context import Detail, DetailContext
 from kubesched.explain.details.devices import describe_devices
@@ -15,6 +14,7 @@ from kubesched.explain.details.selection import describe_selection
 from kubesched.explain.details.taints import describe_taints, describe_unschedulable
 from kubesched.explain.results import Rejection
 from kubesched.framework import Code, Status
+from kubesched.scheduler.config import plugin_names
 
 __all__ = ["DetailContext", "describe", "describe_reason"]
 

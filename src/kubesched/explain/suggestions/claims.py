@@ -28,7 +28,7 @@ from kubesched.explain.details.context import nearest, pod_name
 from kubesched.explain.model import Change, Removal
 from kubesched.explain.suggestions.candidate import CLUSTER, POD, Candidate, Question
 from kubesched.explain.suggestions.new_node import NEW_NODE_SIZE, node_like
-from kubesched.plugins.helpers.volume_claims import (
+from kubesched.scheduler.plugins.helpers.volume_claims import (
     BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,

@@ -12,7 +12,6 @@ from itertools import combinations
 import numpy as np
 
 from kubesched.api import Pod
-from kubesched.config import plugin_names
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import Suggestion
 from kubesched.explain.suggestions.candidate import Candidate, Question, both
@@ -30,6 +29,7 @@ from kubesched.explain.suggestions.room import make_room
 from kubesched.explain.suggestions.trying import try_out
 from kubesched.explain.verdicts import AllVerdicts
 from kubesched.framework import NodeView
+from kubesched.scheduler.config import plugin_names
 
 __all__ = ["find_suggestions"]
 

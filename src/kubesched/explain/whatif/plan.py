@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet, Taint
 from kubesched.api.base import ApiObject
 from kubesched.api.resource_amounts import Resources
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.model import ExplainError
 from kubesched.explain.suggestions.new_node import node_like
 from kubesched.explain.virtual_cluster import VirtualCluster
-from kubesched.util.clock import SECOND, current_clock
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
 __all__ = ["Plan", "carry_out"]
 

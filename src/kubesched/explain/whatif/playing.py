@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod, ReplicaSet
 from kubesched.api.base import ApiObject
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.explain.virtual_cluster import VirtualCluster
 from kubesched.explain.whatif.difference import ClusterState, WhatIf, difference
 from kubesched.explain.whatif.plan import Plan, carry_out
-from kubesched.util import virtual_loop
+from kubesched.foundation.util import virtual_loop
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
 __all__ = ["play"]
 

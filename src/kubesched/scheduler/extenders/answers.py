@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kubesched.client.extender_client import ExtenderError
-from kubesched.util.ints import MAX_INT64, MIN_INT64
+from kubesched.api.int64 import MAX_INT64, MIN_INT64
+from kubesched.foundation.client.extender_client import ExtenderError
 
 __all__ = [
     "FilterAnswer",

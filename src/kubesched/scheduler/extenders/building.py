@@ -8,16 +8,16 @@ from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
-from kubesched.client.credentials import Credential, FixedCredentials
-from kubesched.client.document_keeper import DocumentKeeper
-from kubesched.client.extender_client import ExtenderClient
-from kubesched.client.http_transport import Connection, HttpTransport
-from kubesched.client.tls import KeyPair, TlsOptions, client_context
-from kubesched.client.transport import Transport
-from kubesched.config.profiles import ordered_extenders
-from kubesched.config.types import Extender, ExtenderTLSConfig
+from kubesched.errors import ConfigError
+from kubesched.foundation.client.credentials import Credential, FixedCredentials
+from kubesched.foundation.client.document_keeper import DocumentKeeper
+from kubesched.foundation.client.extender_client import ExtenderClient
+from kubesched.foundation.client.http_transport import Connection, HttpTransport
+from kubesched.foundation.client.tls import KeyPair, TlsOptions, client_context
+from kubesched.foundation.client.transport import Transport
+from kubesched.scheduler.config.profiles import ordered_extenders
+from kubesched.scheduler.config.types import Extender, ExtenderTLSConfig
 from kubesched.scheduler.extenders.extender import HTTPExtender
-from kubesched.util.errors import ConfigError
 
 __all__ = ["TransportOf", "build_extenders", "connect", "document_keeper"]
 

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kubesched.api import Pod
-from kubesched.client.extender_client import ExtenderError
+from kubesched.api.int64 import wrap_int64
+from kubesched.foundation.client.extender_client import ExtenderError
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import SUCCESS, Diagnosis, PodInfo, Snapshot, Status, Victims
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.scheduler.extenders.answers import MetaVictims
 from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
-from kubesched.util.go_format import quote
-from kubesched.util.ints import wrap_int64
-from kubesched.util.logging import get_logger
 
 __all__ = ["Extenders"]
 

@@ -9,9 +9,10 @@ import msgspec
 
 from kubesched.api import Container, Node, Pod, codec
 from kubesched.api.raw_objects import node_wire_form
-from kubesched.client.extender_client import ExtenderClient, ExtenderError
-from kubesched.config.types import Extender
+from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
+from kubesched.foundation.util.go_format import quote
 from kubesched.framework import NodeInfo, Victims
+from kubesched.scheduler.config.types import Extender
 from kubesched.scheduler.extenders.answers import (
     MetaVictims,
     read_bind_error,
@@ -19,7 +20,6 @@ from kubesched.scheduler.extenders.answers import (
     read_preemption,
     read_scores,
 )
-from kubesched.util.go_format import quote
 
 __all__ = ["AskedNode", "Filtered", "HTTPExtender"]
 

@@ -6,19 +6,19 @@ import random
 from collections.abc import Callable, Mapping
 
 from kubesched.api import PodGroup
-from kubesched.backend.grouping_cache import GroupingCache
-from kubesched.backend.queue.grouping_queue import GroupingQueue
-from kubesched.runtime.framework import Framework
-from kubesched.runtime.services import Services
-from kubesched.scheduler.binding_cycle import Placement
-from kubesched.scheduler.broken_attempts import BrokenAttempts
-from kubesched.scheduler.failure import FailureHandler
+from kubesched.foundation.util.clock import Clock
+from kubesched.scheduler.backend.grouping_cache import GroupingCache
+from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
+from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
+from kubesched.scheduler.cycles.failure import FailureHandler
+from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm
 from kubesched.scheduler.pod_groups.group_condition import PodGroupConditionWriter
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_submission import GroupSubmission
-from kubesched.scheduler.scheduling_cycle import SchedulingCycle
-from kubesched.util.clock import Clock
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.services import Services
 
 __all__ = ["build_group_cycle"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubesched.backend.cache import Cache
-from kubesched.backend.queue.grouping_queue import GroupingQueue
+from kubesched.errors import CacheError
+from kubesched.foundation.util.clock import Clock
 from kubesched.framework import (
     Code,
     CycleState,
@@ -22,18 +22,18 @@ from kubesched.framework import (
 )
 from kubesched.framework.pod_groups import GroupCycle, enter_group_cycle
 from kubesched.framework.post_filter import nominated_node
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.failure import CLEAR_NOMINATION
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION
+from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle, about_node, pod_on_node
 from kubesched.scheduler.pod_groups.group_results import (
     WAITING_FOR_PREEMPTION,
     GroupResult,
     MemberResult,
     unschedulable,
 )
-from kubesched.scheduler.scheduling_cycle import SchedulingCycle, about_node, pod_on_node
-from kubesched.util.clock import Clock
-from kubesched.util.errors import CacheError
+from kubesched.scheduler.runtime.framework import Framework
 
 __all__ = ["GroupAlgorithm"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from kubesched.api import Condition, PodGroup
 from kubesched.api.access import ApiAccess, ApiError
-from kubesched.api.pod_status_writer import send_status_patch
 from kubesched.api.time import format_time
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import Status
-from kubesched.util.clock import Clock
-from kubesched.util.logging import get_logger
+from kubesched.framework.pod_status_writer import send_status_patch
 
 __all__ = ["POD_GROUP_SCHEDULED", "PodGroupConditionWriter", "condition_of", "condition_patch"]
 

@@ -7,23 +7,23 @@ from typing import Any
 
 from kubesched.api import PodGroup
 from kubesched.api.pod_facts import pod_priority
-from kubesched.backend.grouping_cache import GroupingCache
-from kubesched.backend.queue.grouping_queue import GroupingQueue
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import SUCCESS, CycleState, Lister, QueuedPodInfo, Status
 from kubesched.framework.pod_groups import group_name_of
-from kubesched.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.broken_attempts import BrokenAttempts
-from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.backend.grouping_cache import GroupingCache
+from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
+from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.cycles.scheduling_cycle import skip_reason
 from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm
 from kubesched.scheduler.pod_groups.group_condition import PodGroupConditionWriter
 from kubesched.scheduler.pod_groups.group_results import GroupResult
 from kubesched.scheduler.pod_groups.group_submission import GroupSubmission
-from kubesched.scheduler.scheduling_cycle import skip_reason
-from kubesched.scheduler.verification import EngineMismatchError
-from kubesched.util.clock import Clock
-from kubesched.util.logging import get_logger
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.search.verification import EngineMismatchError
 
 __all__ = ["PodGroupCycle"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.api import Pod
-from kubesched.backend.grouping_cache import GroupingCache
-from kubesched.config.plugin_names import GANG_SCHEDULING
 from kubesched.framework import ActionType, ClusterEvent, EventResource
 from kubesched.framework.pod_groups import group_name_of
-from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.backend.grouping_cache import GroupingCache
+from kubesched.scheduler.config.plugin_names import GANG_SCHEDULING
+from kubesched.scheduler.events.event_handlers import EventHandlers
 
 __all__ = ["GroupEventHandlers"]
 

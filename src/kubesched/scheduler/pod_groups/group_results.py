@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from kubesched.errors import KubeschedError
 from kubesched.framework import Code, Nominating, Status
-from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.schedule_result import ScheduleResult
-from kubesched.util.errors import KubeschedError
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.search.schedule_result import ScheduleResult
 
 __all__ = ["GroupResult", "GroupUnschedulableError", "MemberResult", "unschedulable"]
 

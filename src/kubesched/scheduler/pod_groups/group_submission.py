@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from kubesched.foundation.util.clock import Clock
 from kubesched.framework import CycleState, Nominating, NominatingMode, QueuedPodInfo, Status
 from kubesched.framework.pod_groups import leave_group_cycle
-from kubesched.runtime.framework import Framework
-from kubesched.scheduler.attempt import Attempt
-from kubesched.scheduler.binding_cycle import Placement
-from kubesched.scheduler.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.pod_groups.group_results import GroupResult, MemberResult, unschedulable
-from kubesched.scheduler.scheduling_cycle import SchedulingCycle
-from kubesched.util.clock import Clock
+from kubesched.scheduler.runtime.framework import Framework
 
 __all__ = ["GroupSubmission", "failure_of"]
 

@@ -23,8 +23,8 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.testing.checks.trial import Trial, pick
-from kubesched.testing.random_clusters import random_pod
-from kubesched.testing.views import same_status
+from kubesched.testing.objects.random_clusters import random_pod
+from kubesched.testing.objects.views import same_status
 
 __all__ = [
     "check_dry_runs",

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from kubesched.api import Pod
-from kubesched.engine import LabelColumn, NodeTable
 from kubesched.framework import NodeInfo, NodeView
+from kubesched.framework.engine import LabelColumn, NodeTable
 
 __all__ = ["difference", "fingerprint"]
 

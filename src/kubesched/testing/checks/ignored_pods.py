@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.framework import CycleState, PodInfo, overrides
 from kubesched.testing.checks.filter_and_score import run_pre_filter
 from kubesched.testing.checks.trial import Trial
-from kubesched.testing.views import same_status
+from kubesched.testing.objects.views import same_status
 
 __all__ = ["check_ignored_pods"]
 

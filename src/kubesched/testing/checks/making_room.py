@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from kubesched.config import default_profile
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import (
     CycleState,
     Diagnosis,
@@ -14,11 +15,10 @@ from kubesched.framework import (
     Status,
     overrides,
 )
-from kubesched.plugins.registry import IN_TREE_PLUGINS
-from kubesched.runtime.framework import Framework
+from kubesched.scheduler.config import default_profile
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.runtime.framework import Framework
 from kubesched.testing.checks.trial import Trial
-from kubesched.util.clock import current_clock
-from kubesched.util.virtual_loop import run
 
 __all__ = ["check_post_filter"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import CycleState, ExtensionPoint, PodInfo, Wait, extension_points
 from kubesched.framework.pod_info import assigned_to
 from kubesched.testing.checks.filter_and_score import passing
 from kubesched.testing.checks.trial import Trial
-from kubesched.util.clock import current_clock
-from kubesched.util.virtual_loop import run
 
 __all__ = ["check_placing"]
 

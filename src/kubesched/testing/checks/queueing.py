@@ -14,7 +14,7 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.testing.checks.trial import Trial
-from kubesched.testing.random_changes import KINDS, random_change
+from kubesched.testing.objects.random_changes import KINDS, random_change
 
 __all__ = ["check_queueing"]
 

@@ -32,8 +32,8 @@ from kubesched.testing.checks.filter_and_score import (
     score_each,
 )
 from kubesched.testing.checks.trial import Trial, pick
-from kubesched.testing.random_clusters import Cluster, random_cluster, random_pod
-from kubesched.testing.views import filter_together, same_status
+from kubesched.testing.objects.random_clusters import Cluster, random_cluster, random_pod
+from kubesched.testing.objects.views import filter_together, same_status
 
 __all__ = ["check_reads"]
 

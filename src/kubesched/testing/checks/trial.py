@@ -11,15 +11,15 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.base import ApiObject
-from kubesched.backend.cache import Cache
+from kubesched.errors import PluginError
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import NodeView, Plugin, Status
-from kubesched.testing.builders import make_node
+from kubesched.scheduler.backend.cache import Cache
 from kubesched.testing.checks.fingerprint import difference, fingerprint
 from kubesched.testing.checks.legal import illegal
-from kubesched.testing.fake_handle import FakeHandle
-from kubesched.testing.random_clusters import Cluster, random_cluster, random_pod
-from kubesched.util.errors import PluginError
-from kubesched.util.randomness import derive
+from kubesched.testing.fakes.fake_handle import FakeHandle
+from kubesched.testing.objects.builders import make_node
+from kubesched.testing.objects.random_clusters import Cluster, random_cluster, random_pod
 
 __all__ = ["PluginFactory", "Trial"]
 

@@ -1,0 +1,19 @@
+"""The 64-bit integers of Go, which amounts and counters of the API are held in."""
+
+from __future__ import annotations
+
+__all__ = ["MAX_INT64", "MIN_INT64", "add_int64", "wrap_int64"]
+
+MAX_INT64 = (1 << 63) - 1
+MIN_INT64 = -(1 << 63)
+
+
+def add_int64(first: int, second: int) -> int:
+    """Add as a 64-bit register does."""
+    total = first + second
+    return total if MIN_INT64 <= total <= MAX_INT64 else wrap_int64(total)
+
+
+def wrap_int64(value: int) -> int:
+    """Reduce to the range of int64 the way a 64-bit register overflows."""
+    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)

@@ -1,9 +1,0 @@
-"""The published shapes of API objects: which fields there are, and how lists merge."""
-
-from __future__ import annotations
-
-from kubesched.apiserver.rules.schema.definitions import definition_of, definitions, referenced
-from kubesched.apiserver.rules.schema.field_types import type_problem
-from kubesched.apiserver.rules.schema.unknown_fields import unknown_fields
-
-__all__ = ["definition_of", "definitions", "referenced", "type_problem", "unknown_fields"]

@@ -1,0 +1,25 @@
+"""As much of Kubernetes' binary encoding as clients insist on.
+
+Typed Go clients write objects in it, kubectl among them; some read nothing else, and old ones
+read OpenAPI in it.
+"""
+
+from __future__ import annotations
+
+from kubesched.cluster.apiserver.http.protobuf.messages import PROTOBUF
+from kubesched.cluster.apiserver.http.protobuf.openapi_v2 import openapi_v2
+from kubesched.cluster.apiserver.http.protobuf.reading import read_protobuf
+from kubesched.cluster.apiserver.http.protobuf.writing import (
+    UnwritableError,
+    watch_frame,
+    write_protobuf,
+)
+
+__all__ = [
+    "PROTOBUF",
+    "UnwritableError",
+    "openapi_v2",
+    "read_protobuf",
+    "watch_frame",
+    "write_protobuf",
+]

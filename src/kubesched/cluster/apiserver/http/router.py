@@ -1,0 +1,263 @@
+"""The API server as a function: a request goes in, an answer or a stream comes out.
+
+No sockets, no tasks, no waiting: a write has happened when its answer is returned. Whatever a
+client sends, the worst that comes out is a refusal.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kubesched.api.access import ApiError
+from kubesched.cluster.apiserver.http.bodies import read_body
+from kubesched.cluster.apiserver.http.discovery import AGGREGATED, VERSION, Discovery
+from kubesched.cluster.apiserver.http.health import HEALTH_PATHS, health, is_health
+from kubesched.cluster.apiserver.http.impersonation import impersonated
+from kubesched.cluster.apiserver.http.media_types import NO_METADATA, accepted_form
+from kubesched.cluster.apiserver.http.openapi import OpenApi
+from kubesched.cluster.apiserver.http.parameters import check_timeout
+from kubesched.cluster.apiserver.http.paths import Target, parse_path
+from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
+from kubesched.cluster.apiserver.http.rendering import encode, warnings
+from kubesched.cluster.apiserver.http.request_and_answer import TEXT, Answer, Request, Stream
+from kubesched.cluster.apiserver.http.resource_handlers import ResourceHandlers
+from kubesched.cluster.apiserver.http.reviews import REVIEWS, answer_review
+from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
+from kubesched.cluster.apiserver.http.system_objects import SystemObjects
+from kubesched.cluster.apiserver.http.users import Attributes, User, Users
+from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.rbac import Subject
+from kubesched.cluster.apiserver.store.access_rules import AccessRules
+from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
+from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.wire_form import status_body
+from kubesched.foundation.util.clock import Clock
+
+__all__ = ["ApiService", "refused"]
+
+_PAGE_NOT_FOUND = b"404 page not found\n"
+_RBAC = "rbac.authorization.k8s.io"
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_OPENAPI = "/openapi/v3"
+_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_AGGREGATED_PARTS = {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"}
+
+
+def refused(error: ApiError) -> Answer:
+    """The answer that says no."""
+    headers = {}
+    if error.status.details is not None and error.status.details.retry_after_seconds:
+        headers["Retry-After"] = str(error.status.details.retry_after_seconds)
+    return Answer(error.code, encode(status_body(error.status)), headers=headers)
+
+
+class ApiService:
+    """Answers requests from a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        users: Users | None = None,
+        rbac: bool = False,
+        token_key: bytes = b"",
+    ) -> None:
+        """Without `users` everybody may do everything; with `rbac`, what roles allow.
+
+        `token_key` signs tokens of service accounts; without one they end with the process.
+        """
+        self.store = store
+        self.address = ""
+        """Where clients find this server, for discovery to say."""
+        self._users = users or Users()
+        self._discovery = Discovery(store.catalog)
+        self._openapi = OpenApi(store.catalog, self._discovery)
+        serve_stored(store)
+        self._policies = enforce_policies(store)
+        self._resources = ResourceHandlers(store, clock)
+        self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
+        tokens = ServiceAccountTokens(store, token_key or secrets.token_bytes(32), clock.now_ns)
+        self._resources.tokens = tokens
+        self._users.issued = tokens.user_of
+        self._rules: AccessRules | None = None
+        if rbac:
+            self._system.provide(_RBAC, "")
+            self._users.authorizer = self._rules = AccessRules(store)
+        self._pages: dict[str, Callable[[Request], Answer]] = {
+            "/version": lambda _: _json(VERSION),
+            "/api": self._core_versions,
+            "/apis": self._groups,
+            "/": self._paths,
+            _OPENAPI: lambda _: _json(self._openapi.index()),
+            "/openapi/v2": self._openapi_2,
+        }
+
+    def admit(self, request: Request) -> None:
+        """Raises ApiError 401 for a request whose body is not worth reading."""
+        if not _is_open(request.path):
+            self._users.authenticate(request.header("authorization"))
+
+    def answer(self, request: Request) -> Answer | Stream:
+        try:
+            return self._answer(request)
+        except ApiError as error:
+            return refused(error)
+
+    def _answer(self, request: Request) -> Answer | Stream:
+        path = request.path
+        if "timeout" in request.query:
+            check_timeout(request)
+        if _is_open(path) and request.method in ("GET", "HEAD"):
+            return health(request) if is_health(path) else self._pages[path](request)
+        user = self._users.authenticate(request.header("authorization"))
+        target = parse_path(path)
+        user = impersonated(request, user, self._users)
+        self._users.authorize(user, _attributes(request, target))
+        if target is None:
+            return self._page(request)
+        if (target.group, target.plural) in REVIEWS and target.version == "v1":
+            return self._review(request, target, user)
+        if not self._discovery.has_version(target.group, target.version):
+            return _not_found()
+        self._system.provide(target.group, target.plural)
+        self._resources.requester = user
+        if self._rules is not None:
+            who = Subject(user.name, user.all_groups)
+            self._resources.check_grant = functools.partial(self._rules.check_grant, who)
+        if not self._policies.has_rules:
+            return self._resources.answer(request, target)
+        self._policies.requester = user.document()
+        self._policies.warnings.clear()
+        try:
+            answer = self._resources.answer(request, target)
+        finally:
+            self._policies.requester = {}
+        if self._policies.warnings and isinstance(answer, Answer):
+            told = warnings(self._policies.warnings)
+            return msgspec.structs.replace(answer, headers={**answer.headers, **told})
+        return answer
+
+    def _page(self, request: Request) -> Answer:
+        path = request.path.rstrip("/") or "/"
+        if request.method not in ("GET", "HEAD"):
+            raise api_errors.method_not_allowed()
+        if (page := self._pages.get(path)) is not None:
+            return page(request)
+        shown = self._discovered(path.strip("/").split("/"))
+        if shown is None:
+            return _not_found()
+        return _json(shown)
+
+    def _discovered(self, parts: list[str]) -> dict[str, Any] | None:
+        match parts:
+            case ["api", version]:
+                return self._discovery.resources("", version)
+            case ["apis", group]:
+                return self._discovery.group(group)
+            case ["apis", group, version]:
+                return self._discovery.resources(group, version)
+            case ["openapi", "v3", "api", version]:
+                group = ""
+            case ["openapi", "v3", "apis", group, version]:
+                pass
+            case _:
+                return None
+        if not self._discovery.has_version(group, version):
+            return None
+        return self._openapi.document(group, version)
+
+    def _core_versions(self, request: Request) -> Answer:
+        if _wants_aggregated(request):
+            return _json(self._discovery.aggregated(core=True), AGGREGATED)
+        return _json(self._discovery.core_versions(self.address))
+
+    def _openapi_2(self, request: Request) -> Answer:
+        if "protobuf" in request.header("accept"):
+            return Answer(200, self._openapi.version_2(), _OPENAPI_V2)
+        body = self._openapi.version_2_json()
+        tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
+        if request.header("if-none-match") == tag:
+            return Answer(304, b"", headers={"ETag": tag})
+        return Answer(200, body, headers={"ETag": tag})
+
+    def _groups(self, request: Request) -> Answer:
+        if _wants_aggregated(request):
+            return _json(self._discovery.aggregated(core=False), AGGREGATED)
+        return _json(self._discovery.groups())
+
+    def _paths(self, _request: Request) -> Answer:
+        versions = [
+            f"/apis/{group}/{version}" if group else f"/api/{version}"
+            for group, version in self._discovery.group_versions()
+        ]
+        return _json({"paths": sorted([*self._pages, *HEALTH_PATHS, *versions])})
+
+    def _review(self, request: Request, target: Target, user: User) -> Answer:
+        kind, namespaced = REVIEWS[target.group, target.plural]
+        if target.name or namespaced != (target.namespace is not None):
+            raise api_errors.unknown_resource()
+        if request.method != "POST":
+            raise api_errors.method_not_allowed()
+        form = accepted_form(request.header("accept"))
+        if form.shape != "object":
+            raise api_errors.not_acceptable(NO_METADATA)
+        body = read_body(request, kind)
+        if not isinstance(body, dict):
+            raise api_errors.bad_request(f"the body is no {kind}")
+        review = answer_review(target.group, target.plural, body, self._users, user)
+        if form.language == "protobuf":
+            return Answer(201, write_protobuf(review), PROTOBUF)
+        return Answer(201, encode(review))
+
+
+def _is_open(path: str) -> bool:
+    """Whether anybody may ask."""
+    return path == "/version" or is_health(path)
+
+
+def _json(document: Any, content_type: str = "application/json") -> Answer:
+    return Answer(200, encode(document), content_type)
+
+
+def _not_found() -> Answer:
+    return Answer(404, _PAGE_NOT_FOUND, TEXT)
+
+
+def _wants_aggregated(request: Request) -> bool:
+    """Whether the first form a client names that the server has is the aggregated one."""
+    for clause in request.header("accept").split(","):
+        parts = {part.strip() for part in clause.split(";")}
+        if "application/json" in parts and parts >= _AGGREGATED_PARTS:
+            return True
+        if parts & {"application/json", "*/*"} and not any(p.startswith("as=") for p in parts):
+            return False
+    return False
+
+
+def _attributes(request: Request, target: Target | None) -> Attributes:
+    if target is None:
+        return Attributes(request.method.lower().replace("head", "get"), path=request.path)
+    if request.method in _VERBS:
+        verb = _VERBS[request.method]
+    elif request.method == "DELETE":
+        verb = "delete" if target.name else "deletecollection"
+    elif request.flag("watch"):
+        verb = "watch"
+    else:
+        verb = "get" if target.name else "list"
+    return Attributes(
+        verb,
+        target.group,
+        target.plural,
+        target.subresource,
+        target.namespace or "",
+        target.name,
+    )

@@ -1,0 +1,136 @@
+"""Tokens of service accounts: issued on request, and recognized again.
+
+A token is a JSON web token that says who it is for and until when. It is good as long as its
+service account, and the pod it is bound to, are there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kubesched.cluster.apiserver.http.users import User
+from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.validation.problems import invalid
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import SECOND
+
+__all__ = ["AUDIENCE", "ServiceAccountTokens"]
+
+Json = dict[str, Any]
+
+AUDIENCE = "https://localhost"
+_SHORTEST_SECONDS, _LONGEST_SECONDS, _USUAL_SECONDS = 600, 1 << 32, 3600
+_CLAIMS = "kubernetes.io"
+
+
+class ServiceAccountTokens:
+    """Issues tokens for the service accounts of a store, signed with a key."""
+
+    def __init__(self, store: Store, key: bytes, now_ns: Callable[[], int]) -> None:
+        self._store, self._key, self._now_ns = store, key, now_ns
+        self._accounts = store.catalog.by_url("", "v1", "serviceaccounts")
+        self._pods = store.catalog.by_url("", "v1", "pods")
+
+    def request(self, namespace: str, name: str, body: Json) -> Json:
+        """Answer a TokenRequest.
+
+        Raises:
+            ApiError: 404 for an account that is not there, 409 or 422 for a request that
+                cannot be met.
+        """
+        account = self._store.get(self._accounts, namespace, name).data["metadata"]
+        spec = body.get("spec") or {}
+        seconds = spec.get("expirationSeconds") or _USUAL_SECONDS
+        if not isinstance(seconds, int) or not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+            text = "may not specify a duration less than 10 minutes"
+            problem = invalid("spec.expirationSeconds", seconds, text)
+            raise api_errors.invalid("TokenRequest.authentication.k8s.io", name, [problem])
+        audiences = spec.get("audiences") or [AUDIENCE]
+        claims: Json = {
+            "namespace": namespace,
+            "serviceaccount": {"name": name, "uid": account["uid"]},
+        }
+        bound = spec.get("boundObjectRef") or {}
+        if bound.get("kind") == "Pod":
+            pod = self._store.get(self._pods, namespace, bound.get("name", "")).data["metadata"]
+            if bound.get("uid") not in (None, "", pod["uid"]):
+                text = f"the UID in the bound object reference ({bound['uid']}) does not match"
+                raise api_errors.conflict("pods", pod["name"], text)
+            claims["pod"] = {"name": pod["name"], "uid": pod["uid"]}
+        now_ns = self._now_ns()
+        expiry_ns = now_ns + seconds * SECOND
+        token = self._signed(
+            {
+                "aud": audiences,
+                "exp": expiry_ns // SECOND,
+                "iat": now_ns // SECOND,
+                "iss": AUDIENCE,
+                _CLAIMS: claims,
+                "nbf": now_ns // SECOND,
+                "sub": f"system:serviceaccount:{namespace}:{name}",
+            }
+        )
+        shown = {"audiences": audiences, "expirationSeconds": seconds}
+        if bound:
+            shown["boundObjectRef"] = bound
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"name": name, "namespace": namespace, "creationTimestamp": stamp(now_ns)},
+            "spec": shown,
+            "status": {"token": token, "expirationTimestamp": stamp(expiry_ns)},
+        }
+
+    def user_of(self, token: str) -> User | None:
+        """Whose token it is; None if it is none of ours, or no longer good."""
+        content, dot, signature = token.rpartition(".")
+        if not dot or not hmac.compare_digest(self._signature(content), signature.encode()):
+            return None
+        claims = msgspec.json.decode(_decoded(content.rpartition(".")[2]))
+        mine = claims[_CLAIMS]
+        if claims["exp"] * SECOND <= self._now_ns() or not self._is_alive(mine):
+            return None
+        account, namespace = mine["serviceaccount"], mine["namespace"]
+        extra: dict[str, tuple[str, ...]] = {}
+        if "pod" in mine:
+            prefix = "authentication.kubernetes.io/pod-"
+            extra = {f"{prefix}{field}": (mine["pod"][field],) for field in ("name", "uid")}
+        return User(
+            f"system:serviceaccount:{namespace}:{account['name']}",
+            account["uid"],
+            ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"),
+            extra,
+        )
+
+    def _is_alive(self, claims: Json) -> bool:
+        for resource, field in ((self._accounts, "serviceaccount"), (self._pods, "pod")):
+            if (named := claims.get(field)) is None:
+                continue
+            record = self._store.find_record(resource, claims["namespace"], named["name"])
+            if record is None or record.data["metadata"]["uid"] != named["uid"]:
+                return False
+        return True
+
+    def _signed(self, claims: Json) -> str:
+        head = _encoded(b'{"alg":"HS256","typ":"JWT"}')
+        content = f"{head}.{_encoded(msgspec.json.encode(claims))}"
+        return f"{content}.{self._signature(content).decode()}"
+
+    def _signature(self, content: str) -> bytes:
+        digest = hmac.digest(self._key, content.encode(errors="replace"), hashlib.sha256)
+        return _encoded(digest).encode()
+
+
+def _encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,213 @@
+"""Objects that a server publishes about itself, made when somebody first asks for their kind.
+
+Most clients never do, and a cluster is to start at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kubesched.api.access import ApiError
+from kubesched.cluster.apiserver.rules.bootstrap_roles import bootstrap_bindings, bootstrap_roles
+from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.store.object_store import Store
+
+__all__ = ["SystemObjects"]
+
+Json = dict[str, Any]
+
+_FLOW = "flowcontrol.apiserver.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_SERVICES = "apiregistration.k8s.io"
+_PRECEDENCES: dict[str, tuple[str, int, str]] = {
+    "exempt": ("exempt", 1, ""),
+    "probes": ("exempt", 2, ""),
+    "system-leader-election": ("leader-election", 100, "ByUser"),
+    "endpoint-controller": ("workload-high", 150, "ByUser"),
+    "workload-leader-election": ("leader-election", 200, "ByUser"),
+    "system-node-high": ("node-high", 400, "ByUser"),
+    "system-nodes": ("system", 500, "ByUser"),
+    "kube-controller-manager": ("workload-high", 800, "ByNamespace"),
+    "kube-scheduler": ("workload-high", 800, "ByNamespace"),
+    "kube-system-service-accounts": ("workload-high", 900, "ByNamespace"),
+    "service-accounts": ("workload-low", 9000, "ByUser"),
+    "global-default": ("global-default", 9900, "ByUser"),
+    "catch-all": ("catch-all", 10000, "ByUser"),
+}
+"""Flow schemas: their level, their precedence, and how they tell flows apart."""
+_LEVELS: dict[str, tuple[int, int, tuple[int, int, int] | None]] = {
+    "system": (30, 33, (64, 6, 50)),
+    "node-high": (40, 25, (64, 6, 50)),
+    "leader-election": (10, 0, (16, 4, 50)),
+    "workload-high": (40, 50, (128, 6, 50)),
+    "workload-low": (100, 90, (128, 6, 50)),
+    "global-default": (20, 50, (128, 6, 50)),
+    "catch-all": (5, 0, None),
+}
+"""Priority levels: shares, how much of them others may have, and queues."""
+
+
+class SystemObjects:
+    """Makes what is missing of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        now_ns: Callable[[], int],
+        group_versions: Callable[[], Iterator[tuple[str, str]]],
+    ) -> None:
+        self._store, self._now_ns = store, now_ns
+        self._group_versions = group_versions
+        self._made: set[str] = set()
+        self._known = -1
+        """How often the catalog had changed when its groups were last published."""
+
+    def provide(self, group: str, plural: str) -> None:
+        """Have the objects of a kind that a request is about."""
+        if group == _SERVICES:
+            self._publish_services()
+            return
+        key = group or plural
+        make = _MAKERS.get(key)
+        if make is None or key in self._made:
+            return
+        self._made.add(key)
+        for kind, body in make():
+            self._create(key if group else "", "v1", kind, body)
+
+    def _create(self, group: str, version: str, plural: str, body: Json) -> None:
+        resource = self._store.catalog.by_url(group, version, plural)
+        name = body["metadata"]["name"]
+        if self._store.find_record(resource, None, name) is not None:
+            return
+        now_ns = self._now_ns()
+        try:
+            self._store.create(resource, None, body, now_ns)
+        except ApiError:
+            return  # a policy does not want it
+        if "status" in body:
+            self._store.update(resource, None, name, body, now_ns, subresource="status")
+
+    def _publish_services(self) -> None:
+        """One APIService for each version of each group, as groups come and go."""
+        if self._known == self._store.catalog.changes:
+            return
+        self._known = self._store.catalog.changes
+        current = {f"{version}.{group}": (group, version) for group, version in self._named()}
+        services = self._store.catalog.by_url(_SERVICES, "v1", "apiservices")
+        for key, record in list(self._store.collection(services).objects.items()):
+            if key not in current and not record.data["spec"].get("service"):
+                self._store.delete(services, None, key, self._now_ns())
+        for name, (group, version) in current.items():
+            available = {
+                "type": "Available",
+                "status": "True",
+                "lastTransitionTime": stamp(self._now_ns()),
+                "reason": "Local",
+                "message": "Local APIServices are always available",
+            }
+            spec = {
+                "group": group,
+                "version": version,
+                "groupPriorityMinimum": 17800 if "." not in group or "k8s.io" in group else 1000,
+                "versionPriority": 15 if "alpha" not in version and "beta" not in version else 9,
+            }
+            labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
+            self._create(
+                _SERVICES,
+                "v1",
+                "apiservices",
+                {
+                    "metadata": {"name": name.removesuffix("."), "labels": labels},
+                    "spec": {key: value for key, value in spec.items() if value != ""},
+                    "status": {"conditions": [available]},
+                },
+            )
+
+    def _named(self) -> Iterable[tuple[str, str]]:
+        return self._group_versions()
+
+
+def _flow_control() -> Iterator[tuple[str, Json]]:
+    plural = "prioritylevelconfigurations"
+    annotations = {"apf.kubernetes.io/autoupdate-spec": "true"}
+    metadata = {"annotations": annotations}
+    exempt = {"metadata": {"name": "exempt", **metadata}, "spec": {"type": "Exempt"}}
+    yield plural, exempt
+    for name, (shares, lendable, queues) in _LEVELS.items():
+        response: Json = {"type": "Reject"}
+        if queues is not None:
+            sizes = dict(zip(("queues", "handSize", "queueLengthLimit"), queues, strict=True))
+            response = {"type": "Queue", "queuing": sizes}
+        limited = {
+            "nominalConcurrencyShares": shares,
+            "lendablePercent": lendable,
+            "limitResponse": response,
+        }
+        spec = {"type": "Limited", "limited": limited}
+        yield plural, {"metadata": {"name": name, **metadata}, "spec": spec}
+    for name, (level, precedence, method) in _PRECEDENCES.items():
+        schema: Json = {
+            "priorityLevelConfiguration": {"name": level},
+            "matchingPrecedence": precedence,
+            "rules": [_everything(name)],
+        }
+        if method:
+            schema["distinguisherMethod"] = {"type": method}
+        found = {"type": "Dangling", "status": "False", "reason": "Found"}
+        yield (
+            "flowschemas",
+            {
+                "metadata": {"name": name, **metadata},
+                "spec": schema,
+                "status": {"conditions": [found]},
+            },
+        )
+
+
+def _everything(schema: str) -> Json:
+    """A rule for everybody but of the schemas that are about somebody."""
+    group = {
+        "exempt": "system:masters",
+        "system-nodes": "system:nodes",
+        "system-node-high": "system:nodes",
+        "service-accounts": "system:serviceaccounts",
+        "kube-system-service-accounts": "system:serviceaccounts:kube-system",
+    }
+    names = (
+        [group[schema]] if schema in group else ["system:unauthenticated", "system:authenticated"]
+    )
+    return {
+        "subjects": [{"kind": "Group", "group": {"name": name}} for name in names],
+        "resourceRules": [
+            {
+                "verbs": ["*"],
+                "apiGroups": ["*"],
+                "resources": ["*"],
+                "clusterScope": True,
+                "namespaces": ["*"],
+            }
+        ],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    }
+
+
+def _roles() -> Iterator[tuple[str, Json]]:
+    for role in bootstrap_roles():
+        yield "clusterroles", role
+    for binding in bootstrap_bindings():
+        yield "clusterrolebindings", binding
+
+
+def _components() -> Iterator[tuple[str, Json]]:
+    for name in ("controller-manager", "etcd-0", "scheduler"):
+        healthy = {"type": "Healthy", "status": "True", "message": "ok"}
+        yield "componentstatuses", {"metadata": {"name": name}, "conditions": [healthy]}
+
+
+_MAKERS: dict[str, Callable[[], Iterator[tuple[str, Json]]]] = {
+    _FLOW: _flow_control,
+    _RBAC: _roles,
+    "componentstatuses": _components,
+}

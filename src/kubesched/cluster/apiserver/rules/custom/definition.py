@@ -1,0 +1,155 @@
+"""A definition's versions: what is wrong with their schemas, and what serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.cluster.apiserver.rules.custom.checks import Work, schema_problems
+from kubesched.cluster.apiserver.rules.custom.keywords import malformed_parts
+from kubesched.cluster.apiserver.rules.custom.rules import RuleTree, compile_rules
+from kubesched.cluster.apiserver.rules.custom.structure import INT_OR_STRING, PRESERVE
+from kubesched.cluster.apiserver.rules.schema.definitions import Json
+from kubesched.cluster.apiserver.rules.validation.problems import (
+    Problem,
+    forbidden,
+    invalid,
+    required,
+)
+from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.regex import compile_pattern
+from kubesched.foundation.util.go_format import quote
+
+__all__ = ["CustomSchema", "definition_problems", "read_schema"]
+
+_SCHEMA: Final = "openAPIV3Schema"
+
+
+class CustomSchema(msgspec.Struct, frozen=True):
+    """What a version of a definition says about its objects."""
+
+    schema: Json
+    rules: RuleTree | None = None
+    columns: tuple[Json, ...] = ()
+    """`additionalPrinterColumns`."""
+    scale: Json | None = None
+    """Where the scale subresource finds its numbers."""
+
+
+def read_schema(version: Json) -> CustomSchema:
+    """A version whose problems were looked for before; what is wrong with it is left out."""
+    schema = (version.get("schema") or {}).get(_SCHEMA) or {PRESERVE: True, "type": "object"}
+    subresources = version.get("subresources") or {}
+    return CustomSchema(
+        schema,
+        compile_rules(schema, "", lambda _where, _rule, _text: None, is_resource=True),
+        tuple(version.get("additionalPrinterColumns") or ()),
+        subresources.get("scale"),
+    )
+
+
+def definition_problems(spec: Json) -> list[Problem]:
+    """What is wrong with the versions of a definition."""
+    problems: list[Problem] = []
+    versions = spec["versions"]
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        text = "must have exactly one version marked as storage version"
+        problems.append(invalid("spec.versions", versions, text))
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}].schema.{_SCHEMA}"
+        schema = (version.get("schema") or {}).get(_SCHEMA)
+        if not isinstance(schema, dict):
+            problems.append(required(path, "schemas are required"))
+            continue
+        malformed = list(malformed_parts(schema, path))
+        problems += malformed or _schema_problems(schema, path)
+    return problems
+
+
+def _schema_problems(schema: Json, path: str) -> Iterator[Problem]:
+    if schema.get("type") != "object":
+        if schema.get("type"):
+            yield invalid(f"{path}.type", schema["type"], "must be object at the root")
+        else:
+            yield required(f"{path}.type", "must not be empty at the root")
+        return
+    yield from _node_problems(schema, path)
+    found: list[Problem] = []
+
+    def report(where: str, rule: Json, text: str) -> None:
+        if not text:
+            found.append(required(where))
+        elif not rule:
+            found.append(forbidden(where, text))
+        else:
+            found.append(invalid_rule(where, rule, text))
+
+    compile_rules(schema, path, report, is_resource=True)
+    yield from found
+
+
+def _node_problems(schema: Json, path: str) -> Iterator[Problem]:
+    """What is wrong with one schema and those inside it."""
+    if schema.get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(f"{path}.uniqueItems", text)
+    if schema.get("$ref"):
+        yield forbidden(f"{path}.$ref", "$ref is not supported")
+    properties = schema.get("properties") or {}
+    if properties and isinstance(schema.get("additionalProperties"), dict):
+        text = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(f"{path}.additionalProperties", text)
+    if schema.get("pattern") is not None and not _compiles(schema["pattern"]):
+        text = f"must be a valid regular expression, but isn't: {schema['pattern']}"
+        yield invalid(f"{path}.pattern", schema["pattern"], text)
+    if "default" in schema:
+        inner = f"{path}.default"
+        for problem in schema_problems(schema["default"], schema, "", Work()):
+            yield Problem(inner, problem.reason, problem.body)
+    for key, part in properties.items():
+        if isinstance(part, dict):
+            yield from _part_problems(part, f"{path}.properties[{key}]", "object fields")
+    for key, what in (("items", "array items"), ("additionalProperties", "object fields")):
+        if isinstance(part := schema.get(key), dict):
+            yield from _part_problems(part, f"{path}.{key}", what)
+    if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
+        yield required(f"{path}.items", "must be specified")
+
+
+def _part_problems(schema: Json, path: str, what: str) -> Iterator[Problem]:
+    needs_type = not schema.get(INT_OR_STRING) and not schema.get(PRESERVE)
+    if not schema.get("type") and needs_type:
+        yield required(f"{path}.type", f"must not be empty for specified {what}")
+    yield from _node_problems(schema, path)
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        compile_pattern(pattern)
+    except EvaluationError:
+        return False
+    return True
+
+
+def invalid_rule(where: str, rule: Json, text: str) -> Problem:
+    """A rule that cannot be compiled, shown as the reference prints one."""
+    reason = rule.get("reason")
+    shown = ", ".join(
+        (
+            f"Rule:{_quoted(rule, 'rule')}",
+            f"Message:{_quoted(rule, 'message')}",
+            f"MessageExpression:{_quoted(rule, 'messageExpression')}",
+            f"Reason:(*apiextensions.FieldValueErrorReason)({'0x0' if reason else 'nil'})",
+            f"FieldPath:{_quoted(rule, 'fieldPath')}",
+            "OptionalOldSelf:(*bool)(nil)",
+        )
+    )
+    body = f"Invalid value: apiextensions.ValidationRule{{{shown}}}: {text}"
+    return Problem(where, "FieldValueInvalid", body)
+
+
+def _quoted(rule: Json, field: str) -> str:
+    value: Any = rule.get(field)
+    return quote(value if isinstance(value, str) else "")

@@ -1,0 +1,255 @@
+"""Ask the policies that a store holds about every write to it.
+
+A policy holds where a binding says so. Policies are compiled when they are first asked, and
+again when they change; with none in the store nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kubesched.api.access import ApiError
+from kubesched.api.plain_kinds import plain_type
+from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.admission import (
+    MutationError,
+    Review,
+    compile_mutation,
+    compile_policy,
+)
+from kubesched.cluster.apiserver.rules.admission.matching import matches, selects
+from kubesched.cluster.apiserver.rules.admission.strategies import (
+    BindingStrategy,
+    MutationBindingStrategy,
+    MutationStrategy,
+    PolicyStrategy,
+)
+from kubesched.cluster.apiserver.rules.admission.type_checks import expression_warnings
+from kubesched.cluster.apiserver.rules.served_resources import Resource, custom_resource
+from kubesched.cluster.apiserver.rules.strategies.base import Strategy
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.records import Record
+
+__all__ = [
+    "BINDING",
+    "MUTATION",
+    "MUTATION_BINDING",
+    "POLICY",
+    "PolicyAdmission",
+    "enforce_policies",
+    "type_checked",
+]
+
+Json = dict[str, Any]
+
+_GROUP = "admissionregistration.k8s.io"
+_MOST_WARNINGS = 20
+
+
+def _cluster_wide(kind: str, plural: str, strategy: Strategy) -> Resource:
+    categories = ("api-extensions",)
+    resource = custom_resource(_GROUP, "v1", kind, plural, namespaced=False, categories=categories)
+    made = plain_type(f"{_GROUP}/v1", kind)
+    return msgspec.structs.replace(resource, strategy=strategy, type=made)
+
+
+POLICY = _cluster_wide("ValidatingAdmissionPolicy", "validatingadmissionpolicies", PolicyStrategy())
+BINDING = _cluster_wide(
+    "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", BindingStrategy()
+)
+MUTATION = _cluster_wide("MutatingAdmissionPolicy", "mutatingadmissionpolicies", MutationStrategy())
+MUTATION_BINDING = _cluster_wide(
+    "MutatingAdmissionPolicyBinding",
+    "mutatingadmissionpolicybindings",
+    MutationBindingStrategy(),
+)
+
+_Compiled = TypeVar("_Compiled")
+
+
+class _Policies(Generic[_Compiled]):
+    """The policies of one kind with their bindings."""
+
+    def __init__(
+        self,
+        store: Store,
+        policy: Resource,
+        binding: Resource,
+        compile_spec: Callable[[Json], tuple[_Compiled, Any]],
+    ) -> None:
+        for resource in (policy, binding):
+            store.register(resource)
+        self.kind = policy.kind
+        self.bindings = store.collection(binding).objects
+        self._policies = store.collection(policy).objects
+        self._compile = compile_spec
+        self._compiled: dict[str, tuple[int, _Compiled]] = {}
+
+    def about(
+        self, review: Review, labels: Mapping[str, str] | None
+    ) -> Iterator[tuple[Record, Record]]:
+        """The policies that have a say in a write, each with the binding that says so."""
+        for binding in self.bindings.values():
+            spec = binding.data["spec"]
+            record = self._policies.get(spec["policyName"])
+            if record is None:
+                continue
+            constraints = record.data["spec"].get("matchConstraints") or {}
+            if matches(constraints, review, labels) and matches(
+                spec.get("matchResources") or {}, review, labels
+            ):
+                yield record, binding
+
+    def compiled(self, record: Record) -> _Compiled:
+        known = self._compiled.get(record.key)
+        if known is None or known[0] != record.revision:
+            known = (record.revision, self._compile(record.data["spec"])[0])
+            self._compiled[record.key] = known
+        return known[1]
+
+
+class PolicyAdmission:
+    """Changes and judges writes by the policies in a store, which it makes room for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.requester: Json = {}
+        """Who asks for what is written next, as reviews show a user."""
+        self.warnings: list[str] = []
+        """What policies had to say about writes that they let pass."""
+        self._validating = _Policies(store, POLICY, BINDING, compile_policy)
+        self._mutating = _Policies(store, MUTATION, MUTATION_BINDING, compile_mutation)
+
+    @property
+    def has_rules(self) -> bool:
+        return bool(self._validating.bindings or self._mutating.bindings)
+
+    def mutate(self, review: Review) -> Json:
+        """The object of a write as policies want it.
+
+        Raises:
+            ApiError: 422, a policy could not be applied.
+        """
+        assert review.new is not None
+        if review.resource.group == _GROUP:
+            return review.new
+        review = msgspec.structs.replace(review, user=self.requester)
+        namespace, labels = self._home(review)
+        for record, binding in self._mutating.about(review, labels):
+            policy = self._mutating.compiled(record)
+            for params in self._params(self._mutating.kind, record, binding, review):
+                try:
+                    changed = policy.apply(review, params, namespace)
+                except MutationError as error:
+                    raise _denied(
+                        self._mutating.kind, record, binding, review, str(error)
+                    ) from error
+                review = msgspec.structs.replace(review, new=changed)
+        assert review.new is not None
+        return review.new
+
+    def review(self, review: Review) -> None:
+        """Let a write pass, or refuse it.
+
+        Raises:
+            ApiError: a policy denies it; 422 unless the policy says another reason.
+        """
+        if review.resource.group == _GROUP:
+            return
+        review = msgspec.structs.replace(review, user=self.requester)
+        namespace, labels = self._home(review)
+        kind = self._validating.kind
+        for record, binding in self._validating.about(review, labels):
+            actions = binding.data["spec"].get("validationActions") or ()
+            policy = self._validating.compiled(record)
+            for params in self._params(kind, record, binding, review):
+                for denial in policy.judge(review, params, namespace):
+                    if "Deny" in actions:
+                        raise _denied(kind, record, binding, review, denial.message, denial.reason)
+                    if "Warn" in actions and len(self.warnings) < _MOST_WARNINGS:
+                        self.warnings.append(
+                            f"Validation failed for {kind} '{record.key}' with binding "
+                            f"'{binding.key}': {denial.message}"
+                        )
+
+    def _home(self, review: Review) -> tuple[Json | None, Mapping[str, str] | None]:
+        """The namespace that a write happens in, and its labels; None for both outside of any."""
+        if not review.namespace:
+            return None, None
+        unknown: Json = {"metadata": {"name": review.namespace}}
+        namespace = self._store.find("namespaces", review.namespace) or unknown
+        return namespace, namespace["metadata"].get("labels") or {}
+
+    def _params(
+        self, policy_kind: str, record: Record, binding: Record, review: Review
+    ) -> Iterator[Json | None]:
+        """The parameters that a policy is to be evaluated with, one evaluation for each."""
+        kind, reference = record.data["spec"].get("paramKind"), binding.data["spec"].get("paramRef")
+        if not kind or not reference:
+            yield None
+            return
+        resource = self._store.catalog.by_manifest(kind.get("apiVersion", ""), kind.get("kind", ""))
+        found = [] if resource is None else self._referenced(resource, reference, review)
+        if not found and reference.get("parameterNotFoundAction") == "Deny":
+            text = (
+                "failed to configure binding: no params found for policy binding with `Deny` "
+                "parameterNotFoundAction"
+            )
+            raise _denied(policy_kind, record, binding, review, text)
+        yield from found
+
+    def _referenced(self, resource: Resource, reference: Json, review: Review) -> list[Json]:
+        namespace = reference.get("namespace") or review.namespace
+        home = namespace if resource.namespaced else None
+        if name := reference.get("name"):
+            record = self._store.find_record(resource, home, name)
+            records = [] if record is None else [record]
+        else:
+            selector = reference.get("selector")
+            records = [
+                each
+                for each in self._store.list(resource, home).records
+                if selects(selector, [each.data["metadata"].get("labels") or {}])
+            ]
+        head = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [{**head, **each.data} for each in records]
+
+
+def _denied(
+    kind: str,
+    record: Record,
+    binding: Record,
+    review: Review,
+    text: str,
+    reason: str = "Invalid",
+) -> ApiError:
+    told = f"{kind} '{record.key}' with binding '{binding.key}' denied request: {text}"
+    return api_errors.denied_by_policy(review.resource.group_resource, review.name, told, reason)
+
+
+def enforce_policies(store: Store) -> PolicyAdmission:
+    """Let a store have policies, and ask them. Idempotent."""
+    if not isinstance(store.admission, PolicyAdmission):
+        store.admission = PolicyAdmission(store)
+    return store.admission
+
+
+def type_checked(store: Store, record: Record, now_ns: int) -> Record:
+    """A policy whose status says how its expressions fit the kinds that it is about."""
+
+    def find(group: str, version: str, plural: str) -> Resource | None:
+        for resource in store.catalog.all():
+            if (resource.group, resource.version, resource.plural) == (group, version, plural):
+                return resource
+        return None
+
+    warnings = expression_warnings(record.data["spec"], find)
+    status = {
+        "observedGeneration": record.data["metadata"].get("generation", 1),
+        "typeChecking": {"expressionWarnings": warnings} if warnings else {},
+    }
+    changed = {**record.data, "status": {**record.data.get("status", {}), **status}}
+    return store.update(POLICY, None, record.key, changed, now_ns, subresource="status")

@@ -1,0 +1,181 @@
+"""A cluster in a file: every change is in SQLite before anybody hears of it.
+
+A change is committed on its own, and a commit reaches the operating system at once: what was
+acknowledged survives the death of this process. The history of changes does not, so a watch
+from before a restart is told to list again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
+from kubesched.cluster.apiserver.rules.served_resources import built_in_resources
+from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
+from kubesched.cluster.apiserver.store.collection import Restored
+from kubesched.cluster.apiserver.store.custom_resource_definitions import (
+    CUSTOM_RESOURCE_DEFINITION,
+    serve_stored,
+)
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.records import Change
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.logging import get_logger
+
+__all__ = ["DataFile", "open_store"]
+
+log = get_logger(__name__)
+
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (resource, key)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 1), value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+"""
+_PUT = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)"
+_REMOVE = "DELETE FROM objects WHERE resource = ? AND key = ?"
+_COUNT = "INSERT OR REPLACE INTO revision VALUES (1, ?)"
+
+
+def _check_private(path: Path) -> None:
+    """Raises OSError for a file that others may read: it holds a token and a private key."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise OSError(
+            f"others may use it (mode {mode:04o}), and it holds a token and a private key; "
+            f"try chmod 600 {path}"
+        )
+
+
+class DataFile:
+    """The file of one cluster. Only one process may have it open."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file, or begin one.
+
+        Raises:
+            KubeschedError: it cannot be used: another process has it, or it is something else.
+        """
+        self._path = path
+        self._is_failing = False
+        try:
+            path.touch(mode=0o600)
+            _check_private(path)
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+            self._prepare()
+        except (sqlite3.Error, OSError) as exc:
+            told = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            why = "another process uses it" if "locked" in str(exc) else told
+            raise KubeschedError(f"cannot use {path}: {why}") from exc
+        self._encode = msgspec.json.Encoder().encode
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA locking_mode = EXCLUSIVE")
+        execute("PRAGMA journal_mode = WAL")
+        # A commit is handed to the operating system, which need not put it on the disk at once.
+        execute("PRAGMA synchronous = NORMAL")
+        version = execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _FORMAT):
+            raise sqlite3.DatabaseError(f"its format {version} is not known")
+        self._connection.executescript(f"BEGIN EXCLUSIVE; {_SCHEMA} COMMIT")
+        execute(f"PRAGMA user_version = {_FORMAT}")
+
+    @property
+    def revision(self) -> int:
+        """The number of the last change; 0 for a new file."""
+        found = self._connection.execute("SELECT value FROM revision").fetchone()
+        return 0 if found is None else int(found[0])
+
+    def objects(self) -> Iterator[Restored]:
+        rows = self._connection.execute("SELECT resource, key, revision, data FROM objects")
+        for resource, key, revision, data in rows:
+            yield Restored(resource, key, revision, msgspec.json.decode(data))
+
+    def write(self, change: Change) -> None:
+        """Keep a change. Raises ApiError 500 if that fails; then nothing is kept of it."""
+        record = change.record
+        resource = record.resource.group_resource
+        execute = self._connection.execute
+        try:
+            execute("BEGIN")
+            if change.type == "DELETED":
+                execute(_REMOVE, (resource, record.key))
+            else:
+                execute(_PUT, (resource, record.key, change.revision, self._encode(record.data)))
+            execute(_COUNT, (change.revision,))
+            execute("COMMIT")
+        except sqlite3.Error as exc:
+            with contextlib.suppress(sqlite3.Error):
+                execute("ROLLBACK")
+            if not self._is_failing:
+                # Once: a full disk fails every write, and logs may be on it.
+                log.error("Changes cannot be kept", exc=exc, file=str(self._path))
+            self._is_failing = True
+            raise api_errors.internal_error(f"cannot write the data file: {exc}") from exc
+        if self._is_failing:
+            log.info("Changes can be kept again", file=str(self._path))
+            self._is_failing = False
+
+    def drop(self, restored: Restored) -> None:
+        """Keep an object no longer."""
+        self._connection.execute(_REMOVE, (restored.resource, restored.key))
+
+    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """A value that is made once for the life of the file."""
+        query = "SELECT value FROM secrets WHERE name = ?"
+        found = self._connection.execute(query, (name,)).fetchone()
+        if found is not None:
+            return bytes(found[0])
+        value = make()
+        self._connection.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
+        return value
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_store(
+    data: DataFile,
+    rng: random.Random,
+    now_ns: int,
+    features: frozenset[str] = ALL_FEATURES,
+) -> Store:
+    """The store of a file, with everything that was acknowledged, or a new one.
+
+    Objects of features that are off stay in the file, for when those are on again.
+    """
+    revision = data.revision
+    if not revision:
+        return Store(rng, now_ns=now_ns, on_change=data.write, features=features)
+    # Other draws than before: uids are given once.
+    rng = random.Random(f"{rng.getrandbits(64)}/{revision}/{os.urandom(8).hex()}")
+    store = Store(rng, now_ns=now_ns, on_change=data.write, empty=True, features=features)
+    definitions = CUSTOM_RESOURCE_DEFINITION.group_resource
+    objects = list(data.objects())
+    store.register(CUSTOM_RESOURCE_DEFINITION)
+    store.restore([each for each in objects if each.resource == definitions], revision)
+    serve_stored(store)
+    enforce_policies(store)
+    known = {each.group_resource for each in store.catalog.all()}
+    # Objects whose definition went just before the end were to go with it.
+    built_in = {each.group_resource for each in built_in_resources()}
+    for each in objects:
+        if each.resource not in known | built_in:
+            data.drop(each)
+    others = [each for each in objects if each.resource in known - {definitions}]
+    store.restore(others, revision)
+    store.finish_deletions(now_ns)
+    return store

@@ -1,0 +1,68 @@
+"""Whether a request still means the object that is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.validation.problems import Problem
+from kubesched.cluster.apiserver.store.records import Record
+from kubesched.foundation.util.ints import whole_number
+
+__all__ = ["check_deletion", "check_write", "parse_revision"]
+
+
+def parse_revision(text: str) -> int:
+    """The number of a resourceVersion. Raises ApiError for anything else."""
+    number = whole_number(text)
+    if number is None:
+        message = (
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing '
+            f'"{text}": invalid syntax'
+        )
+        raise api_errors.unknown_failure(message)
+    return number
+
+
+def check_write(resource: Resource, old: Record, given: dict[str, Any]) -> None:
+    """Refuse a write that was made for another object or for an older version of it.
+
+    `given` is the metadata of the request. Raises ApiError 409, or 422 where a version must be
+    given and is not.
+    """
+    stored = old.data["metadata"]
+    version, uid = given.get("resourceVersion"), given.get("uid")
+    if uid and uid != stored["uid"]:
+        raise api_errors.wrong_uid(
+            resource.group_resource, old.key, stored["name"], uid, stored["uid"]
+        )
+    if version and version != "0":  # which stands for none
+        if version != stored["resourceVersion"]:
+            raise api_errors.stale(resource.group_resource, stored["name"])
+    elif not resource.strategy.unconditional_update:
+        problem = Problem(
+            "metadata.resourceVersion",
+            "FieldValueInvalid",
+            "Invalid value: 0x0: must be specified for an update",
+        )
+        raise api_errors.invalid(resource.group_resource, stored["name"], [problem])
+
+
+def check_deletion(resource: Resource, old: Record, uid: str, resource_version: str) -> None:
+    """Refuse to delete another object, or another version, than the one asked for."""
+    stored = old.data["metadata"]
+    if uid and uid != stored["uid"]:
+        text = (
+            f"the UID in the precondition ({uid}) does not match the UID in record "
+            f"({stored['uid']}). The object might have been deleted and then recreated"
+        )
+    elif resource_version and resource_version != stored["resourceVersion"]:
+        text = (
+            f"the ResourceVersion in the precondition ({resource_version}) does not match the "
+            f"ResourceVersion in record ({stored['resourceVersion']}). The object might have been "
+            "modified"
+        )
+    else:
+        return
+    raise api_errors.conflict(resource.group_kind, stored["name"], text)

@@ -1,0 +1,115 @@
+"""ResourceQuotas kept up to date with every write, and their say on every new object.
+
+Usage is carried forward by what each write adds and takes away; it is counted anew only when a
+quota is made or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kubesched.api.quantity import ZERO, parse_quantity
+from kubesched.cluster.apiserver.rules.api_errors import forbidden
+from kubesched.cluster.apiserver.rules.resource_limits.quotas import (
+    Usage,
+    exceeded,
+    falls_under,
+    unspecified,
+    usage_of,
+)
+from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.store.collection import Collection
+from kubesched.cluster.apiserver.store.records import Change, Record
+
+__all__ = ["QuotaAccounting"]
+
+Json = dict[str, Any]
+
+
+class QuotaAccounting:
+    """`write` stores a quota's new JSON in place of the record it has."""
+
+    def __init__(
+        self,
+        collections: Mapping[str, Collection],
+        write: Callable[[Record, Json], None],
+    ) -> None:
+        self._collections, self._write = collections, write
+
+    def _quotas(self, namespace: str) -> list[Record]:
+        quotas = self._collections["resourcequotas"].objects
+        if not quotas:
+            return []
+        return [record for key, record in quotas.items() if key.startswith(f"{namespace}/")]
+
+    def check(self, resource: Resource, namespace: str, document: Json) -> None:
+        """Raises ApiError 403 for a new object that a quota does not allow."""
+        name = document["metadata"].get("name", "")
+        for record in self._quotas(namespace):
+            if not falls_under(record.data, resource, document):
+                continue
+            if resource.group_resource == "pods" and (text := unspecified(record.data, document)):
+                quota = record.data["metadata"]["name"]
+                raise forbidden(
+                    resource.group_resource, name, f"failed quota: {quota}: must specify {text}"
+                )
+            if text := exceeded(record.data, usage_of(resource, document)):
+                raise forbidden(resource.group_resource, name, text)
+
+    def account(self, resource: Resource, change: Change) -> None:
+        """Take a write into account."""
+        data = change.record.data
+        namespace = data["metadata"].get("namespace")
+        if not namespace:
+            return
+        for record in self._quotas(namespace):
+            if record is change.record:
+                before = change.previous
+                if before is None or before.data["spec"] != data["spec"]:
+                    self._recount(record, namespace)
+                continue
+            new = None if change.type == "DELETED" else data
+            old = None if change.previous is None else change.previous.data
+            self._carry_forward(record, resource, new, old)
+
+    def _carry_forward(
+        self, record: Record, resource: Resource, new: Json | None, old: Json | None
+    ) -> None:
+        quota = record.data
+        hard = quota["spec"].get("hard", {})
+        used = quota.get("status", {}).get("used", {})
+        delta: Usage = {}
+        for document, adds in ((new, True), (old, False)):
+            if document is None or not falls_under(quota, resource, document):
+                continue
+            for name, amount in usage_of(resource, document).items():
+                if name in hard:
+                    change = amount if adds else -amount
+                    delta[name] = delta.get(name, ZERO) + change
+        changed = {name: amount for name, amount in delta.items() if not amount.is_zero}
+        if changed:
+            total = dict(used)
+            for name, amount in changed.items():
+                total[name] = str(parse_quantity(used.get(name, "0")) + amount)
+            self._write(record, {**quota, "status": {**quota.get("status", {}), "used": total}})
+
+    def _recount(self, record: Record, namespace: str) -> None:
+        quota = record.data
+        hard = quota["spec"].get("hard", {})
+        total: Usage = dict.fromkeys(hard, ZERO)
+        for resource, document in self._within(namespace):
+            if falls_under(quota, resource, document):
+                for name, amount in usage_of(resource, document).items():
+                    if name in total:
+                        total[name] += amount
+        used = {name: str(amount) for name, amount in sorted(total.items())}
+        self._write(record, {**quota, "status": {"hard": hard, "used": used}})
+
+    def _within(self, namespace: str) -> Iterable[tuple[Resource, Json]]:
+        prefix = f"{namespace}/"
+        for collection in self._collections.values():
+            if collection.resource.namespaced:
+                for key, record in collection.objects.items():
+                    if key.startswith(prefix):
+                        yield collection.resource, record.data

@@ -1,0 +1,1 @@
+"""What the products share: clients, expressions, metrics and utilities. No scheduling rules."""

@@ -1,0 +1,57 @@
+"""The libraries that Kubernetes gives to every expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kubesched.foundation.cel.language.declarations import Library
+from kubesched.foundation.cel.language.environment import Environment
+from kubesched.foundation.cel.language.types import ObjectType, Type
+from kubesched.foundation.cel.library.formats import FORMATS
+from kubesched.foundation.cel.library.json_patches import JSON_PATCHES
+from kubesched.foundation.cel.library.lists import LISTS
+from kubesched.foundation.cel.library.network import NETWORK
+from kubesched.foundation.cel.library.optionals import OPTIONALS
+from kubesched.foundation.cel.library.patterns import PATTERNS
+from kubesched.foundation.cel.library.quantities import QUANTITIES
+from kubesched.foundation.cel.library.standard import STANDARD
+from kubesched.foundation.cel.library.strings import STRINGS
+from kubesched.foundation.cel.library.urls import URLS
+from kubesched.foundation.cel.library.versions import VERSIONS
+
+__all__ = ["LIBRARIES", "PER_CALL_LIMIT", "kubernetes_environment"]
+
+PER_CALL_LIMIT: Final = 1_000_000
+"""What one rule of a custom resource, or one expression of a policy, may cost."""
+
+LIBRARIES: Final[tuple[Library, ...]] = (
+    STANDARD,
+    OPTIONALS,
+    STRINGS,
+    LISTS,
+    PATTERNS,
+    QUANTITIES,
+    VERSIONS,
+    NETWORK,
+    URLS,
+    FORMATS,
+)
+
+
+def kubernetes_environment(
+    variables: Mapping[str, Type],
+    *,
+    objects: Iterable[ObjectType] = (),
+    makes: Iterable[str] = (),
+    cost_limit: int = PER_CALL_LIMIT,
+) -> Environment:
+    """An environment with all of Kubernetes' functions and some variables.
+
+    A variable of type `dyn` may hold anything JSON can; one of a declared object type is
+    checked for its fields when an expression is compiled.
+    """
+    libraries = (*LIBRARIES, JSON_PATCHES) if makes else LIBRARIES
+    return Environment(
+        variables, libraries=libraries, objects=objects, makes=makes, cost_limit=cost_limit
+    )

@@ -1,0 +1,156 @@
+"""Calls of functions and methods as closures.
+
+If the types of all arguments were known before, the one overload that fits is called. Else
+the arguments choose among those that may fit, when the call is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kubesched.foundation.cel.language.closures import Code, Frame, Run
+from kubesched.foundation.cel.language.errors import (
+    CelRuntimeError,
+    CostLimitError,
+    EvaluationError,
+    no_such_overload,
+)
+from kubesched.foundation.cel.language.syntax import Call, Literal
+from kubesched.foundation.cel.language.types import Type
+from kubesched.foundation.cel.language.values import NONE, OptionalValue, Value, type_name
+
+if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.compiler import Compiler
+    from kubesched.foundation.cel.language.declarations import Overload
+
+__all__ = ["compile_call", "is_constant_call"]
+
+_LAZY: Final = frozenset(("or", "orValue"))
+
+
+def compile_call(compiler: Compiler, node: Call) -> Code:
+    """The code of a call."""
+    if node.target is not None and node.function in _LAZY:
+        return _alternative(compiler, node)
+    codes = [compiler.compile(operand) for operand in node.operands]
+    cost = sum(code.cost for code in codes)
+    runs = tuple(code.run for code in codes)
+    call = node.overloads[0].call if _is_certain(node) else _dispatch(node.overloads)
+    if (constant := _folded(node, call)) is not None:
+        return constant
+    if not compiler.metered or not any(callable(each.cost) for each in node.overloads):
+        fixed = max((each.cost for each in node.overloads if isinstance(each.cost, int)), default=1)
+        return Code(_plain(call, runs), cost + fixed)
+    return Code(_metered(compiler, node.overloads, call, runs), cost)
+
+
+def _is_certain(node: Call) -> bool:
+    """Whether the types alone say which overload it is, and that the arguments fit it.
+
+    They do not if one is dynamic, or null, which passes for many types.
+    """
+    return len(node.overloads) == 1 and all(
+        wanted.is_parameter or wanted.name in ("dyn", operand.type.name)
+        for operand, wanted in zip(node.operands, node.overloads[0].parameters, strict=True)
+    )
+
+
+def _folded(node: Call, call: Callable[..., Value]) -> Code | None:
+    """A call with constant arguments, made now. One that fails is made when it is reached."""
+    if not is_constant_call(node):
+        return None
+    arguments = tuple(each.value for each in node.operands if isinstance(each, Literal))
+    try:
+        result = call(*arguments)
+    except CelRuntimeError:
+        return None
+    costs = [cost_of(each, arguments, result) for each in node.overloads]
+    return Code(lambda _frame: result, max(costs))
+
+
+def is_constant_call(node: Call) -> bool:
+    """Whether all that is passed to a call is known beforehand."""
+    return bool(node.operands) and all(isinstance(each, Literal) for each in node.operands)
+
+
+def cost_of(overload: Overload, arguments: tuple[Value, ...], result: Value) -> int:
+    """What a call with these arguments costs."""
+    cost = overload.cost
+    return cost if isinstance(cost, int) else cost(arguments, result)
+
+
+def _plain(call: Callable[..., Value], runs: tuple[Run, ...]) -> Run:
+    match runs:
+        case ():
+            return lambda _frame: call()
+        case (only,):
+            return lambda frame: call(only(frame))
+        case (first, second):
+            return lambda frame: call(first(frame), second(frame))
+        case _:
+            return lambda frame: call(*[run(frame) for run in runs])
+
+
+def _metered(
+    compiler: Compiler,
+    overloads: tuple[Overload, ...],
+    call: Callable[..., Value],
+    runs: tuple[Run, ...],
+) -> Run:
+    """A call whose cost depends on its arguments or on what it returns."""
+    limit = compiler.limit
+
+    def run(frame: Frame) -> Value:
+        arguments = tuple([each(frame) for each in runs])
+        result = call(*arguments)
+        frame[0] += max([cost_of(each, arguments, result) for each in overloads])
+        if frame[0] > limit:
+            raise CostLimitError
+        return result
+
+    return run
+
+
+def _alternative(compiler: Compiler, node: Call) -> Code:
+    """`x.or(y)` and `x.orValue(y)`: y is only computed if x is absent."""
+    assert node.target is not None
+    target, cost = compiler.compile(node.target)
+    otherwise = compiler.charged(compiler.compile(node.arguments[0]))
+    unwrap = node.function == "orValue"
+
+    def run(frame: Frame) -> Value:
+        value = target(frame)
+        if not isinstance(value, OptionalValue):
+            raise no_such_overload()
+        if value is NONE:
+            return otherwise(frame)
+        return value.value if unwrap else value
+
+    return Code(run, cost + 1)
+
+
+def _dispatch(overloads: tuple[Overload, ...]) -> Callable[..., Value]:
+    candidates = [
+        (each.call, tuple(_check_of(wanted) for wanted in each.parameters)) for each in overloads
+    ]
+    function, names_types = overloads[0].function, overloads[0].names_types
+
+    def call(*arguments: Value) -> Value:
+        for candidate, checks in candidates:
+            if all(check(value) for check, value in zip(checks, arguments, strict=True)):
+                return candidate(*arguments)
+        if not names_types:
+            raise no_such_overload()
+        given = ", ".join(map(type_name, arguments))
+        raise EvaluationError(f"no such overload: {function}({given})")
+
+    return call
+
+
+def _check_of(wanted: Type) -> Callable[[Value], bool]:
+    """Whether a value may be passed where a type is wanted."""
+    if wanted.is_parameter or wanted.is_dynamic:
+        return lambda _value: True
+    name = wanted.name
+    return lambda value: type_name(value) == name

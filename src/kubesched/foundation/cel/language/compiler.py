@@ -1,0 +1,372 @@
+"""From a typed syntax tree to Python closures.
+
+Every node becomes a function of a frame: a list whose first element is the cost so far, then
+the variables, each in a slot that is known when compiling. A run is a chain of such calls and
+looks nothing up by name.
+
+Costs that are known beforehand are summed while compiling and charged once per stretch that
+runs as a whole: at the start, and where `&&`, `||`, `?:` and loops decide what runs next. A
+program that has neither loops nor calls whose cost depends on their arguments cannot reach the
+limit, and does not count at all.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kubesched.foundation.cel.language import logic
+from kubesched.foundation.cel.language.calls import compile_call, is_constant_call
+from kubesched.foundation.cel.language.closures import Code, Frame, Run
+from kubesched.foundation.cel.language.comparisons import compile_binary
+from kubesched.foundation.cel.language.errors import CostLimitError, EvaluationError
+from kubesched.foundation.cel.language.loops import compile_loop
+from kubesched.foundation.cel.language.operations import NONE_FOUND, find, index, lookup, negate
+from kubesched.foundation.cel.language.syntax import (
+    Binary,
+    Bind,
+    Call,
+    Comprehension,
+    Conditional,
+    Identifier,
+    Index,
+    ListLiteral,
+    Literal,
+    Logical,
+    MapLiteral,
+    MessageLiteral,
+    Node,
+    OptionalMap,
+    Select,
+    Unary,
+    children,
+    qualified_name,
+)
+from kubesched.foundation.cel.language.types import Type
+from kubesched.foundation.cel.language.values import NONE, UNSET, OptionalValue, TypeValue, Value
+
+if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.environment import Environment
+
+__all__ = ["Compiler"]
+
+_LIST_COST: Final = 10
+_MAP_COST: Final = 30
+_MESSAGE_COST: Final = 40
+
+
+class Compiler:
+    """Compiles one expression."""
+
+    def __init__(self, environment: Environment, root: Node, slots: Mapping[str, int]) -> None:
+        self._environment = environment
+        self._scopes: list[Mapping[str, Code]] = [
+            {name: Code(operator.itemgetter(slot), 1) for name, slot in slots.items()}
+        ]
+        self.frame_size = 1 + len(slots)
+        self.limit = environment.cost_limit
+        self.metered = _is_metered(root)
+
+    def compile(self, node: Node) -> Code:
+        """The code of one expression."""
+        match node:
+            case Literal():
+                value = node.value
+                return Code(lambda _frame: value, 0)
+            case Identifier():
+                return self._identifier(node.name)
+            case Select():
+                return self._select(node)
+            case Index():
+                return self._index(node)
+            case Binary():
+                return compile_binary(self, node)
+            case Call():
+                return compile_call(self, node)
+            case Logical():
+                return self._logical(node)
+            case Conditional():
+                return self._conditional(node)
+            case Unary():
+                return self._unary(node)
+            case ListLiteral():
+                return self._list(node)
+            case MapLiteral():
+                return self._map(node)
+            case Comprehension():
+                return compile_loop(self, node)
+            case Bind():
+                return self._bind(node)
+            case OptionalMap():
+                return self._optional_map(node)
+            case MessageLiteral():
+                return self._message(node)
+            case _:
+                raise AssertionError(f"unknown node {node!r}")
+
+    def charged(self, code: Code) -> Run:
+        """The code as a stretch of its own: it charges what it costs when it starts."""
+        run, cost, limit = code.run, code.cost, self.limit
+        if not self.metered or not cost:
+            return run
+
+        def charge(frame: Frame) -> Value:
+            frame[0] += cost
+            if frame[0] > limit:
+                raise CostLimitError
+            return run(frame)
+
+        return charge
+
+    def new_slot(self) -> int:
+        """A place in the frame for a variable of the expression's own."""
+        self.frame_size += 1
+        return self.frame_size - 1
+
+    def enter(self, variables: Mapping[str, Code]) -> None:
+        """Open a scope with these names."""
+        self._scopes.append(variables)
+
+    def leave(self) -> None:
+        self._scopes.pop()
+
+    def in_scope(self, names: Mapping[str, int], node: Node) -> Code:
+        """The code of an expression that also sees the variables in some slots."""
+        self.enter({name: Code(operator.itemgetter(slot), 1) for name, slot in names.items()})
+        code = self.compile(node)
+        self.leave()
+        return code
+
+    def _identifier(self, name: str) -> Code:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        value = TypeValue(self._environment.type_named(name))
+        return Code(lambda _frame: value, 1)
+
+    def _select(self, node: Select) -> Code:
+        name = qualified_name(node)
+        if name is not None and self._environment.is_type(name):
+            return self._identifier(name)
+        operand, cost = self.compile(node.operand)
+        field = self._environment.key_of(_held(node.operand.type), node.field)
+        if node.test_only:
+            return Code(_presence(operand, field), cost)
+        if node.optional:
+            return Code(_optional_lookup(operand, field), cost + 1)
+        return Code(_select_of(operand, field), cost + 1)
+
+    def _index(self, node: Index) -> Code:
+        operand, cost = self.compile(node.operand)
+        if isinstance(node.key, Literal) and type(node.key.value) is str:
+            text = node.key.value
+            if node.optional:
+                return Code(_optional_lookup(operand, text), cost + 1)
+            return Code(_select_of(operand, text), cost + 1)
+        key, key_cost = self.compile(node.key)
+        cost += key_cost + 1
+        if node.optional:
+            return Code(lambda frame: _optional_find(operand(frame), key(frame)), cost)
+        return Code(lambda frame: _index_of(operand(frame), key(frame)), cost)
+
+    def _logical(self, node: Logical) -> Code:
+        first = self.compile(node.terms[0])
+        rest = [self.charged(self.compile(term)) for term in node.terms[1:]]
+        make = logic.all_of if node.operator == "&&" else logic.any_of
+        return Code(make((first.run, *rest)), first.cost + len(rest))
+
+    def _conditional(self, node: Conditional) -> Code:
+        condition, cost = self.compile(node.condition)
+        positive = self.charged(self.compile(node.positive))
+        negative = self.charged(self.compile(node.negative))
+        return Code(logic.choice(condition, positive, negative), cost + 1)
+
+    def _unary(self, node: Unary) -> Code:
+        operand, cost = self.compile(node.operand)
+        if node.operator == "!":
+            return Code(logic.negation(operand), cost + 1)
+        return Code(lambda frame: negate(operand(frame)), cost + 1)
+
+    def _list(self, node: ListLiteral) -> Code:
+        if (constant := constant_list(node)) is not None:
+            return Code(lambda _frame: constant, 0)
+        codes = [self.compile(element) for element in node.elements]
+        cost = _LIST_COST + sum(code.cost for code in codes)
+        runs = [code.run for code in codes]
+        if any(node.optional):
+            return Code(_list_with_optionals(runs, node.optional), cost)
+        return Code(lambda frame: [run(frame) for run in runs], cost)
+
+    def _map(self, node: MapLiteral) -> Code:
+        entries: list[tuple[Run, Run, bool]] = []
+        cost = _MAP_COST
+        for entry in node.entries:
+            key, value = self.compile(entry.key), self.compile(entry.value)
+            entries.append((key.run, value.run, entry.optional))
+            cost += key.cost + value.cost
+        return Code(_map_of(entries), cost)
+
+    def _message(self, node: MessageLiteral) -> Code:
+        entries: list[tuple[Run, Run, bool]] = []
+        cost = _MESSAGE_COST
+        for field in node.fields:
+            value = self.compile(field.value)
+            entries.append((_constant(field.name), value.run, field.optional))
+            cost += value.cost
+        return Code(_map_of(entries), cost)
+
+    def _bind(self, node: Bind) -> Code:
+        """The value is computed when, and if, the body asks for it."""
+        slot = self.new_slot()
+        value = self.charged(self.compile(node.value))
+
+        def ask(frame: Frame) -> Value:
+            known = frame[slot]
+            if known is UNSET:
+                known = frame[slot] = value(frame)
+            return known
+
+        self.enter({node.name: Code(ask, 1)})
+        body, cost = self.compile(node.body)
+        self.leave()
+
+        def run(frame: Frame) -> Value:
+            frame[slot] = UNSET
+            return body(frame)
+
+        return Code(run, cost)
+
+    def _optional_map(self, node: OptionalMap) -> Code:
+        operand, cost = self.compile(node.operand)
+        slot = self.new_slot()
+        body = self.charged(self.in_scope({node.name: slot}, node.body))
+        flat = node.flat
+
+        def run(frame: Frame) -> Value:
+            given = operand(frame)
+            if not isinstance(given, OptionalValue):
+                raise EvaluationError("no such overload")
+            if given is NONE:
+                return NONE
+            frame[slot] = given.value
+            result = body(frame)
+            return result if flat else OptionalValue(result)
+
+        return Code(run, cost + 2)
+
+
+def _constant(value: Value) -> Run:
+    return lambda _frame: value
+
+
+def _held(found: Type) -> Type:
+    """The type of what an optional holds, or the type itself."""
+    return found.parameters[0] if found.name == "optional_type" else found
+
+
+def constant_list(node: Node) -> list[Value] | None:
+    """The elements of a literal list of constants, else None."""
+    if not isinstance(node, ListLiteral) or any(node.optional):
+        return None
+    if all(isinstance(element, Literal) for element in node.elements):
+        return [element.value for element in node.elements if isinstance(element, Literal)]
+    return None
+
+
+def _is_metered(node: Node) -> bool:
+    """Whether what a run costs depends on more than the expression."""
+    if isinstance(node, Comprehension | Bind | OptionalMap):
+        return True
+    if isinstance(node, Call) and not is_constant_call(node):
+        varies = any(callable(each.cost) for each in node.overloads)
+    else:
+        varies = False
+    return varies or any(map(_is_metered, children(node)))
+
+
+def _select_of(operand: Run, field: str) -> Run:
+    """`operand.field`, which on a map is the same as `operand["field"]`."""
+
+    def run(frame: Frame) -> Value:
+        value = operand(frame)
+        try:
+            return value[field]
+        except (KeyError, TypeError):
+            return _select_slowly(value, field)
+
+    return run
+
+
+def _select_slowly(value: Value, field: str) -> Value:
+    if isinstance(value, OptionalValue):
+        return _optional_find(value, field)
+    return index(value, field)
+
+
+def _index_of(value: Value, key: Value) -> Value:
+    if isinstance(value, OptionalValue):
+        return _optional_find(value, key)
+    return index(value, key)
+
+
+def _optional_lookup(operand: Run, field: str) -> Run:
+    return lambda frame: _optional_find(operand(frame), field)
+
+
+def _optional_find(value: Value, key: Value) -> OptionalValue:
+    """What is under a key, if there is something; also inside an optional."""
+    if isinstance(value, OptionalValue):
+        if value is NONE:
+            return NONE
+        value = value.value
+    found = lookup(value, key)
+    return NONE if found is NONE_FOUND else OptionalValue(found)
+
+
+def _presence(operand: Run, field: str) -> Run:
+    def run(frame: Frame) -> bool:
+        value = operand(frame)
+        if isinstance(value, OptionalValue):
+            value = None if value is NONE else value.value
+        return isinstance(value, dict) and find(value, field) is not NONE_FOUND
+
+    return run
+
+
+def _list_with_optionals(runs: list[Run], optional: tuple[bool, ...]) -> Run:
+    def run(frame: Frame) -> list[Value]:
+        result: list[Value] = []
+        for element, may_lack in zip(runs, optional, strict=True):
+            value = element(frame)
+            if not may_lack:
+                result.append(value)
+            elif not isinstance(value, OptionalValue):
+                raise EvaluationError("cannot initialize optional list element from non-optional")
+            elif value is not NONE:
+                result.append(value.value)
+        return result
+
+    return run
+
+
+def _map_of(entries: list[tuple[Run, Run, bool]]) -> Run:
+    def run(frame: Frame) -> dict[Value, Value]:
+        result: dict[Value, Value] = {}
+        for key_of, value_of, may_lack in entries:
+            key, value = key_of(frame), value_of(frame)
+            if may_lack:
+                if not isinstance(value, OptionalValue):
+                    raise EvaluationError(
+                        "cannot initialize optional entry from non-optional value"
+                    )
+                if value is NONE:
+                    continue
+                value = value.value
+            try:
+                result[key] = value
+            except TypeError:
+                raise EvaluationError("unsupported key type") from None
+        return result
+
+    return run

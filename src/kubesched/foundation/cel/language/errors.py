@@ -1,0 +1,47 @@
+"""What can go wrong with an expression: before it runs, and while it runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubesched.errors import KubeschedError
+
+__all__ = [
+    "NO_SUCH_OVERLOAD",
+    "CelCompileError",
+    "CelError",
+    "CelRuntimeError",
+    "CostLimitError",
+    "EvaluationError",
+    "no_such_overload",
+]
+
+NO_SUCH_OVERLOAD: Final = "no such overload"
+
+
+class CelError(KubeschedError):
+    """An expression that cannot be compiled, or whose evaluation failed."""
+
+
+class CelCompileError(CelError):
+    """The expression is not valid in its environment; nothing was evaluated."""
+
+
+class CelRuntimeError(CelError):
+    """The expression is valid, but has no value for this input."""
+
+
+class EvaluationError(CelRuntimeError):
+    """An error that is a value of the language: `&&`, `||`, `all` and `exists` may absorb it."""
+
+
+class CostLimitError(CelRuntimeError):
+    """The evaluation was stopped for what it cost. Nothing absorbs this one."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+def no_such_overload() -> EvaluationError:
+    """A value of a type that the operation does not take."""
+    return EvaluationError(NO_SUCH_OVERLOAD)

@@ -1,0 +1,104 @@
+"""What a constant in an expression must be, beyond its type.
+
+A literal list or map holds values of one type; a literal pattern, duration or time that a
+function is called with must be a valid one; a literal format fits its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kubesched.foundation.cel.language import conversions, regex
+from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.formatting import ACCEPTED, clauses
+from kubesched.foundation.cel.language.syntax import (
+    Call,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    children,
+)
+from kubesched.foundation.cel.language.types import Type
+
+if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.source import Source
+
+__all__ = ["check_literals"]
+
+_PARSERS: Final[dict[str, Callable[[str], object]]] = {
+    "duration": conversions.parse_duration,
+    "timestamp": conversions.parse_timestamp,
+    "matches": regex.compile_pattern,
+}
+
+
+def check_literals(source: Source, root: Node) -> None:
+    """Report every constant that cannot be what it is used for."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending.extend(children(node))
+        if isinstance(node, Call):
+            _check_argument(source, node)
+            if node.function == "format" and isinstance(node.arguments[0], ListLiteral):
+                # The arguments of a format may differ in type.
+                pending = [each for each in pending if each is not node.arguments[0]]
+                pending.extend(children(node.arguments[0]))
+                _check_format(source, node, node.arguments[0])
+        elif isinstance(node, ListLiteral):
+            _check_alike(source, list(zip(node.elements, node.optional, strict=True)))
+        elif isinstance(node, MapLiteral):
+            _check_alike(source, [(entry.key, False) for entry in node.entries])
+            _check_alike(source, [(entry.value, entry.optional) for entry in node.entries])
+
+
+def _check_argument(source: Source, node: Call) -> None:
+    parse = _PARSERS.get(node.function)
+    if parse is None or not node.arguments:
+        return
+    argument = node.arguments[-1]
+    if not isinstance(argument, Literal) or type(argument.value) is not str:
+        return
+    try:
+        parse(argument.value)
+    except EvaluationError:
+        source.report(argument.position, f"invalid {node.function} argument")
+
+
+def _check_alike(source: Source, parts: list[tuple[Node, bool]]) -> None:
+    first: Type | None = None
+    for node, optional in parts:
+        found = node.type
+        if optional and found.parameters:
+            found = found.parameters[0]
+        if first is None:
+            first = found
+        elif found != first:
+            source.report(node.position, f"expected type '{first}' but found '{found}'")
+            return
+
+
+def _check_format(source: Source, node: Call, arguments: ListLiteral) -> None:
+    if not isinstance(node.target, Literal) or type(node.target.value) is not str:
+        return
+    try:
+        wanted = [clause.verb for clause in clauses(node.target.value) if clause.verb]
+    except EvaluationError as error:
+        source.report(node.target.position, str(error))
+        return
+    if len(wanted) > len(arguments.elements):
+        source.report(node.position, f"index {len(arguments.elements)} out of range")
+    elif len(wanted) < len(arguments.elements):
+        source.report(
+            node.position,
+            f"too many arguments supplied to string.format (expected {len(wanted)}, "
+            f"got {len(arguments.elements)})",
+        )
+    for verb, argument in zip(wanted, arguments.elements, strict=False):
+        found = argument.type.name
+        if found != "dyn" and found not in ACCEPTED[verb]:
+            source.report(
+                argument.position, f"error during formatting: %{verb} does not take {found}"
+            )

@@ -1,0 +1,96 @@
+"""Macros: calls that are rewritten before anything is checked.
+
+A call is a macro only with the right name, style and number of arguments; else it is an
+ordinary call, and the checker says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kubesched.foundation.cel.language.syntax import (
+    Bind,
+    Comprehension,
+    Identifier,
+    Node,
+    OptionalMap,
+    Select,
+)
+
+if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.source import Source
+
+__all__ = ["expand"]
+
+# How many arguments each comprehension takes, the variables included.
+_ONE_VARIABLE: Final = {
+    ("all", 2),
+    ("exists", 2),
+    ("exists_one", 2),
+    ("existsOne", 2),
+    ("filter", 2),
+    ("map", 2),
+    ("map", 3),
+    ("sortBy", 2),
+}
+_TWO_VARIABLES: Final = {
+    ("all", 3),
+    ("exists", 3),
+    ("existsOne", 3),
+    ("transformList", 3),
+    ("transformList", 4),
+    ("transformMap", 3),
+    ("transformMap", 4),
+    ("transformMapEntry", 3),
+    ("transformMapEntry", 4),
+}
+_SAME: Final = {"exists_one": "existsOne"}
+
+
+def expand(
+    source: Source, position: int, function: str, target: Node | None, arguments: tuple[Node, ...]
+) -> Node | None:
+    """The node that a macro stands for; None if the call is not a macro.
+
+    Raises:
+        CelCompileError: a macro is used wrongly.
+    """
+    count = len(arguments)
+    if target is None:
+        return _has(source, position, arguments[0]) if (function, count) == ("has", 1) else None
+    if isinstance(target, Identifier) and target.name == "cel" and (function, count) == ("bind", 3):
+        return Bind(position, _variable(source, arguments[0]), arguments[1], arguments[2])
+    if function in ("optMap", "optFlatMap") and count == 2:
+        name = _variable(source, arguments[0])
+        return OptionalMap(position, target, name, arguments[1], flat=function == "optFlatMap")
+    if (function, count) in _ONE_VARIABLE:
+        names: tuple[str, ...] = (_variable(source, arguments[0]),)
+    elif (function, count) in _TWO_VARIABLES:
+        names = (_variable(source, arguments[0]), _variable(source, arguments[1]))
+        if names[0] == names[1]:
+            raise source.fail(arguments[1].position, "duplicate variable name")
+    else:
+        return None
+    rest = arguments[len(names) :]
+    condition = rest[0] if len(rest) == 2 else None
+    if function == "filter":
+        body: Node = Identifier(arguments[0].position, names[0])
+        condition = rest[0]
+    else:
+        body = rest[-1]
+    kind = _SAME.get(function, function)
+    return Comprehension(position, kind, target, names, body, condition)
+
+
+def _has(source: Source, position: int, argument: Node) -> Node:
+    if not isinstance(argument, Select):
+        raise source.fail(argument.position, "invalid argument to has() macro")
+    return Select(
+        position, argument.operand, argument.field, optional=argument.optional, test_only=True
+    )
+
+
+def _variable(source: Source, node: Node) -> str:
+    if not isinstance(node, Identifier):
+        raise source.fail(node.position, "argument must be a simple name")
+    return node.name

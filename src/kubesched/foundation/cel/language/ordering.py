@@ -1,0 +1,29 @@
+"""Sorting values, and the least and greatest of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.operations import compare
+from kubesched.foundation.cel.language.values import Value
+
+__all__ = ["sorted_by"]
+
+
+def sorted_by(elements: Sequence[Value], keys: Sequence[Value]) -> list[Value]:
+    """The elements in the order of their keys; equal ones stay as they were.
+
+    Raises:
+        EvaluationError: the keys are of different types, or of one that has no order.
+    """
+    if not keys:
+        return []
+    if any(type(key) is not type(keys[0]) for key in keys):
+        raise EvaluationError("list elements must have the same type")
+    try:
+        compare(keys[0], keys[0], "<")
+    except EvaluationError:
+        raise EvaluationError("list elements must be comparable") from None
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return [elements[position] for position in order]

@@ -1,0 +1,66 @@
+"""Regular expressions in RE2's syntax, in time linear in the text.
+
+Python's own `re` backtracks: a pattern of a dozen characters can keep it busy for years. RE2
+cannot be made to; what it refuses is an error here, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Protocol, cast
+
+import re2
+
+from kubesched.foundation.cel.language.declarations import size_or_one
+from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.values import Value
+
+__all__ = ["Pattern", "compile_pattern", "cost", "search"]
+
+
+class Match(Protocol):
+    """Where a pattern was found."""
+
+    def group(self) -> str: ...
+
+
+class Pattern(Protocol):
+    """A compiled pattern, as far as it is used here."""
+
+    def search(self, text: str) -> Match | None: ...
+
+    def finditer(self, text: str) -> Iterator[Match]: ...
+
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.max_mem = 8 << 20
+
+
+@lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> Pattern:
+    """A compiled pattern.
+
+    Raises:
+        EvaluationError: RE2 does not accept it.
+    """
+    try:
+        return cast(Pattern, re2.compile(pattern, _OPTIONS))
+    except re2.error as error:
+        reason = error.args[0] if error.args else "invalid"
+        if isinstance(reason, bytes):
+            reason = reason.decode(errors="replace")
+        raise EvaluationError(f"error parsing regexp: {reason}") from None
+
+
+def search(pattern: str, text: str) -> bool:
+    """Whether a pattern is found anywhere in a text."""
+    return compile_pattern(pattern).search(text) is not None
+
+
+def cost(arguments: tuple[Value, ...], _result: Value) -> int:
+    """What matching a pattern costs: in proportion to both lengths."""
+    text, pattern = arguments[:2]
+    return math.ceil((1 + size_or_one(text)) * 0.1) * math.ceil(size_or_one(pattern) * 0.25)

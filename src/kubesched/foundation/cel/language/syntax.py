@@ -1,0 +1,290 @@
+"""The syntax tree: what the parser makes, the checker types and the compiler runs.
+
+Operators and macros are nodes of their own, so that each has one rule in the checker and one
+in the compiler. `position` is the offset in the source that an error points at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kubesched.foundation.cel.language.types import DYN, Type
+
+if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.declarations import Overload
+    from kubesched.foundation.cel.language.values import Value
+
+__all__ = [
+    "Binary",
+    "Bind",
+    "Call",
+    "Comprehension",
+    "Conditional",
+    "Identifier",
+    "Index",
+    "ListLiteral",
+    "Literal",
+    "Logical",
+    "MapEntry",
+    "MapLiteral",
+    "MessageField",
+    "MessageLiteral",
+    "Node",
+    "OptionalMap",
+    "Select",
+    "Unary",
+    "children",
+    "qualified_name",
+]
+
+
+class Node:
+    """One expression. `type` is what the checker found."""
+
+    __slots__ = ("position", "type")
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.type: Type = DYN
+
+
+class Literal(Node):
+    """A constant."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, position: int, value: Value) -> None:
+        super().__init__(position)
+        self.value = value
+
+
+class Identifier(Node):
+    """A name: a variable, or a type."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, position: int, name: str) -> None:
+        super().__init__(position)
+        self.name = name
+
+
+class Select(Node):
+    """`operand.field`, `operand.?field` or `has(operand.field)`."""
+
+    __slots__ = ("field", "operand", "optional", "test_only")
+
+    def __init__(
+        self, position: int, operand: Node, field: str, *, optional: bool, test_only: bool = False
+    ) -> None:
+        super().__init__(position)
+        self.operand, self.field = operand, field
+        self.optional, self.test_only = optional, test_only
+
+
+class Index(Node):
+    """`operand[key]` or `operand[?key]`."""
+
+    __slots__ = ("key", "operand", "optional")
+
+    def __init__(self, position: int, operand: Node, key: Node, *, optional: bool) -> None:
+        super().__init__(position)
+        self.operand, self.key, self.optional = operand, key, optional
+
+
+class Unary(Node):
+    """`!operand` or `-operand`."""
+
+    __slots__ = ("operand", "operator")
+
+    def __init__(self, position: int, operator: str, operand: Node) -> None:
+        super().__init__(position)
+        self.operator, self.operand = operator, operand
+
+
+class Binary(Node):
+    """Arithmetic, a comparison, or `in`."""
+
+    __slots__ = ("left", "operator", "overloads", "right")
+
+    def __init__(self, position: int, operator: str, left: Node, right: Node) -> None:
+        super().__init__(position)
+        self.operator, self.left, self.right = operator, left, right
+        self.overloads: tuple[Overload, ...] = ()
+
+
+class Logical(Node):
+    """`a && b && …` or `a || b || …`, flat."""
+
+    __slots__ = ("operator", "terms")
+
+    def __init__(self, position: int, operator: str, terms: tuple[Node, ...]) -> None:
+        super().__init__(position)
+        self.operator, self.terms = operator, terms
+
+
+class Conditional(Node):
+    """`condition ? positive : negative`."""
+
+    __slots__ = ("condition", "negative", "positive")
+
+    def __init__(self, position: int, condition: Node, positive: Node, negative: Node) -> None:
+        super().__init__(position)
+        self.condition, self.positive, self.negative = condition, positive, negative
+
+
+class Call(Node):
+    """A function or a method. The checker drops a target that was only a namespace."""
+
+    __slots__ = ("arguments", "function", "overloads", "target")
+
+    def __init__(
+        self, position: int, function: str, target: Node | None, arguments: tuple[Node, ...]
+    ) -> None:
+        super().__init__(position)
+        self.function, self.target, self.arguments = function, target, arguments
+        self.overloads: tuple[Overload, ...] = ()
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        """The target, if there is one, and the arguments."""
+        return self.arguments if self.target is None else (self.target, *self.arguments)
+
+
+class ListLiteral(Node):
+    """`[a, ?b]`: `optional` holds a flag per element."""
+
+    __slots__ = ("elements", "optional")
+
+    def __init__(
+        self, position: int, elements: tuple[Node, ...], optional: tuple[bool, ...]
+    ) -> None:
+        super().__init__(position)
+        self.elements, self.optional = elements, optional
+
+
+class MapEntry:
+    """`key: value` or `?key: value`."""
+
+    __slots__ = ("key", "optional", "value")
+
+    def __init__(self, key: Node, value: Node, *, optional: bool) -> None:
+        self.key, self.value, self.optional = key, value, optional
+
+
+class MapLiteral(Node):
+    """`{key: value, …}`."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, position: int, entries: tuple[MapEntry, ...]) -> None:
+        super().__init__(position)
+        self.entries = entries
+
+
+class MessageField:
+    """`name: value` or `?name: value`."""
+
+    __slots__ = ("name", "optional", "value")
+
+    def __init__(self, name: str, value: Node, *, optional: bool) -> None:
+        self.name, self.value, self.optional = name, value, optional
+
+
+class MessageLiteral(Node):
+    """`Name{field: value}`: a value of a type that the environment lets expressions make."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, position: int, name: str, fields: tuple[MessageField, ...]) -> None:
+        super().__init__(position)
+        self.name, self.fields = name, fields
+
+
+class Comprehension(Node):
+    """A macro that walks a list or a map: `all`, `exists`, `map`, `transformList`, ….
+
+    With one variable it is the element or key; with two they are the index or key, and the
+    value. `condition` is the test of `filter` or of a `map` with three arguments.
+    """
+
+    __slots__ = ("body", "condition", "kind", "operand", "variables")
+
+    def __init__(
+        self,
+        position: int,
+        kind: str,
+        operand: Node,
+        variables: tuple[str, ...],
+        body: Node,
+        condition: Node | None = None,
+    ) -> None:
+        super().__init__(position)
+        self.kind, self.operand, self.variables = kind, operand, variables
+        self.body, self.condition = body, condition
+
+
+class Bind(Node):
+    """`cel.bind(name, value, body)`."""
+
+    __slots__ = ("body", "name", "value")
+
+    def __init__(self, position: int, name: str, value: Node, body: Node) -> None:
+        super().__init__(position)
+        self.name, self.value, self.body = name, value, body
+
+
+class OptionalMap(Node):
+    """`operand.optMap(name, body)`, and `optFlatMap`, whose body is an optional itself."""
+
+    __slots__ = ("body", "flat", "name", "operand")
+
+    def __init__(self, position: int, operand: Node, name: str, body: Node, *, flat: bool) -> None:
+        super().__init__(position)
+        self.operand, self.name, self.body, self.flat = operand, name, body, flat
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The expressions directly inside one."""
+    match node:
+        case Select() | Unary():
+            return (node.operand,)
+        case Index():
+            return (node.operand, node.key)
+        case Binary():
+            return (node.left, node.right)
+        case Logical():
+            return node.terms
+        case Conditional():
+            return (node.condition, node.positive, node.negative)
+        case Call():
+            return node.operands
+        case ListLiteral():
+            return node.elements
+        case MapLiteral():
+            return tuple(part for entry in node.entries for part in (entry.key, entry.value))
+        case MessageLiteral():
+            return tuple(field.value for field in node.fields)
+        case Comprehension():
+            inner = (node.operand, node.body)
+            return inner if node.condition is None else (*inner, node.condition)
+        case Bind():
+            return (node.value, node.body)
+        case OptionalMap():
+            return (node.operand, node.body)
+        case _:
+            return _LEAF
+
+
+_LEAF: Final[tuple[Node, ...]] = ()
+
+
+def qualified_name(node: Node) -> str | None:
+    """The dotted name that a chain of plain selections spells, or None."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test_only and not node.optional:
+        parts.append(node.field)
+        node = node.operand
+    if not isinstance(node, Identifier):
+        return None
+    parts.append(node.name)
+    return ".".join(reversed(parts))

@@ -1,0 +1,46 @@
+"""`kubesched.connect`: access to the API server of a real cluster, in one call."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kubesched.foundation.client.connections import connect_process, connect_selected
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.http_transport import HttpTransport
+from kubesched.foundation.client.kubeconfig import kubectl_files, load_kubeconfig
+from kubesched.foundation.util.clock import Clock, RealClock
+from kubesched.foundation.util.randomness import derive
+
+__all__ = ["connect"]
+
+
+def connect(
+    kubeconfig: str | os.PathLike[str] | None = None,
+    *,
+    context: str = "",
+    qps: float = 50,
+    burst: int = 100,
+    clock: Clock | None = None,
+    user_agent: str = "kubesched",
+) -> HttpApi:
+    """Access to a cluster's API server, for `Scheduler(api)`, plugins and scripts.
+
+    The kubeconfig decides, and a context of it other than the current one if that is named.
+    Without a file it is the cluster that this process runs in, and outside of one the files that
+    $KUBECONFIG lists. Nothing is sent until something is asked for; `await api.close()` ends it.
+
+    Raises:
+        ConfigError: there is nothing to connect to, or not as it is written.
+    """
+    clock = clock or RealClock()
+    if context:
+        files = [Path(kubeconfig)] if kubeconfig else kubectl_files(os.environ)
+        selected = load_kubeconfig(files, must_exist=kubeconfig is not None).select(context)
+        connection = connect_selected(selected, clock, user_agent=user_agent)
+    else:
+        path = os.fspath(kubeconfig) if kubeconfig else ""
+        connection = connect_process(path, "", clock, os.environ, user_agent=user_agent)
+    return HttpApi(
+        HttpTransport(connection), clock, derive(0, "client", user_agent), qps=qps, burst=burst
+    )

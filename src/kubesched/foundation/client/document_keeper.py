@@ -1,0 +1,210 @@
+"""Keeps the JSON of pods and nodes beside what is decoded of them.
+
+The types of `api/` declare what the scheduler reads. Extenders are sent whole objects, so where
+there are extenders, informers are given a `DocumentKeeper` in place of the API: it has objects
+sent in full, hands on the part that everybody else works with, and remembers the JSON of those
+objects that somebody may be sent. What it remembers is of the very version that it handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from kubesched.api import codec
+from kubesched.api.access import ApiAccess, ApiError, ObjectList, WatchEvent
+from kubesched.api.meta import ObjectMeta, Status
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+from kubesched.api.raw_objects import (
+    Document,
+    NodeDocument,
+    PodDocument,
+    node_wire_form,
+    pod_wire_form,
+)
+from kubesched.foundation.client.informer_store import is_older
+from kubesched.foundation.client.unreadable import leave_out
+
+__all__ = ["DocumentKeeper"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_UNREADABLE = Status(
+    status="Failure",
+    code=500,
+    reason="InternalError",
+    message="unable to decode an object that was deleted",
+)
+_DOCUMENTS: Mapping[type, type[Document]] = {Pod: PodDocument, Node: NodeDocument}
+
+
+class _Kept(NamedTuple):
+    uid: str
+    node_name: str  # of a pod that has one
+    body: bytes
+
+
+class DocumentKeeper:
+    """An `ApiAccess` to list and watch with, and the documents of what came through it.
+
+    `keeps` says, by type, of which objects the JSON will be needed; types that are not named
+    there pass through untouched.
+    """
+
+    def __init__(self, api: ApiAccess, keeps: Mapping[type, Callable[[Any], bool]]) -> None:
+        self._api = api
+        self._keeps = keeps
+        self._kept: dict[tuple[type, str, str], _Kept] = {}
+        # By type, what a list that is under way has brought, and the version of what came last.
+        self._listed: dict[type, dict[tuple[type, str, str], _Kept]] = {}
+        self._versions: dict[type, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def pod(self, pod: Pod) -> bytes:
+        """The pod as JSON: of the version seen last, on the node that `pod` is on."""
+        kept = self._kept.get(_key(Pod, pod.metadata))
+        if kept is None or kept.uid != pod.metadata.uid:
+            return _encoded(pod_wire_form(_declared(pod)))
+        node_name = pod.spec.node_name
+        if node_name and node_name != kept.node_name:
+            # It was given this node and is not seen there yet.
+            document = msgspec.json.decode(kept.body)
+            document.setdefault("spec", {})["nodeName"] = node_name
+            return _encoded(document)
+        return kept.body
+
+    def node(self, node: Node) -> bytes:
+        """The node as JSON, of the version seen last."""
+        kept = self._kept.get(_key(Node, node.metadata))
+        if kept is None or kept.uid != node.metadata.uid:
+            return _encoded(node_wire_form(_declared(node)))
+        return kept.body
+
+    def forget(self, gone: Pod | Node) -> None:
+        """Unless another object of that name is there by now."""
+        key = _key(type(gone), gone.metadata)
+        kept = self._kept.get(key)
+        if kept is not None and kept.uid == gone.metadata.uid:
+            del self._kept[key]
+
+    async def list(
+        self, kind: type[T], namespace: str | None = None, **options: Any
+    ) -> ObjectList[T]:
+        document = _DOCUMENTS.get(kind)
+        if document is None or kind not in self._keeps:
+            return await self._api.list(kind, namespace, **options)
+        page = await self._api.list(document, namespace, **options)
+        if not options.get("continue_token"):
+            self._listed[kind] = {}
+        taken = (self._take(kind, each, self._listed[kind]) for each in page.items)
+        items = [each for each in taken if each is not None]
+        if not page.continue_token:
+            self._begin_anew(kind, page.resource_version)
+        return ObjectList(items, page.resource_version, page.continue_token)
+
+    def _begin_anew(self, kind: type, version: str) -> None:
+        """A list is whole: whatever is not in it is gone, also if nobody had heard of it."""
+        others = {key: kept for key, kept in self._kept.items() if key[0] is not kind}
+        self._kept = others | self._listed.pop(kind, {})
+        self._versions[kind] = version
+
+    def watch(
+        self, kind: type[T], namespace: str | None = None, **options: Any
+    ) -> AsyncIterator[WatchEvent[T]]:
+        document = _DOCUMENTS.get(kind)
+        if document is None or kind not in self._keeps:
+            return self._api.watch(kind, namespace, **options)
+        is_list = bool(options.get("send_initial_events"))
+        events = self._api.watch(document, namespace, **options)
+        return self._watch(kind, events, is_list=is_list)
+
+    async def _watch(
+        self, kind: type[T], events: AsyncIterator[WatchEvent[Document]], *, is_list: bool
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """`is_list` says that the events up to a bookmark are a list."""
+        self._versions.setdefault(kind, "")
+        if is_list:
+            self._listed[kind] = {}
+        try:
+            async for event in events:
+                shown: Any = event.object
+                happened = event.type
+                if event.is_initial_end and is_list:
+                    is_list = False
+                    self._begin_anew(kind, event.resource_version)
+                if isinstance(shown, Document):
+                    shown = self._take(kind, shown, self._place_for(kind, event, is_list=is_list))
+                    if shown is None and happened == "DELETED":
+                        raise ApiError(_UNREADABLE)  # a new list will not have it
+                    if shown is None:
+                        happened = "BOOKMARK"
+                if not is_list and not is_older(event.resource_version, self._versions[kind]):
+                    self._versions[kind] = event.resource_version or self._versions[kind]
+                yield WatchEvent(happened, shown, event.resource_version, event.is_initial_end)
+        finally:
+            close = getattr(events, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _place_for(
+        self, kind: type, event: WatchEvent[Document], *, is_list: bool
+    ) -> dict[tuple[type, str, str], _Kept] | None:
+        """Where the document of an event belongs; None: nowhere."""
+        if event.type == "DELETED":
+            return None  # whoever knew it will have it forgotten
+        if not is_list and is_older(event.resource_version, self._versions[kind]):
+            return None  # an informer passes over it, and would not have it forgotten
+        return self._listed[kind] if is_list else self._kept
+
+    def _take(
+        self,
+        kind: type[T],
+        document: Document,
+        place: dict[tuple[type, str, str], _Kept] | None,
+    ) -> T | None:
+        """What others see of it; None if it cannot be read, as for the API itself."""
+        body = document.body
+        try:
+            decoded = codec.decode(body, kind)
+        except msgspec.MsgspecError as exc:
+            leave_out(kind, body, exc)
+            return None
+        if place is None:
+            return decoded
+        metadata: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]
+        key = _key(kind, metadata)
+        if self._keeps[kind](decoded):
+            node_name = decoded.spec.node_name if isinstance(decoded, Pod) else ""
+            place[key] = _Kept(metadata.uid, node_name, _in_full(kind, body))
+        else:
+            place.pop(key, None)
+        return decoded
+
+
+def _in_full(kind: type, body: bytes) -> bytes:
+    """What every object of the reference's server has; other servers may leave it out."""
+    if kind is Node:
+        is_whole = b'"nodeInfo"' in body and b'"daemonEndpoints"' in body
+        return body if is_whole else _encoded(node_wire_form(msgspec.json.decode(body)))
+    is_whole = b'"conditions"' not in body or b'"lastProbeTime"' in body
+    return body if is_whole else _encoded(pod_wire_form(msgspec.json.decode(body)))
+
+
+def _key(kind: type, metadata: ObjectMeta) -> tuple[type, str, str]:
+    return kind, metadata.namespace, metadata.name
+
+
+def _declared(shown: Pod | Node) -> dict[str, Any]:
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(shown)))
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(document)

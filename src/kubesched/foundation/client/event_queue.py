@@ -1,0 +1,86 @@
+"""Events that wait to be sent, in the order they were recorded.
+
+Events come in bursts, and where a server answers at once a single sender sends a whole burst in
+one turn of the loop. So an event does not wake a sender of its own: the first wakes one, which
+wakes the next if there is more than it takes, and so on for as long as sending takes time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from kubesched.foundation.client.event_series import Sending
+
+__all__ = ["EventQueue"]
+
+
+class EventQueue:
+    """A bounded queue of events, each with the time at which it was put."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._waiting: deque[tuple[Sending, int]] = deque()
+        self._senders: deque[asyncio.Future[None]] = deque()  # those that have nothing to do
+        self._is_waking = False  # one of them was woken, and has not had its turn
+        self._unfinished = 0
+        self._all_done = asyncio.Event()
+        self._all_done.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= self._capacity
+
+    def put(self, sending: Sending, now_ns: int) -> None:
+        self._waiting.append((sending, now_ns))
+        if not self._unfinished:
+            self._all_done.clear()
+        self._unfinished += 1
+        self._wake_one()
+
+    def take(self) -> tuple[Sending, int] | None:
+        """The first event, if there is one; `done` must be called for it."""
+        if not self._waiting:
+            return None
+        taken = self._waiting.popleft()
+        if self._waiting:
+            self._wake_one()
+        return taken
+
+    async def get(self) -> tuple[Sending, int]:
+        """The same, once there is one."""
+        while (taken := self.take()) is None:
+            sender: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._senders.append(sender)
+            try:
+                await sender
+            except BaseException:
+                if sender in self._senders:
+                    self._senders.remove(sender)
+                elif not sender.cancelled():
+                    # It was woken and is told to end: somebody else must see to the event.
+                    self._is_waking = False
+                    self._wake_one()
+                raise
+            self._is_waking = False
+        return taken
+
+    def done(self) -> None:
+        """An event that was taken has been dealt with."""
+        self._unfinished -= 1
+        if not self._unfinished:
+            self._all_done.set()
+
+    async def join(self) -> None:
+        """Wait until everything that was put has been dealt with."""
+        await self._all_done.wait()
+
+    def _wake_one(self) -> None:
+        while self._senders and not self._is_waking:
+            sender = self._senders.popleft()
+            if not sender.done():  # as one is that was told to end and has not had its turn
+                sender.set_result(None)
+                self._is_waking = True

@@ -1,0 +1,185 @@
+"""Which events were recorded lately, and what has to be sent about them.
+
+docs/reference/02 §8.2, §8.3. Events that differ only in time and note are one series: the first is
+created, the second turns it into a series of two, and later ones only count until the series is
+refreshed or finished. A plain class: it takes events with their time, and returns what the shell
+must send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from kubesched.api.events import Event, EventSeries
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.reference import ObjectReference
+from kubesched.api.time import format_micro_time
+from kubesched.foundation.util.clock import MINUTE
+
+__all__ = ["EventKey", "EventSeriesCache", "RecordedEvent", "Sending"]
+
+_FORGET_AFTER_NS = 6 * MINUTE
+# How many of a kind are remembered; one takes 750 bytes.
+_KEPT: Final = {"Normal": 1_000, "Warning": 30_000}
+_SERIES_KEPT: Final = 30_000
+
+
+class EventKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
+    """What makes two events the same. The references include the resource version."""
+
+    kind: str
+    action: str
+    reason: str
+    controller: str
+    instance: str
+    regarding: ObjectReference
+    related: ObjectReference | None
+
+
+class RecordedEvent:
+    """The first event of its key, and how often it came since."""
+
+    __slots__ = (
+        "_sent",
+        "count",
+        "is_sending",
+        "key",
+        "last_observed_ns",
+        "name",
+        "note",
+        "time_ns",
+    )
+
+    def __init__(self, key: EventKey, name: str, note: str, time_ns: int) -> None:
+        self.key = key
+        self.name = name
+        self.note = note
+        self.time_ns = time_ns
+        self.count = 0  # of the series; 0 while there is none
+        self.last_observed_ns = 0
+        # Something about this event is being sent: a patch must follow its creation.
+        self.is_sending = False
+        self._sent: asyncio.Future[None] | None = None  # if anybody waits for that
+
+    async def until_sent(self) -> None:
+        """Wait until what is being sent has been, or has failed."""
+        if self._sent is None:
+            self._sent = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._sent,))
+
+    def stop_sending(self) -> None:
+        self.is_sending = False
+        if self._sent is not None:
+            self._sent.set_result(None)
+            self._sent = None
+
+    @property
+    def namespace(self) -> str:
+        return self.key.regarding.namespace or "default"
+
+
+class Sending(msgspec.Struct, frozen=True):
+    """One state of an event, to be sent: created if it is no series, else patched."""
+
+    recorded: RecordedEvent
+    series_count: int = 0
+    last_observed_ns: int = 0
+
+    @property
+    def is_series(self) -> bool:
+        return self.series_count > 0
+
+    def series(self) -> EventSeries:
+        return EventSeries(
+            count=self.series_count, last_observed_time=format_micro_time(self.last_observed_ns)
+        )
+
+    def event(self) -> Event:
+        recorded, key = self.recorded, self.recorded.key
+        return Event(
+            metadata=ObjectMeta(name=recorded.name, namespace=recorded.namespace),
+            event_time=format_micro_time(recorded.time_ns),
+            series=self.series() if self.series_count else None,
+            reporting_controller=key.controller,
+            reporting_instance=key.instance,
+            action=key.action,
+            reason=key.reason,
+            regarding=key.regarding,
+            related=key.related,
+            note=recorded.note,
+            type=key.kind,
+        )
+
+
+class EventSeriesCache:
+    """The recorded events by key, single ones and series.
+
+    What comes once (a pod is bound, a victim evicted) is Normal, and remembered in vain; what may
+    come again are warnings. So few of the former are kept and many of the latter, and of all of
+    them only so many: an event that was forgotten is created anew when it comes again.
+    """
+
+    def __init__(self) -> None:
+        self._single: dict[str, dict[EventKey, RecordedEvent]] = {kind: {} for kind in _KEPT}
+        self._series: dict[EventKey, RecordedEvent] = {}
+
+    def __len__(self) -> int:
+        return len(self._series) + sum(map(len, self._single.values()))
+
+    def repeat(self, key: EventKey, now_ns: int) -> tuple[bool, Sending | None]:
+        """Count one more event of this key; False if it is the first and must be added."""
+        recorded = self._series.get(key)
+        if recorded is not None:
+            recorded.last_observed_ns = now_ns
+            recorded.count += 1
+            return True, None
+        recorded = self._single[key.kind].pop(key, None)
+        if recorded is None:
+            return False, None
+        recorded.last_observed_ns = now_ns
+        recorded.count = 2
+        _put(self._series, recorded, _SERIES_KEPT)
+        return True, _as_it_is(recorded)
+
+    def add(self, key: EventKey, name: str, note: str, now_ns: int) -> Sending:
+        """Remember the first event of its key; it is to be created."""
+        recorded = RecordedEvent(key, name, note, now_ns)
+        _put(self._single[key.kind], recorded, _KEPT[key.kind])
+        return Sending(recorded)
+
+    def forget(self, sending: Sending) -> None:
+        """Drop a series that was sent for the last time, unless it grew meanwhile."""
+        recorded = sending.recorded
+        if recorded.count == sending.series_count:
+            self._series.pop(recorded.key, None)
+
+    def all_series(self) -> list[Sending]:
+        """Return the series as they are, to refresh the server's view."""
+        return list(map(_as_it_is, self._series.values()))
+
+    def take_finished(self, now_ns: int) -> list[Sending]:
+        """Drop single events that are old; return series that ended, to be sent a last time."""
+        long_ago_ns = now_ns - _FORGET_AFTER_NS
+        for kind, events in self._single.items():
+            self._single[kind] = {
+                key: recorded for key, recorded in events.items() if recorded.time_ns >= long_ago_ns
+            }
+        return [
+            _as_it_is(recorded)
+            for recorded in self._series.values()
+            if recorded.last_observed_ns < long_ago_ns
+        ]
+
+
+def _put(events: dict[EventKey, RecordedEvent], recorded: RecordedEvent, most: int) -> None:
+    """Add an event, and forget the one that was added first if there are too many."""
+    events[recorded.key] = recorded
+    if len(events) > most:
+        del events[next(iter(events))]
+
+
+def _as_it_is(recorded: RecordedEvent) -> Sending:
+    return Sending(recorded, recorded.count, recorded.last_observed_ns)

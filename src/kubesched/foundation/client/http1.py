@@ -1,0 +1,169 @@
+"""Requests and answers of HTTP/1.1 as bytes. No sockets, no waiting.
+
+Only what a client of an API server needs: whole requests out, whole answers in. An answer's body
+has a length, comes in chunks, or ends with the connection (RFC 9112, §6.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kubesched.foundation.client.transport import Answer
+from kubesched.foundation.util.ints import whole_number
+
+__all__ = ["LARGEST_BODY", "AnswerReader", "HttpError", "encode_request"]
+
+_LONGEST_HEAD = 256 * 1024
+_LONGEST_CHUNK_LINE = 16 * 1024
+# Far more than a page of the largest objects: what is longer has no end, or no place in memory.
+LARGEST_BODY = 1 << 30
+_WITHOUT_BODY = frozenset({204, 304})
+_CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,16}")
+
+
+class HttpError(ValueError):
+    """What came is not an answer, or what should be sent is not a request."""
+
+
+def encode_request(
+    method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+) -> bytes:
+    """A request as it is sent.
+
+    Raises:
+        HttpError: a header, or the target, would be taken for something else.
+    """
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+    if body or method != "GET":
+        lines.append(f"Content-Length: {len(body)}")
+    head = "\r\n".join(lines)
+    if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or " " in target:
+        raise HttpError("a header or the target has characters that it must not have")
+    return f"{head}\r\n\r\n".encode() + body
+
+
+class AnswerReader:
+    """Takes in one answer, piece by piece as it arrives."""
+
+    def __init__(self) -> None:
+        self._arrived = bytearray()  # and not yet understood
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._missing: int | None = 0  # of the body; None: it ends with the connection
+        self._parts: list[bytes] = []
+        self._length = 0  # of the parts
+        self._is_chunked = False
+        self._is_last_chunk = False
+        self.has_begun = False
+        # Whether the connection can be used again after this answer.
+        self.keeps_connection = False
+
+    def feed(self, data: bytes) -> Answer | None:
+        """Take in what arrived; the answer, once it is whole.
+
+        Raises:
+            HttpError: this is no answer.
+        """
+        self.has_begun = True
+        self._arrived += data
+        if not self._status and not self._read_head():
+            return None
+        is_whole = self._read_chunks() if self._is_chunked else self._read_body()
+        return self._finished() if is_whole else None
+
+    def end(self) -> Answer | None:
+        """The connection has ended; the answer, if that is how it ends."""
+        return self._finished() if self._status and self._missing is None else None
+
+    def _read_head(self) -> bool:
+        while True:
+            end = self._arrived.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._arrived) > _LONGEST_HEAD:
+                    raise HttpError("the head of the answer does not end")
+                return False
+            first, *lines = self._arrived[:end].decode("latin-1").split("\r\n")
+            del self._arrived[: end + 4]
+            version, _, rest = first.partition(" ")
+            if not version.startswith("HTTP/1.") or not rest[:3].isdecimal():
+                raise HttpError(f"not the beginning of an answer: {first[:80]!r}")
+            status = int(rest[:3])
+            if status >= 200:
+                break  # what comes before is not the answer yet
+        for line in lines:
+            name, _, value = line.partition(":")
+            name, value = name.title(), value.strip()
+            if name in self._headers:  # the same as one with both values
+                value = f"{self._headers[name]}, {value}"
+            self._headers[name] = value
+        self._status = status
+        self._frame(version)
+        return True
+
+    def _frame(self, version: str) -> None:
+        """How to tell where the body ends."""
+        headers = self._headers
+        connection = headers.get("Connection", "").lower()
+        self.keeps_connection = version != "HTTP/1.0" and "close" not in connection
+        if self._status in _WITHOUT_BODY:
+            self._missing = 0
+        elif "chunked" in headers.get("Transfer-Encoding", "").lower():
+            self._is_chunked = True
+            self._missing = 0
+        elif (length := headers.get("Content-Length")) is not None:
+            self._missing = whole_number(length)
+            if self._missing is None:
+                raise HttpError(f"not a length: {length[:80]!r}")
+        else:
+            self._missing, self.keeps_connection = None, False
+
+    def _read_body(self) -> bool:
+        if self._missing is None:
+            self._take(len(self._arrived))
+            return False
+        self._missing -= self._take(self._missing)
+        return self._missing == 0
+
+    def _read_chunks(self) -> bool:
+        assert self._missing is not None
+        while True:
+            if self._missing:
+                self._missing -= self._take(self._missing)
+                if self._missing:
+                    return False
+            end = self._arrived.find(b"\r\n")
+            if end < 0:
+                if len(self._arrived) > _LONGEST_CHUNK_LINE:
+                    raise HttpError("a line between chunks does not end")
+                return False
+            line = bytes(self._arrived[:end])
+            del self._arrived[: end + 2]
+            if self._is_last_chunk:
+                if not line:
+                    return True
+                continue  # a header after the body
+            if not line:
+                continue  # the end of the chunk before
+            length = line.partition(b";")[0].strip()
+            if not _CHUNK_LENGTH.fullmatch(length):
+                raise HttpError(f"not the length of a chunk: {line[:80]!r}")
+            self._missing = int(length, 16)
+            self._is_last_chunk = self._missing == 0
+
+    def _take(self, most: int) -> int:
+        """Move what arrived to the body; returns how much that was."""
+        part = bytes(self._arrived[:most])
+        if part:
+            self._parts.append(part)
+            self._length += len(part)
+            if self._length > LARGEST_BODY:
+                raise HttpError(f"the answer is longer than {LARGEST_BODY >> 20} MiB")
+            del self._arrived[: len(part)]
+        return len(part)
+
+    def _finished(self) -> Answer:
+        if self._arrived:
+            self.keeps_connection = False  # something came that nobody asked for
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        return Answer(self._status, body, self._headers)

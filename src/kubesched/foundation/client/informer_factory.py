@@ -1,0 +1,100 @@
+"""One informer per kind, made when someone first asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.access import ApiAccess
+from kubesched.api.sharing import ClaimSharing, NodeSharing, PodSharing, VolumeSharing
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer_store import ObjectStore
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.randomness import derive
+
+__all__ = ["NON_TERMINAL_PODS", "InformerFactory", "InformerOptions"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class InformerOptions(msgspec.Struct, frozen=True):
+    """How the informer of a kind differs from the plain one."""
+
+    field_selector: str = ""
+    label_selector: str = ""
+    namespace: str | None = None
+    transform: Callable[[Any, Any], Any] | None = None  # of an object and the one before it
+
+
+# Pods that may still run: one that ends arrives as a deletion (docs/reference/02 §10.1).
+NON_TERMINAL_PODS = InformerOptions(
+    field_selector="status.phase!=Succeeded,status.phase!=Failed",
+)
+
+
+class InformerFactory:
+    """Shares informers between all that need a kind.
+
+    Ask for all kinds before running `components()`: an informer made later runs with nobody.
+    With `share_parts`, equal parts of pods, nodes, volumes and claims are kept once; that is for
+    objects that are decoded one by one, not for those that a store in this process holds already.
+    """
+
+    def __init__(
+        self,
+        api: ApiAccess,
+        clock: Clock,
+        seed: int,
+        *,
+        options: Mapping[type[msgspec.Struct], InformerOptions] | None = None,
+        stream_lists: bool = False,
+        share_parts: bool = False,
+    ) -> None:
+        self._api, self._clock, self._seed = api, clock, seed
+        self._stream_lists = stream_lists
+        self._options = options or {}
+        self._sharing: dict[type[Any], Callable[[Any, Any], Any]] = {}
+        if share_parts:
+            self._sharing = {
+                Pod: PodSharing().share,
+                Node: NodeSharing().share,
+                PersistentVolume: VolumeSharing().share,
+                PersistentVolumeClaim: ClaimSharing().share,
+            }
+        self._informers: dict[type[msgspec.Struct], Informer[Any]] = {}
+
+    def informer(self, kind: type[T]) -> Informer[T]:
+        informer = self._informers.get(kind)
+        if informer is None:
+            options = self._options.get(kind) or InformerOptions()
+            informer = self._informers[kind] = Informer(
+                self._api,
+                kind,
+                self._clock,
+                derive(self._seed, "informer", kind.__module__, kind.__name__),
+                field_selector=options.field_selector,
+                label_selector=options.label_selector,
+                namespace=options.namespace,
+                transform=options.transform or self._sharing.get(kind),
+                stream_lists=self._stream_lists,
+            )
+        return informer
+
+    def lister(self, kind: type[T]) -> ObjectStore[T]:
+        """The informer's copy, to read from; asking makes the kind be watched."""
+        return self.informer(kind).store
+
+    def components(self) -> tuple[Informer[Any], ...]:
+        """Everything asked for so far, to be run, in the order of asking."""
+        return tuple(self._informers.values())
+
+    @property
+    def has_synced(self) -> bool:
+        return all(informer.has_synced for informer in self._informers.values())
+
+    async def wait_for_sync(self) -> None:
+        await asyncio.gather(*(informer.wait_for_sync() for informer in self.components()))

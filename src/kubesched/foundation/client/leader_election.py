@@ -1,0 +1,279 @@
+"""Which of several replicas works: a Lease that one of them holds (docs/reference/02 §7).
+
+A leader renews the lease, and gives up well before anyone may take it over. What a leader does
+to the cluster goes through the elector's `fence`, which closes by itself when the lease could be
+in other hands, even if this process was stopped for minutes and knows of nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.coordination import Lease, LeaseSpec
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.time import format_micro_time
+from kubesched.errors import ConfigError
+from kubesched.foundation.client.backoff import jitter
+from kubesched.foundation.client.lease_fence import LeaseFence
+from kubesched.foundation.client.lease_view import LeaseView
+from kubesched.foundation.metrics.client_metrics import LeaderElectionMetrics
+from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.logging import get_logger
+
+__all__ = ["ElectionSettings", "LeaderElector"]
+
+log = get_logger(__name__)
+
+_MOST_TRANSITIONS = 2**31 - 1
+
+_JITTER = 1.2
+
+_Moment = tuple[int, int]  # monotonic, wall
+
+
+class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lease, who we are, and the three durations."""
+
+    identity: str
+    name: str = "kube-scheduler"
+    namespace: str = "kube-system"
+    lease_duration_ns: int = 15 * SECOND
+    renew_deadline_ns: int = 10 * SECOND
+    retry_period_ns: int = 2 * SECOND
+
+    def check(self) -> None:
+        """Raises ConfigError if the durations cannot work together."""
+        if self.lease_duration_ns <= self.renew_deadline_ns:
+            raise ConfigError("leaseDuration must be greater than renewDeadline")
+        if self.renew_deadline_ns <= int(self.retry_period_ns * _JITTER):
+            raise ConfigError("renewDeadline must be greater than retryPeriod*JitterFactor")
+        for name, value in (
+            ("leaseDuration", self.lease_duration_ns),
+            ("renewDeadline", self.renew_deadline_ns),
+            ("retryPeriod", self.retry_period_ns),
+        ):
+            if value < 1:
+                raise ConfigError(f"{name} must be greater than zero")
+
+    @property
+    def request_timeout_ns(self) -> int:
+        """How long a request about the lease may take."""
+        return max(SECOND, self.renew_deadline_ns // 2)
+
+
+class LeaderElector:
+    """A component that stands for election once: it ends when it no longer leads.
+
+    `record` is called with the lease and what happened, for an event.
+    """
+
+    def __init__(
+        self,
+        api: ApiAccess,
+        clock: Clock,
+        random: random.Random,
+        settings: ElectionSettings,
+        *,
+        metrics: LeaderElectionMetrics | None = None,
+        record: Callable[[Lease, str], None] | None = None,
+    ) -> None:
+        settings.check()
+        self._api, self._clock, self._random = api, clock, random
+        self._settings, self._metrics, self._record = settings, metrics, record
+        self._lock = f"{settings.namespace}/{settings.name}"
+        self._view = LeaseView(settings.identity)
+        # What this process may send to the cluster, as the leader.
+        self.fence = LeaseFence(
+            clock,
+            settings.lease_duration_ns,
+            settings.renew_deadline_ns,
+            settings.retry_period_ns,
+        )
+        self._has_led = False
+        self._leading = asyncio.Event()
+        self._over = asyncio.Event()
+        self._stop = StopSwitch()
+        if metrics is not None:
+            metrics.set_leading(False)
+
+    @property
+    def leading(self) -> asyncio.Event:
+        """Set when the lease was acquired; it stays set when it is lost."""
+        return self._leading
+
+    @property
+    def over(self) -> asyncio.Event:
+        """Set when it no longer leads, before the lease is released: abandon what is under way."""
+        return self._over
+
+    def may_act(self) -> bool:
+        """Whether this process leads for certain, at this moment."""
+        return self.fence.may_begin()
+
+    async def run(self) -> None:
+        """Acquire the lease, keep it, and release it at the end, however that comes."""
+        await self._stop.guard(self._acquire_and_renew())
+        self.fence.close()
+        self._over.set()
+        if self._metrics is not None:
+            self._metrics.set_leading(False)
+        if self._has_led:
+            log.info("Failed to renew lease", lock=self._lock)
+            await self._release()
+            self._tell("stopped leading")
+
+    def stop(self) -> None:
+        """Give up, and release the lease if we hold it. Stop acting before calling this."""
+        self._stop.set()
+
+    async def _acquire_and_renew(self) -> None:
+        log.info("Attempting to acquire leader lease...", lock=self._lock)
+        while not await self._try_within(None):
+            log.detail(4, "Failed to acquire lease", lock=self._lock)
+            await self._clock.sleep(jitter(self._settings.retry_period_ns, _JITTER, self._random))
+        self._has_led = True
+        if self._metrics is not None:
+            self._metrics.set_leading(True)
+        self._tell("became leader")
+        log.info("Successfully acquired lease", lock=self._lock)
+        self._leading.set()
+        while await self._renew_round():
+            await self._clock.sleep(self._settings.retry_period_ns)
+
+    async def _renew_round(self) -> bool:
+        """Try to renew until it works; False if it did not within the deadline."""
+        ends_ns = self._clock.monotonic_ns() + self._settings.renew_deadline_ns
+        while (left_ns := ends_ns - self._clock.monotonic_ns()) > 0:
+            if await self._try_within(left_ns):
+                log.detail(5, "Successfully renewed lease", lock=self._lock)
+                return True
+            left_ns = ends_ns - self._clock.monotonic_ns()
+            await self._clock.sleep(max(0, min(left_ns, self._settings.retry_period_ns)))
+        return False
+
+    async def _try_within(self, left_ns: int | None) -> bool:
+        """Try once to acquire or renew, and give up on a server that does not answer."""
+        limit_ns = 3 * self._settings.request_timeout_ns  # of an attempt's requests
+        if left_ns is not None:
+            limit_ns = min(limit_ns, left_ns)
+        try:
+            async with asyncio.timeout(limit_ns / SECOND):
+                return await self._try()
+        except TimeoutError:
+            return False
+
+    async def _try(self) -> bool:
+        view, began = self._view, (self._clock.monotonic_ns(), self._clock.now_ns())
+        now_ns = began[0]
+        if view.is_ours and view.is_valid(now_ns):
+            kept = view.spec
+            if await self._write(self._spec(kept.acquire_time, kept.lease_transitions), began, 2):
+                return True
+        try:
+            found = await self._api.get(Lease, self._settings.name, self._settings.namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return await self._create(began)
+            log.error("Error retrieving lease lock", exc=error, lock=self._lock)
+            return False
+        view.saw(found, self._clock.monotonic_ns())
+        if not view.is_ours:
+            self.fence.close()
+        holder = found.spec.holder_identity
+        if holder and not view.is_ours and view.is_valid(now_ns):
+            log.detail(
+                4, "Lease is held by and has not yet expired", lock=self._lock, holder=holder
+            )
+            return False
+        if view.is_ours:
+            if self._metrics is not None:
+                self._metrics.count_slow_path()
+            spec = self._spec(found.spec.acquire_time, found.spec.lease_transitions)
+        else:
+            # A number beyond 32 bits would be refused, and the lease be nobody's for ever.
+            changes = (found.spec.lease_transitions or 0) + 1
+            spec = self._spec(None, changes if changes <= _MOST_TRANSITIONS else 0)
+        return await self._write(spec, began)
+
+    async def _create(self, began: _Moment) -> bool:
+        view = self._view
+        if view.spec.holder_identity and not view.is_ours and view.is_valid(began[0]):
+            # Someone deleted the lease; its holder may not have noticed.
+            return False
+        metadata = ObjectMeta(name=self._settings.name, namespace=self._settings.namespace)
+        try:
+            created = await self._api.create(Lease(metadata=metadata, spec=self._spec(None, 0)))
+        except ApiError as error:
+            log.error("Error initially creating lease lock", exc=error, lock=self._lock)
+            return False
+        return self._written(created, began)
+
+    async def _write(self, spec: LeaseSpec, began: _Moment, detail: int | None = None) -> bool:
+        try:
+            updated = await self._api.update(self._view.proposal(spec))
+        except ApiError as error:
+            if detail is None:
+                log.error("Failed to update lease", exc=error, lock=self._lock)
+            else:
+                log.detail(
+                    detail,
+                    "Failed to update lease optimistically, falling back to slow path",
+                    lock=self._lock,
+                    err=error,
+                )
+            return False
+        return self._written(updated, began)
+
+    def _written(self, lease: Lease, began: _Moment) -> bool:
+        self._view.wrote(lease, self._clock.monotonic_ns())
+        # From before the request: others cannot have begun to wait earlier than this.
+        self.fence.renewed(*began)
+        return True
+
+    def _spec(self, acquire_time: str | None, transitions: int | None) -> LeaseSpec:
+        now = format_micro_time(self._clock.now_ns())
+        return LeaseSpec(
+            holder_identity=self._settings.identity,
+            lease_duration_seconds=self._settings.lease_duration_ns // SECOND,
+            acquire_time=acquire_time or now,
+            renew_time=now,
+            lease_transitions=transitions or 0,
+        )
+
+    async def _release(self) -> None:
+        """Let the next one take the lease at once instead of waiting for it to run out."""
+        if not self._view.is_ours:
+            return
+        await self.fence.settled()
+        try:
+            async with asyncio.timeout(self._settings.renew_deadline_ns / SECOND):
+                found = await self._api.get(Lease, self._settings.name, self._settings.namespace)
+                # Not by what we last knew: the lease may be someone else's by now.
+                if found.spec.holder_identity != self._settings.identity:
+                    return
+                now = format_micro_time(self._clock.now_ns())
+                released = LeaseSpec(
+                    holder_identity="",
+                    lease_duration_seconds=1,
+                    acquire_time=now,
+                    renew_time=now,
+                    lease_transitions=found.spec.lease_transitions,
+                )
+                await self._api.update(msgspec.structs.replace(found, spec=released))
+        except ApiError as error:
+            if error.code == 404:
+                log.info("lease lock not found", lock=self._lock)
+            else:
+                log.error("Failed to release lease", exc=error, lock=self._lock)
+        except TimeoutError as error:
+            log.error("Failed to release lease", exc=error, lock=self._lock)
+
+    def _tell(self, what: str) -> None:
+        if self._record is not None:
+            self._record(self._view.lease, f"{self._settings.identity} {what}")

@@ -1,0 +1,123 @@
+"""What a leader may still send, while its lease is ours for certain.
+
+    since the last renewal                        by default     what may be under way
+    until half way from retry to renew deadline        6 s       any number of writes
+    until the renew deadline                          10 s       those, then one at a time
+    until half way from there to the lease's end    12.5 s       the last one; nothing begins
+    later                                                        nothing
+
+Each renewal begins the table anew. Others count a whole lease duration from later on than we do, so
+whatever we sent is over, at our end and at the server's, well before any of them may act; what
+is left allows for clocks that run differently fast and for the way a request takes.
+
+A process that was stopped for minutes learns nothing of it but from its clocks. The fence is
+therefore asked twice: before a write queues for a connection, and when its first byte is about
+to leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubesched.api.access import ApiError
+from kubesched.api.meta import Status
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
+
+__all__ = ["LeaseFence"]
+
+_NOT_LEADING = Status(status="Failure", code=0, message="not sent: the lease may be in other hands")
+_LOOK_AGAIN_NS = 100 * MILLISECOND
+_TRAVEL_NS = SECOND
+
+
+class LeaseFence:
+    """Closed at first; the holder of the lease opens it with each renewal."""
+
+    def __init__(
+        self, clock: Clock, lease_duration_ns: int, renew_deadline_ns: int, retry_period_ns: int
+    ) -> None:
+        self._clock = clock
+        self._calm_ns = (retry_period_ns + renew_deadline_ns) // 2
+        self._begins_ns = renew_deadline_ns
+        self._ends_ns = (renew_deadline_ns + lease_duration_ns) // 2
+        # The server counts from when a request arrives, which is a little later than when it
+        # left, and by a clock that may be slower than ours.
+        self._allowance_ns = max(_TRAVEL_NS, lease_duration_ns - self._ends_ns)
+        self._is_open = False
+        self._renewed_ns = 0
+        self._renewed_wall_ns = 0
+        self._under_way = 0
+        self._settled_ns = 0  # by then the server has dropped what we got no answer to
+        self._left = asyncio.Event()
+
+    @property
+    def under_way(self) -> int:
+        """How many writes were sent, or are about to be, and have not been answered."""
+        return self._under_way
+
+    def renewed(self, began_ns: int, began_wall_ns: int) -> None:
+        """Open: the lease was written by a request that began at this time of either clock."""
+        self._is_open = True
+        self._renewed_ns, self._renewed_wall_ns = began_ns, began_wall_ns
+
+    def close(self) -> None:
+        """Let nothing begin. What is under way is for whoever sent it to abandon."""
+        self._is_open = False
+
+    def may_begin(self) -> bool:
+        """Whether the lease is ours at this moment, with time left to do something."""
+        return self._is_open and self._age_ns() < self._begins_ns
+
+    async def enter(self) -> int:
+        """Wait for the turn of a write; return by when it must be over. `leave` must follow.
+
+        Raises:
+            ApiError: it must not be sent.
+        """
+        while True:
+            self.check()
+            age_ns = self._age_ns()
+            # When renewals stay away, the end may be near: it must not find much under way.
+            is_calm = age_ns < self._calm_ns
+            if is_calm or not self._under_way:
+                self._under_way += 1
+                limit_ns = self._begins_ns if is_calm else self._ends_ns
+                return self._clock.monotonic_ns() + limit_ns - age_ns
+            self._left.clear()
+            await self._clock.wait(self._left, _LOOK_AGAIN_NS)
+
+    def check(self, ends_ns: int | None = None) -> int:
+        """Look a last time; return how long is left for a write that must be over by then.
+
+        Raises:
+            ApiError: it must not be sent.
+        """
+        left_ns = 0 if ends_ns is None else ends_ns - self._clock.monotonic_ns()
+        if left_ns < 0 or not self.may_begin():
+            raise ApiError(_NOT_LEADING)
+        return left_ns
+
+    def leave(self, ends_ns: int, *, is_settled: bool) -> None:
+        """Note that a write is over for us; it is settled if it was answered or never sent.
+
+        One that is not may still be carried out until about `ends_ns`, as `enter` gave it.
+        """
+        self._under_way -= 1
+        self._left.set()
+        if not is_settled:
+            self._settled_ns = max(self._settled_ns, ends_ns + self._allowance_ns)
+
+    async def settled(self) -> None:
+        """Wait until nothing that we sent can still be carried out. Bounded by the limits."""
+        while self._under_way:
+            self._left.clear()
+            await self._clock.wait(self._left, _LOOK_AGAIN_NS)
+        await self._clock.sleep(max(0, self._settled_ns - self._clock.monotonic_ns()))
+
+    def _age_ns(self) -> int:
+        # A machine that was suspended may find that only its wall clock has gone on. One that
+        # was set forward closes the fence until the next renewal, which is soon.
+        return max(
+            self._clock.monotonic_ns() - self._renewed_ns,
+            self._clock.now_ns() - self._renewed_wall_ns,
+        )

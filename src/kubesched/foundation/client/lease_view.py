@@ -1,0 +1,56 @@
+"""What a contender knows of a lease, and since when (docs/reference/02 §7.3).
+
+A plain class: it is told what was read or written and at which time, and answers whether the
+lease still holds. The times written in a lease are never compared with a clock of ours; what
+counts is how long we have seen no change.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubesched.api.coordination import Lease, LeaseSpec
+from kubesched.foundation.util.clock import SECOND
+
+__all__ = ["LeaseView"]
+
+
+class LeaseView:
+    """The lease as one contender last saw it. Times are monotonic."""
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self.lease = Lease()  # what the next write is based on
+        self.spec = LeaseSpec()
+        self._version = ""
+        self._changed_ns = 0
+
+    @property
+    def is_ours(self) -> bool:
+        return self.spec.holder_identity == self._identity
+
+    def is_valid(self, now_ns: int) -> bool:
+        """Whether the holder, whoever it is, may still count on the lease.
+
+        The duration is the one in the lease, which is the holder's.
+        """
+        duration_ns = (self.spec.lease_duration_seconds or 0) * SECOND
+        return self._changed_ns + duration_ns > now_ns
+
+    def saw(self, lease: Lease, now_ns: int) -> None:
+        """Take in what was read. Any write by anyone counts as a change."""
+        self.lease = lease
+        # The reference compares the record, to the second. A version tells of writes that a
+        # holder with a clock that stands still or goes back would hide.
+        version = f"{lease.metadata.uid}/{lease.metadata.resource_version}"
+        if version != self._version:
+            self._version = version
+            self.spec, self._changed_ns = lease.spec, now_ns
+
+    def wrote(self, lease: Lease, now_ns: int) -> None:
+        """Take in what we wrote, as the server answered it."""
+        self.lease, self.spec, self._changed_ns = lease, lease.spec, now_ns
+
+    def proposal(self, spec: LeaseSpec) -> Lease:
+        """The lease with another state; whatever else it has stays."""
+        return msgspec.structs.replace(self.lease, spec=spec)

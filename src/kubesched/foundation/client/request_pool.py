@@ -1,0 +1,309 @@
+"""Connections to one server that are kept open, each for one request at a time.
+
+An API server gets thousands of small requests from a scheduler. This does what they need and no
+more, at a third of what a general HTTP client costs (docs/decisions/0008-own-request-pool.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import select
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from typing import cast
+
+from kubesched.foundation.client.http1 import AnswerReader, HttpError
+from kubesched.foundation.client.transport import Answer
+
+__all__ = ["RequestPool", "open_socket"]
+
+_CONNECT_S = 30
+_NEXT_ADDRESS_S = 1
+# A server ends what takes it more than a minute, so more silence than that is a dead connection.
+_SILENCE_S = 90
+# One that sends a few bytes now and then is not silent, and never done either.
+_WHOLE_S = 600
+# Shorter than the 90 s after which API servers close what idles, and than the 10 s and more of
+# common proxies: a write on a connection that is being closed cannot be repeated.
+_IDLE_S = 9
+_PEER_GONE_MS = 45_000
+# Beside errors, which are always told of. A write on what the server has closed would be lost,
+# and behind a long turn of the loop the end of a connection can wait for a while.
+_HANGUP = getattr(select, "POLLRDHUP", 0)
+# An answer that takes longer does not keep others from being asked for, up to so many at once.
+_OVERDUE_S = 2.0
+_OVERDUE_PER_SLOT = 8
+# Where nobody listens, nobody will a moment later: a thousand bindings need not all find out.
+_REFUSED_S = 0.1
+
+
+class RequestPool:
+    """Sends requests to a host and port, so many at once; the others wait."""
+
+    def __init__(self, host: str, port: int, *, parallel: int) -> None:
+        self._host, self._port = host, port
+        self._slots = asyncio.Semaphore(parallel)
+        self._most_overdue = _OVERDUE_PER_SLOT * parallel
+        self.overdue = 0
+        """Requests under way that no longer count against the limit."""
+        self._refused_until_s = 0.0
+        self._address: object = None
+        self._idle: list[_Connection] = []  # the one that was used last is the last
+
+    async def send(
+        self,
+        encode: Callable[[], bytes],
+        *,
+        context: ssl.SSLContext | None = None,
+        server_name: str = "",
+        timeout_s: float | None = None,
+        may_repeat: bool = False,
+    ) -> Answer:
+        """Send what `encode` returns, which is called when there is a connection for it.
+
+        `may_repeat` says that the request may be sent a second time, should the server have
+        closed a connection that was kept. Without a timeout only silence ends the wait.
+
+        Raises:
+            OSError: there is no connection, or it broke; TimeoutError is one.
+            HttpError: the server answers with something else than HTTP.
+        """
+        async with asyncio.timeout(timeout_s), self._slot():
+            while True:
+                kept = self._kept(context)
+                connection = kept or await self._connect(context, server_name)
+                try:
+                    return await self._exchange(connection, encode, timeout_s is None)
+                except ConnectionError:
+                    if kept is None or not may_repeat or connection.has_answered:
+                        raise
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """One of the places, given back early if the answer takes long.
+
+        A server that does not answer some requests may answer others: a few bindings that hang,
+        behind a webhook that hangs, must not keep all others waiting for a minute and a half.
+        """
+        await self._slots.acquire()
+        is_overdue = False
+
+        def give_back() -> None:
+            nonlocal is_overdue
+            if self.overdue < self._most_overdue:
+                is_overdue = True
+                self.overdue += 1
+                self._slots.release()
+
+        timer = asyncio.get_running_loop().call_later(_OVERDUE_S, give_back)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if is_overdue:
+                self.overdue -= 1
+            else:
+                self._slots.release()
+
+    def close(self) -> None:
+        """Close what is kept open."""
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _exchange(
+        self, connection: _Connection, encode: Callable[[], bytes], ends_with_silence: bool
+    ) -> Answer:
+        try:
+            request = encode()
+        except BaseException:
+            self._keep(connection)  # nothing was sent
+            raise
+        try:
+            if ends_with_silence:
+                answer = await _unless_silent(connection, request)
+            else:
+                answer = await connection.send(request)
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection)
+        return answer
+
+    def _kept(self, context: ssl.SSLContext | None) -> _Connection | None:
+        """An open connection, the one that was used last: the others get old."""
+        self._close_old()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable() and connection.context is context:
+                return connection
+            connection.close()
+        return None
+
+    def _keep(self, connection: _Connection) -> None:
+        self._close_old()
+        if connection.is_spent:
+            connection.close()
+        else:
+            connection.idle_since_s = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+
+    def _close_old(self) -> None:
+        long_ago_s = asyncio.get_running_loop().time() - _IDLE_S
+        while self._idle and self._idle[0].idle_since_s < long_ago_s:
+            self._idle.pop(0).close()
+
+    async def _connect(self, context: ssl.SSLContext | None, server_name: str) -> _Connection:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._refused_until_s:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        async with asyncio.timeout(_CONNECT_S):
+            try:
+                connecting = await self._connected_socket()
+            except ConnectionRefusedError:
+                self._refused_until_s = loop.time() + _REFUSED_S
+                raise
+            name = server_name or self._host
+            _, connection = await loop.create_connection(
+                lambda: _Connection(context),
+                sock=connecting,
+                ssl=context,
+                server_hostname=name if context is not None else None,
+            )
+        return connection
+
+    async def _connected_socket(self) -> socket.socket:
+        """A socket to the first address of the host that takes it.
+
+        The one that did so last time comes first: others may be of a network that leads nowhere.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        found.sort(key=lambda each: each[4] != self._address)
+        failure: OSError | None = None
+        for left, (family, kind, protocol, _, address) in enumerate(found, start=1 - len(found)):
+            connecting = open_socket(family, kind, protocol)
+            try:
+                async with asyncio.timeout(_NEXT_ADDRESS_S if left else None):
+                    await loop.sock_connect(connecting, address)
+            except OSError as exc:
+                connecting.close()
+                failure = exc
+            except BaseException:
+                connecting.close()
+                raise
+            else:
+                self._address = address
+                return connecting
+        raise failure or OSError(f"{self._host} has no address")
+
+
+async def _unless_silent(connection: _Connection, request: bytes) -> Answer:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(_WHOLE_S), asyncio.timeout(_SILENCE_S) as silence:
+
+        def wait_longer() -> None:
+            if not silence.expired():
+                silence.reschedule(loop.time() + _SILENCE_S)
+
+        connection.on_data = wait_longer
+        return await connection.send(request)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection. `send`, and wait for the answer before the next."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self.context = context
+        self.idle_since_s = 0.0
+        self.on_data: Callable[[], None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._reader = AnswerReader()
+        self._answer: asyncio.Future[Answer] | None = None
+        self._news = select.poll()
+        # Whether nothing more can be sent, as far as the loop has heard.
+        self.is_spent = False
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether something of the answer to the last request has arrived."""
+        return self._reader.has_begun
+
+    def is_usable(self) -> bool:
+        """Whether the server has not closed its end, even if the loop has yet to hear of it."""
+        return not self.is_spent and not self._news.poll(0)
+
+    async def send(self, request: bytes) -> Answer:
+        if self._transport is None or self.is_spent:
+            raise ConnectionResetError("server disconnected")
+        self._reader = AnswerReader()
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        try:
+            return await self._answer
+        finally:
+            self._answer = self.on_data = None
+
+    def close(self) -> None:
+        self.is_spent = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._news.register(transport.get_extra_info("socket"), _HANGUP)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self.close()  # nobody asked
+            return
+        if self.on_data is not None:
+            self.on_data()
+        try:
+            answer = self._reader.feed(data)
+        except HttpError as exc:
+            self._fail(exc)
+            self.close()
+            return
+        if answer is not None:
+            self.is_spent = self.is_spent or not self._reader.keeps_connection
+            self._answer.set_result(answer)
+
+    def eof_received(self) -> None:
+        self.is_spent = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_spent = True
+        if self._answer is None or self._answer.done():
+            return
+        answer = self._reader.end() if exc is None else None
+        if answer is not None:
+            self._answer.set_result(answer)
+        else:
+            # Whatever broke it, TLS or the network: the request may have been carried out.
+            self._fail(ConnectionResetError(str(exc or "server disconnected")))
+
+    def _fail(self, exc: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc)
+
+
+def open_socket(family: int, kind: int, protocol: int) -> socket.socket:
+    """A socket that notices within a minute when the other machine is gone."""
+    opened = socket.socket(family, kind, protocol)
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", _PEER_GONE_MS),
+    ):
+        if hasattr(socket, name):
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return opened

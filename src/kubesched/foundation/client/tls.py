@@ -1,0 +1,74 @@
+"""TLS towards an API server: whom to trust, and who we are.
+
+A context is made from bytes, so that certificates from files, from a kubeconfig and from an exec
+plugin are the same thing, and a rotated one is simply another context.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+
+import msgspec
+
+from kubesched.errors import ConfigError
+
+__all__ = ["KeyPair", "TlsOptions", "client_context"]
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A client certificate and its key, in PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class TlsOptions(msgspec.Struct, frozen=True):
+    """How to check the server. Without `ca` the system's certificates are trusted."""
+
+    ca: bytes = b""
+    server_name: str = ""
+    insecure: bool = False
+
+
+def client_context(options: TlsOptions, pair: KeyPair | None) -> ssl.SSLContext:
+    """Make a context that trusts what the options say and shows the pair, if there is one.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As Go does: a certificate that is given as trusted is trusted, be it a root or not.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if options.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif options.ca:
+        _trust(context, options.ca)
+    else:
+        context.load_default_certs()
+    if pair is not None:
+        _show(context, pair)
+    return context
+
+
+def _trust(context: ssl.SSLContext, ca: bytes) -> None:
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"certificate authority: not usable PEM: {exc}") from exc
+
+
+def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
+    # The ssl module reads key pairs only from files; these are gone before anyone can look.
+    descriptor, path = tempfile.mkstemp(prefix="kubesched-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pair.certificate.rstrip() + b"\n" + pair.key)
+        # An encrypted key must fail here, not ask for its password on a terminal.
+        context.load_cert_chain(path, password=lambda: b"")
+    except ssl.SSLError as exc:
+        raise ConfigError(f"client certificate: not a usable pair of PEM: {exc}") from exc
+    finally:
+        os.unlink(path)

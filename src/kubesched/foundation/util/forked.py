@@ -1,0 +1,129 @@
+"""Long work on a copy of this process, so that nothing here waits for it.
+
+`in_child` forks. The child sees everything as it is at that moment, without copying any of it, and
+may take as long as it likes: it shares neither the interpreter's lock nor its garbage collector
+with the event loop. It answers through a pipe and ends; what it changes is lost with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from kubesched.errors import KubeschedError
+
+__all__ = ["ChildError", "in_child"]
+
+_DONE, _REFUSED, _FAILED = b"+", b"-", b"!"
+_CHUNK = 1 << 16
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
+
+
+class ChildError(KubeschedError):
+    """The work could not be done: `is_refusal` says whether it said so itself."""
+
+    def __init__(self, message: str, *, is_refusal: bool = False) -> None:
+        super().__init__(message)
+        self.is_refusal = is_refusal
+
+
+async def in_child(work: Callable[[], bytes], timeout_s: float) -> bytes:
+    """What the work returns, computed in a child process. A child that takes longer is killed.
+
+    Raises:
+        ChildError: the work raised, or the child ended without an answer.
+    """
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # Of threads there is the watchdog, which holds nothing that the child would need.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _be_child(work, writing)
+    os.close(writing)
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await _read_all(reading)
+    except TimeoutError:
+        raise ChildError(f"no answer after {timeout_s:.0f} s") from None
+    finally:
+        os.close(reading)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)  # noqa: ASYNC222  it has ended, or was killed just now
+    kind, content = answer[:1], answer[1:]
+    if kind == _DONE:
+        return content
+    if not kind:
+        raise ChildError("the child process ended without an answer")
+    raise ChildError(content.decode(errors="replace"), is_refusal=kind == _REFUSED)
+
+
+async def _read_all(reading: int) -> bytes:
+    """What comes out of a pipe until its other end is closed."""
+    os.set_blocking(reading, False)
+    loop = asyncio.get_running_loop()
+    parts: list[bytes] = []
+    over = loop.create_future()
+
+    def read() -> None:
+        try:
+            part = os.read(reading, _CHUNK)
+        except BlockingIOError:
+            return
+        if part:
+            parts.append(part)
+        elif not over.done():
+            over.set_result(None)
+
+    loop.add_reader(reading, read)
+    try:
+        await over
+    finally:
+        loop.remove_reader(reading)
+    return b"".join(parts)
+
+
+def _be_child(work: Callable[[], bytes], writing: int) -> None:
+    """Do the work and end; never returns, and never runs what the parent meant to run."""
+    try:
+        gc.disable()  # it would touch, and so copy, all of the parent's memory
+        logging.disable()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        _close_others(writing)
+        _go_first()
+        try:
+            answer = _DONE + work()
+        except KubeschedError as error:
+            answer = _REFUSED + str(error).encode()
+        except BaseException as error:
+            answer = _FAILED + f"{type(error).__name__}: {error}".encode()
+        while answer:
+            answer = answer[os.write(writing, answer) :]
+    finally:
+        os._exit(0)
+
+
+def _go_first() -> None:
+    """If memory runs out, this process is to be killed, and not the one that it was forked from."""
+    with contextlib.suppress(OSError):
+        _OOM_SCORE.write_text("1000")
+
+
+def _close_others(kept: int) -> None:
+    """Let go of the parent's connections and ports: they must end when it ends them."""
+    most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 20)
+    first = sys.__stderr__.fileno() + 1 if sys.__stderr__ is not None else 3
+    os.closerange(first, kept)
+    os.closerange(kept + 1, most)

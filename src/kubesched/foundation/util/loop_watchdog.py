@@ -1,0 +1,111 @@
+"""A thread that notices when the event loop stands still, and says where.
+
+All work is done on one loop, so a plugin that waits for a network or a lock holds up everything:
+placement, the renewal of the lease, and the answers to health probes. What it is doing at that
+moment is in the stack of the loop's thread, and only another thread can look, or answer probes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.logging import get_logger
+
+__all__ = ["LoopWatchdog"]
+
+log = get_logger(__name__)
+
+_PERIOD_S: Final = 1.0
+_FRAMES_SHOWN: Final = 12
+
+# Called in the thread when the loop stands still; returns when what it is given says otherwise.
+WhileStalled = Callable[[Callable[[], bool]], None]
+
+
+class LoopWatchdog:
+    """Logs a loop that has not had a turn for `limit_s` seconds, again when twice as long."""
+
+    def __init__(
+        self,
+        limit_s: float = 5.0,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        frame_of: Callable[[int], FrameType | None] = lambda thread: sys._current_frames().get(
+            thread
+        ),
+        while_stalled: WhileStalled | None = None,
+    ) -> None:
+        self._limit_s = limit_s
+        self._while_stalled = while_stalled
+        self._monotonic_s = monotonic_s
+        self._frame_of = frame_of
+        self._thread = threading.get_ident()
+        self._beat_s = monotonic_s()
+        self._tell_after_s = limit_s
+        self._ended = threading.Event()
+        self._stop = StopSwitch()
+
+    async def run(self) -> None:
+        watching = threading.Thread(target=self._watch, name="loop-watchdog", daemon=True)
+        self._thread = threading.get_ident()
+        self.beat()
+        watching.start()
+        try:
+            await self._stop.guard(self._beat_for_ever())
+        finally:
+            self._ended.set()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def beat(self) -> None:
+        """The loop has a turn."""
+        now_s = self._monotonic_s()
+        if self._tell_after_s > self._limit_s:
+            log.info("The event loop goes on", stood_s=round(now_s - self._beat_s, 1))
+        self._beat_s, self._tell_after_s = now_s, self._limit_s
+
+    def is_stalled(self) -> bool:
+        """Whether the loop stands still at this moment. For any thread."""
+        if self._ended.is_set():
+            return False
+        return self._monotonic_s() - self._beat_s >= self._limit_s
+
+    def look(self) -> None:
+        """What the thread does now and then."""
+        silent_s = self._monotonic_s() - self._beat_s
+        if silent_s < self._tell_after_s:
+            return
+        self._tell_after_s = 2 * silent_s
+        frame = self._frame_of(self._thread)
+        stack = traceback.format_stack(frame)[-_FRAMES_SHOWN:] if frame is not None else []
+        log.error(
+            "The event loop stands still; nothing is placed, probes fail",
+            seconds=round(silent_s, 1),
+            stack="".join(stack),
+        )
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            self.beat()
+            await asyncio.sleep(min(_PERIOD_S, self._limit_s / 4))
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(_PERIOD_S, self._limit_s / 4)):
+            self.look()
+            if self._while_stalled is not None and self.is_stalled():
+                self._while_stalled(self._is_stalled_and_told)
+
+    def _is_stalled_and_told(self) -> bool:
+        if not self.is_stalled():
+            return False
+        self.look()
+        return True

@@ -1,0 +1,34 @@
+"""What comes by standard input, where a command takes `-` for a file."""
+
+from __future__ import annotations
+
+import sys
+
+from kubesched.errors import ConfigError
+
+__all__ = ["read_standard_input", "read_standard_text"]
+
+
+def read_standard_input() -> bytes:
+    """All of it.
+
+    Raises:
+        ConfigError: it is closed.
+    """
+    # A process that was started without one has None here.
+    if sys.stdin is None or sys.stdin.closed:
+        raise ConfigError("standard input is closed")
+    buffer = getattr(sys.stdin, "buffer", None)
+    return sys.stdin.read().encode() if buffer is None else bytes(buffer.read())
+
+
+def read_standard_text() -> str:
+    """All of it, as text.
+
+    Raises:
+        ConfigError: it is closed, or no UTF-8.
+    """
+    try:
+        return read_standard_input().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"standard input: not UTF-8 text: {error.reason}") from error

@@ -1,0 +1,162 @@
+"""YAML with line numbers: documents whose every value can be traced to where it stands.
+
+Reads what Kubernetes reads: duplicate keys are errors, times stay text, and numbers are those
+of JSON, not the base-60 ones of YAML 1.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import yaml
+
+from kubesched.foundation.util.ints import whole_number
+from kubesched.foundation.util.yaml_limits import YamlLimitError, check_yaml
+
+__all__ = ["YamlDocument", "YamlProblem", "read_documents"]
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
+_TOKEN = re.compile(r"\[([^\]]*)\]|([^.\[]+)")
+
+
+class YamlProblem(NamedTuple):
+    line: int
+    text: str
+
+
+class YamlDocument:
+    """A value and the node it was made from."""
+
+    def __init__(self, value: Any, node: yaml.Node) -> None:
+        self.value = value
+        self._node = node
+
+    @property
+    def line(self) -> int:
+        """The line, counted from 1, on which the value starts."""
+        return _line(self._node)
+
+    def item(self, key: str, index: int) -> YamlDocument:
+        """An element of a list inside this mapping."""
+        node = _child(_child(self._node, key), str(index))
+        assert node is not None
+        return YamlDocument(self.value[key][index], node)
+
+    def line_of(self, path: str) -> int:
+        """The line of a field such as `spec.containers[0].image` or `labels[app]`.
+
+        Where the path leads to nothing, the line of the last thing on the way to it.
+        """
+        node, line = self._node, self.line
+        for bracketed, plain in _TOKEN.findall(path):
+            found = _key_and_value(node, bracketed or plain)
+            if found is None:
+                break
+            line, node = found
+        return line
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _key_and_value(node: yaml.Node, token: str) -> tuple[int, yaml.Node] | None:
+    """The line of a key or element, and the node of its value."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == token:
+                return _line(key), value
+    elif isinstance(node, yaml.SequenceNode):
+        index = whole_number(token)
+        if index is not None and index < len(node.value):
+            value = node.value[index]
+            return _line(value), value
+    return None
+
+
+def _child(node: yaml.Node | None, token: str) -> yaml.Node | None:
+    found = None if node is None else _key_and_value(node, token)
+    return None if found is None else found[1]
+
+
+def read_documents(text: str) -> Iterator[YamlDocument | YamlProblem]:
+    """The documents of a file, or what is wrong with them; stops where it cannot go on."""
+    try:
+        check_yaml(text)
+    except YamlLimitError as error:
+        mark = error.problem_mark
+        yield YamlProblem(1 if mark is None else mark.line + 1, f"not YAML: {error.problem}")
+        return
+    except yaml.YAMLError:
+        pass  # told below, after the documents before it
+    loader = yaml.CSafeLoader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            reader = _Reader(loader)
+            value = reader.read(node, ())
+            yield from reader.problems
+            if not reader.problems:
+                yield YamlDocument(value, node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        yield YamlProblem(line, f"not YAML: {error.problem or error.context}")
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        yield YamlProblem(line, f"not YAML: {error.reason}")
+    finally:
+        loader.dispose()
+
+
+class _Reader:
+    """Makes plain values of a node, and collects what is wrong on the way."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self.problems: list[YamlProblem] = []
+
+    def read(self, node: yaml.Node, above: tuple[yaml.Node, ...]) -> Any:
+        if any(node is each for each in above):
+            self.problems.append(YamlProblem(_line(node), "a value contains itself"))
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(item, (*above, node)) for item in node.value]
+        assert isinstance(node, yaml.MappingNode)
+        return self._mapping(node, above)
+
+    def _mapping(self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.problems.append(YamlProblem(_line(key), "a key that is not text"))
+            elif key.value in seen:
+                text = f"key {key.value!r} is already set on line {seen[key.value]}"
+                self.problems.append(YamlProblem(_line(key), text))
+            elif key.tag != _MERGE:
+                seen[key.value] = _line(key)
+        if self.problems:
+            return {}
+        self._loader.flatten_mapping(node)
+        return {key.value: self.read(value, (*above, node)) for key, value in node.value}
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        tag = node.tag
+        if tag == f"{_TAG}timestamp":
+            return node.value
+        if tag in (f"{_TAG}int", f"{_TAG}float") and ":" in node.value:
+            return node.value
+        try:
+            value = self._loader.construct_object(node)
+        except (ValueError, yaml.YAMLError) as error:
+            self.problems.append(YamlProblem(_line(node), f"not a value: {error}"))
+            return None
+        if isinstance(value, bytes):
+            self.problems.append(YamlProblem(_line(node), "binary values have no place in JSON"))
+        return value

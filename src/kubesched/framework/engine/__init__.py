@@ -1,0 +1,23 @@
+"""The node table: numbers for all nodes at once, and no plugin rules."""
+
+from kubesched.framework.engine.interning import Interner
+from kubesched.framework.engine.node_table import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    ChangeLog,
+    LabelColumn,
+    NodeTable,
+)
+from kubesched.framework.engine.total_index import TotalIndex
+
+__all__ = [
+    "CPU",
+    "EPHEMERAL_STORAGE",
+    "MEMORY",
+    "ChangeLog",
+    "Interner",
+    "LabelColumn",
+    "NodeTable",
+    "TotalIndex",
+]

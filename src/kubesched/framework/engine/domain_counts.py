@@ -1,0 +1,302 @@
+"""How many things are on each row, and in each domain of a topology key, kept by increments.
+
+A domain is a value of a label key; the rows with that value are in it. Counting costs what
+changed: one more thing on a row adds one to that row and to the row's domain of each key
+that somebody asked about. Changes of labels are noticed by their version when the numbers are
+next read, and the domain is then counted again from the rows in one pass over columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework.engine.node_table import NodeTable
+
+__all__ = ["DomainCounts", "Domains", "Eligibility", "RowCounts"]
+
+# A count is rarely split in more ways than this at the same time.
+_SPLITS_KEPT = 16
+
+
+class Eligibility(Protocol):
+    """Which rows may be in a domain at all, beyond having its label."""
+
+    def version(self) -> Hashable:
+        """A value that differs from earlier ones whenever `mask` would. Must be cheap."""
+        ...
+
+    def mask(self) -> NDArray[np.bool_]:
+        """bool[row] over the whole capacity of the table."""
+        ...
+
+
+class Domains:
+    """The rows of a table split by their values of one label key.
+
+    `domain_of[row]` is the number of the value in the label column, or -1 for a row that is
+    in no domain because it lacks the label or is not eligible. With `missing_as_empty`
+    rows without the label count as if their value were the empty text.
+    """
+
+    __slots__ = (
+        "_column",
+        "_eligibility",
+        "_missing_as_empty",
+        "_number_count",
+        "_places_missing",
+        "_row_count",
+        "_row_in",
+        "_seen",
+        "domain_of",
+        "is_one_row_each",
+        "key",
+        "present",
+        "table",
+        "version",
+    )
+
+    def __init__(
+        self,
+        table: NodeTable,
+        key: str,
+        eligibility: Eligibility | None = None,
+        missing_as_empty: bool = False,
+    ) -> None:
+        self.table = table
+        self.key = key
+        self._column = table.label_column(key)
+        self._eligibility = eligibility
+        self._missing_as_empty = missing_as_empty
+        self._seen = self._now()
+        self._row_in: NDArray[np.intp] | None = None
+        self.version = 0
+        self._build()
+
+    @property
+    def covers_table(self) -> bool:
+        """Every node is in some domain."""
+        # With missing labels placed, rows without a node are in a domain as well.
+        return not self._missing_as_empty and self._row_count == len(self.table)
+
+    def number_of(self, value: str) -> int:
+        """The domain with this value, or -1."""
+        return self._column.values.find(value)
+
+    @property
+    def number_count(self) -> int:
+        """Numbers of domains are below this."""
+        return self._number_count
+
+    def row_in(self, number: int) -> int:
+        """A row of the domain with this number, or -1."""
+        row_in = self._row_in
+        if row_in is None:
+            row_in = self._row_in = np.full(self._number_count + 1, -1, dtype=np.intp)
+            row_in[self.domain_of] = np.arange(len(self.domain_of))
+            row_in[-1] = -1
+        return int(row_in[number])
+
+    def refresh(self) -> int:
+        """Catch up with the table; the version returned grows whenever a row moved."""
+        seen = self._now()
+        if (
+            seen != self._seen
+            or len(self.domain_of) != len(self._column.ids)
+            or (self._places_missing and self._eligibility is not None)
+        ):
+            self._seen = seen
+            self._build()
+        return self.version
+
+    def _now(self) -> Hashable:
+        """What the split depends on, but for nodes without the label."""
+        version, eligibility = self._column.version, self._eligibility
+        return version if eligibility is None else (version, eligibility.version())
+
+    def _build(self) -> None:
+        column, eligibility = self._column, self._eligibility
+        domain_of = column.ids.astype(np.intp)  # intp[row]
+        empty = column.values.find("")
+        # A node without the label may come unnoticed by its column, and not be eligible.
+        self._places_missing = self._missing_as_empty and empty >= 0
+        if self._places_missing:
+            # Rows without a node go there too, which is harmless: nothing is on them.
+            domain_of[domain_of < 0] = empty
+        if eligibility is not None:
+            domain_of[~eligibility.mask()] = -1
+        self._number_count = len(column.values)
+        self._row_in = None
+        # Shifted by one, so that "no domain" is counted at place 0.
+        rows_in = np.bincount(domain_of + 1, minlength=self._number_count + 1)[1:]
+        self.domain_of: NDArray[np.intp] = domain_of
+        self.present: NDArray[np.intp] = np.flatnonzero(rows_in)
+        self._row_count = int(rows_in.sum())
+        self.is_one_row_each = self._row_count == len(self.present)
+        self.version += 1
+
+
+class RowCounts:
+    """How many things are on each row, and on demand per domain.
+
+    Rows with nothing on them cost nothing, unless the column of all rows is asked for: that
+    is then kept, and may be dropped again at any time.
+    """
+
+    __slots__ = ("_capacity", "_column", "_on", "_splits", "total")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._on: dict[int, int] = {}  # row -> count, without zeros
+        self._column: NDArray[np.int64] | None = None
+        self._splits: dict[Domains, DomainCounts] = {}
+        self.total = 0
+
+    def add(self, row: int, step: int) -> None:
+        """Count so many more (or fewer) on a row."""
+        on = self._on
+        count = on.get(row, 0) + step
+        if count:
+            on[row] = count
+        else:
+            on.pop(row, None)
+        self.total += step
+        if self._column is not None:
+            self._column[row] += step
+        for counts in self._splits.values():
+            counts.add(row, step)
+
+    def add_all(self, counts: Mapping[int, int]) -> None:
+        """Count so many more on each of these rows."""
+        on = self._on
+        if on:
+            for row, count in counts.items():
+                on[row] = on.get(row, 0) + count
+        else:
+            on.update(counts)
+        self.total += sum(counts.values())
+        self._column = None
+        self._splits.clear()
+
+    def get(self, row: int) -> int:
+        return self._on.get(row, 0)
+
+    @property
+    def has_column(self) -> bool:
+        return self._column is not None
+
+    @property
+    def column(self) -> NDArray[np.int64]:
+        """int64[row], for reading."""
+        if self._column is None:
+            self._column = np.zeros(self._capacity, dtype=np.int64)
+            rows, counts = self.entries()
+            self._column[rows] = counts
+        return self._column
+
+    def drop_column(self) -> None:
+        """Give the memory of the column back until it is next asked for."""
+        self._column = None
+
+    def entries(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """The rows with a count, and the counts."""
+        number = len(self._on)
+        return (
+            np.fromiter(self._on.keys(), dtype=np.intp, count=number),
+            np.fromiter(self._on.values(), dtype=np.int64, count=number),
+        )
+
+    def by_domain(self, domains: Domains) -> DomainCounts:
+        """The counts per domain, up to date; from the first call on they are kept so."""
+        version = domains.refresh()
+        counts = self._splits.get(domains)
+        if counts is None:
+            if len(self._splits) >= _SPLITS_KEPT:
+                del self._splits[next(iter(self._splits))]
+            counts = self._splits[domains] = DomainCounts(self, domains)
+        elif counts.version != version:
+            counts.recount()
+        return counts
+
+    def resize(self, capacity: int) -> None:
+        """Follow the table in size."""
+        self._capacity = capacity
+        self._column = None
+        self._splits.clear()
+
+    def drop_splits(self) -> None:
+        """Keep counts per domain up to date no longer; each refers to this, and this to each."""
+        self._splits.clear()
+
+
+class DomainCounts:
+    """The things of a RowCounts, counted per domain."""
+
+    __slots__ = ("_counts", "_on_rows", "domains", "total", "version")
+
+    def __init__(self, on_rows: RowCounts, domains: Domains) -> None:
+        self._on_rows = on_rows
+        self.domains = domains
+        self.recount()
+
+    def recount(self) -> None:
+        """Start anew, because the domains were drawn anew."""
+        domains = self.domains
+        self.version = domains.version
+        self._counts: NDArray[np.int64] | None = None
+        self.total = self._on_rows.total
+        if not domains.covers_table:
+            rows, counts = self._on_rows.entries()
+            self.total = int(counts[domains.domain_of[rows] >= 0].sum())
+
+    def add(self, row: int, step: int) -> None:
+        domains = self.domains
+        if self.version != domains.version:
+            return  # a recount precedes the next read
+        domain = domains.domain_of[row]
+        if domain >= 0:
+            self.total += step
+            if self._counts is not None:
+                self._counts[domain] += step
+
+    @property
+    def is_per_row(self) -> bool:
+        """Every node is a domain of its own, so that `column` says it all."""
+        domains = self.domains
+        return domains.is_one_row_each and domains.covers_table
+
+    @property
+    def column(self) -> NDArray[np.int64]:
+        """int64[row]: the things on each row itself."""
+        return self._on_rows.column
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64[domain], and one place more.
+
+        That one stays 0, so that -1, the domain of a row outside all domains, reads as none.
+        """
+        if self._counts is None:
+            domains = self.domains
+            rows, counts = self._on_rows.entries()
+            self._counts = np.zeros(domains.number_count + 1, dtype=np.int64)
+            np.add.at(self._counts, domains.domain_of[rows], counts)
+            self._counts[-1] = 0
+        return self._counts
+
+    def of_value(self, value: str) -> int:
+        """How many are in the domain with this value."""
+        domains = self.domains
+        number = domains.number_of(value)
+        if self._counts is None and domains.is_one_row_each:
+            return self._on_rows.get(domains.row_in(number))
+        return int(self.counts[number])
+
+    def minimum(self) -> int:
+        """The smallest count of a domain that has rows."""
+        if self.is_per_row:
+            return int(self.column[self.domains.table.live_rows].min())
+        return int(self.counts[self.domains.present].min())

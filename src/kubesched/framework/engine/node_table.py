@@ -1,0 +1,399 @@
+"""Nodes as columns: one row per node, one NumPy array per fact.
+
+The cache writes rows, plugins read columns. Row numbers are stable while a node exists and
+are reused afterwards; outside a scheduling cycle nodes have names. Nothing here knows a
+scheduling rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from weakref import ref
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kubesched.api import Node, Taint
+from kubesched.api.host_ports import HostPort
+from kubesched.api.resource_amounts import Resources
+from kubesched.framework.engine.interning import CountedInterner, Interner
+from kubesched.framework.engine.sparse_columns import ImageFacts, ImageRows, PortRows
+
+__all__ = ["CPU", "EPHEMERAL_STORAGE", "MEMORY", "ChangeLog", "LabelColumn", "NodeTable"]
+
+# Places of the built-in resources in the first axis of `allocatable` and `requested`.
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+_BUILT_IN = ("cpu", "memory", "ephemeral-storage")
+_ALLOCATABLE, _REQUESTED = 0, 1
+_NOTHING = Resources()
+
+_NO_LABELS: Mapping[str, str] = {}
+# Label columns that nobody holds are dropped when there are more of them than this.
+_LABEL_COLUMNS_KEPT = 256
+_CHANGES_KEPT = 65_536
+_FEW_CHANGES = 64
+
+
+class LabelColumn:
+    """The values of one label key: `ids[row]` is the value's number, -1 if it is absent.
+
+    A number may stand for another value later on; `version` has changed by then.
+    """
+
+    __slots__ = ("__weakref__", "ids", "values", "version")
+
+    def __init__(self, capacity: int) -> None:
+        self.ids = np.full(capacity, -1, dtype=np.int32)  # int32[row]
+        self.values: CountedInterner[str] = CountedInterner("")
+        self.version = 0  # grows with every change to `ids`
+
+    def write(self, row: int, value: str | None) -> None:
+        before = int(self.ids[row])
+        number = -1 if value is None else self.values.intern(value)
+        if before >= 0:
+            self.values.release(before)
+        if number != before:
+            self.ids[row] = number
+            self.version += 1
+
+
+class ChangeLog:
+    """Which rows changed, in order: a log of row numbers with a bounded memory.
+
+    A reader remembers `position` and later asks for the rows since then. One that lags so
+    far behind that entries are gone gets None and must look at every row.
+    """
+
+    __slots__ = ("_answer", "_asked", "_base", "_latest", "_length", "_rows", "position")
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.position = 0  # how many changes there were so far
+        self._base = 0  # how many of them are forgotten
+        self._rows = np.empty(2 * _CHANGES_KEPT, dtype=np.intp)  # so many of them are used:
+        self._length = 0
+        self._latest = np.full(capacity, -1, dtype=np.int64)  # int64[row]: its last place here
+        self._asked = (-1, -1)  # (from, to) of the last question, and its answer
+        self._answer = np.empty(0, dtype=np.intp)
+
+    def append(self, row: int) -> None:
+        length = self._length
+        if length == len(self._rows):
+            # Another array, because readers may still hold a part of this one.
+            self._rows = np.concatenate((self._rows[_CHANGES_KEPT:], self._rows[:_CHANGES_KEPT]))
+            self._base += _CHANGES_KEPT
+            length -= _CHANGES_KEPT
+        self._latest[row] = self.position
+        self._rows[length] = row
+        self._length = length + 1
+        self.position += 1
+
+    def grow(self, capacity: int) -> None:
+        """Make room for rows up to the capacity."""
+        extra = capacity - len(self._latest)
+        self._latest = np.pad(self._latest, (0, extra), constant_values=-1)
+
+    def since(self, position: int) -> NDArray[np.intp] | None:
+        """The distinct rows that changed since the position, or None if that is forgotten.
+
+        Ascending, and not to be written to: readers that ask the same share the answer.
+        """
+        recent = self.recent(position)
+        if recent is None:
+            return None
+        question = (position, self.position)
+        if question != self._asked:
+            if len(recent) < _FEW_CHANGES:  # sorting a set beats starting up NumPy
+                self._answer = np.array(sorted(set(recent.tolist())), dtype=np.intp)
+            else:
+                self._answer = np.flatnonzero(self._latest >= position)
+            self._asked = question
+        return self._answer
+
+    def recent(self, position: int) -> NDArray[np.intp] | None:
+        """The rows that changed since the position, in order and as often as they did; or None.
+
+        Costs nothing, however many they are. Not to be written to.
+        """
+        start = position - self._base
+        return None if start < 0 else self._rows[start : self._length]
+
+
+class NodeTable:
+    """One row per node. Only the cache writes."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.capacity = capacity
+        self._free: list[int] = []
+        self._high = 0  # rows at and above this were never used
+        self._live_rows: slice | NDArray[np.intp] | None = None
+        self.membership_version = 0  # grows when a node gets or loses its row
+        self.node_version = 0  # grows when a row changes by more than its pods
+        self._label_columns: dict[str, LabelColumn] = {}
+        self._label_columns_kept = _LABEL_COLUMNS_KEPT
+        self._labels: list[Mapping[str, str]] = []  # per row, for label columns made later
+        self.row_of: dict[str, int] = {}
+        self.names: list[str] = []  # str[row], "" for a free row
+        self.is_live = np.zeros(capacity, dtype=bool)  # False for a free row
+        self.resources: Interner[str] = Interner()
+        for name in _BUILT_IN:
+            self.resources.intern(name)
+        # As with labels, a number may stand for other taints once `taint_version` has changed.
+        self.taint_sets: CountedInterner[tuple[Taint, ...]] = CountedInterner(())
+        self.taint_version = 0
+        self.changes = ChangeLog(capacity)
+        # Rows where a pod's labels or start time changed, which no column shows.
+        self.pod_changes = ChangeLog(capacity)
+        # int64[resource, row]. There is room for more resources than these show.
+        self._amounts_room = np.zeros((2, len(_BUILT_IN), capacity), dtype=np.int64)
+        self.allocatable, self.requested = self._amounts_room
+        # The places of the other resources that a row's node has, or that its pods ask for.
+        self._scalars_of: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
+        # By row, what pods ask for of resources that no node has: it has no column, or every pod
+        # with a name of its own invention would add one for all nodes, for ever.
+        self._unoffered: dict[int, dict[str, int]] = {}
+        self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
+        self.pod_count = np.zeros(capacity, dtype=np.int64)
+        self.allowed_pods = np.zeros(capacity, dtype=np.int64)
+        self.unschedulable = np.zeros(capacity, dtype=bool)
+        self.taint_set = np.zeros(capacity, dtype=np.int32)  # number in taint_sets
+        self.taint_sets.intern(())
+        # Features that nodes declare.
+        self.feature_sets: CountedInterner[tuple[str, ...]] = CountedInterner(())
+        self.feature_set = np.zeros(capacity, dtype=np.int32)  # number in feature_sets
+        self.feature_sets.intern(())
+        self.ports = PortRows()
+        self.images = ImageRows()
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    @property
+    def live_rows(self) -> slice | NDArray[np.intp]:
+        """Rows that hold a node: a slice while no row is free, so that columns stay views."""
+        if self._live_rows is None:
+            if len(self.row_of) == self._high:
+                self._live_rows = slice(0, self._high)
+            else:
+                self._live_rows = np.fromiter(
+                    sorted(self.row_of.values()), dtype=np.intp, count=len(self.row_of)
+                )
+        return self._live_rows
+
+    def add_row(self, name: str) -> int:
+        """Give the node a row, all zero."""
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = self._high
+            if row == self.capacity:
+                self._grow()
+            self._high += 1
+            self.names.append(name)
+            self._labels.append(_NO_LABELS)
+        self.row_of[name] = row
+        self.is_live[row] = True
+        self._live_rows = None
+        self.membership_version += 1
+        self.node_version += 1
+        return row
+
+    def remove_row(self, name: str) -> None:
+        row = self.row_of.pop(name)
+        self.names[row] = ""
+        self.is_live[row] = False
+        self._free.append(row)
+        self._live_rows = None
+        self.membership_version += 1
+        self.node_version += 1
+        self._write_labels(row, _NO_LABELS)
+        self._write_resources(_ALLOCATABLE, row, _NOTHING)
+        self._write_resources(_REQUESTED, row, _NOTHING)
+        self.nonzero_requested[:, row] = 0
+        self.pod_count[row] = 0
+        self.allowed_pods[row] = 0
+        self.unschedulable[row] = False
+        self._write_taints(row, ())
+        self._write_features(row, ())
+        self.ports.write(row, ())
+        self.images.write(row, {})
+        self.changes.append(row)
+
+    def write_node(self, row: int, node: Node, allocatable: Resources, allowed_pods: int) -> None:
+        """Copy the facts of a node object into its row."""
+        self.node_version += 1
+        self._write_resources(_ALLOCATABLE, row, allocatable)
+        self.allowed_pods[row] = allowed_pods
+        self.unschedulable[row] = node.spec.unschedulable
+        self._write_taints(row, node.spec.taints)
+        self._write_features(row, node.status.declared_features)
+        self._write_labels(row, node.metadata.labels)
+
+    def write_ports(self, row: int, used: Collection[HostPort]) -> None:
+        """Copy the host ports in use on a node; the caller logs the row with `write_usage`."""
+        self.ports.write(row, used)
+
+    def write_images(self, row: int, images: Mapping[str, ImageFacts]) -> None:
+        """Note the images on a node; the mapping must not change afterwards."""
+        self.node_version += 1
+        self.images.write(row, images)
+
+    def write_usage(
+        self, row: int, requested: Resources, nonzero_cpu: int, nonzero_memory: int, pods: int
+    ) -> None:
+        """Copy what the pods on a node ask for into its row, and log the row as changed."""
+        self._write_resources(_REQUESTED, row, requested)
+        self.nonzero_requested[0, row] = nonzero_cpu
+        self.nonzero_requested[1, row] = nonzero_memory
+        self.pod_count[row] = pods
+        self.changes.append(row)
+
+    def resource_column(self, name: str) -> int:
+        """Where the resource stands in the first axis, or -1 if no node has ever had it."""
+        return self.resources.find(name)
+
+    def unoffered(self, name: str) -> NDArray[np.int64]:
+        """What pods ask for of a resource that has no column, int64[row]."""
+        asked = np.zeros(self.capacity, dtype=np.int64)
+        for row, amounts in self._unoffered.items():
+            asked[row] = amounts.get(name, 0)
+        return asked
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The values of a label key on all rows, kept up to date while anyone holds it."""
+        column = self._label_columns.get(key)
+        if column is None:
+            if len(self._label_columns) >= self._label_columns_kept:
+                self._drop_label_columns()
+            column = self._label_columns[key] = LabelColumn(self.capacity)
+            for row, labels in enumerate(self._labels):
+                if key in labels:
+                    column.write(row, labels[key])
+        return column
+
+    def rows_of(self, names: Iterable[str]) -> NDArray[np.intp]:
+        """Rows of those named nodes that exist, ascending."""
+        rows = {self.row_of[name] for name in names if name in self.row_of}
+        return np.fromiter(sorted(rows), dtype=np.intp, count=len(rows))
+
+    def names_of(self, rows: NDArray[np.intp]) -> Sequence[str]:
+        names = self.names
+        return [names[row] for row in rows.tolist()]
+
+    def _write_labels(self, row: int, labels: Mapping[str, str]) -> None:
+        before = self._labels[row]
+        if before is labels or before == labels:
+            return
+        self._labels[row] = labels
+        for key, column in self._label_columns.items():
+            column.write(row, labels.get(key))
+
+    def _drop_label_columns(self) -> None:
+        """Keep only the columns that someone holds besides the table."""
+        held = {key: ref(column) for key, column in self._label_columns.items()}
+        self._label_columns.clear()
+        for key, reference in held.items():
+            column = reference()
+            if column is not None:
+                self._label_columns[key] = column
+        self._label_columns_kept = max(_LABEL_COLUMNS_KEPT, 2 * len(self._label_columns))
+
+    def _write_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
+        before = int(self.taint_set[row])
+        number = self.taint_sets.intern(_timeless(taints)) if taints else 0
+        if before:
+            self.taint_sets.release(before)
+        if number != before:
+            self.taint_set[row] = number
+            self.taint_version += 1
+
+    def _write_features(self, row: int, features: tuple[str, ...]) -> None:
+        before = int(self.feature_set[row])
+        self.feature_set[row] = self.feature_sets.intern(features) if features else 0
+        if before:
+            self.feature_sets.release(before)
+
+    def _write_resources(self, which: int, row: int, amounts: Resources) -> None:
+        scalars: Mapping[str, int] = amounts.scalar
+        if which == _REQUESTED and (scalars or row in self._unoffered):
+            scalars = self._offered(row, scalars)
+        if scalars or row in self._scalars_of[which]:
+            self._write_scalars(which, row, scalars)
+        matrix = self.requested if which == _REQUESTED else self.allocatable
+        matrix[CPU, row] = amounts.milli_cpu
+        matrix[MEMORY, row] = amounts.memory
+        matrix[EPHEMERAL_STORAGE, row] = amounts.ephemeral_storage
+
+    def _offered(self, row: int, asked: Mapping[str, int]) -> Mapping[str, int]:
+        """What pods on a row ask for of resources that have a column; the rest is noted."""
+        rest = {name: amount for name, amount in asked.items() if self.resources.find(name) < 0}
+        if not rest:
+            self._unoffered.pop(row, None)
+            return asked
+        self._unoffered[row] = rest
+        return {name: amount for name, amount in asked.items() if name not in rest}
+
+    def _give_column(self, name: str) -> None:
+        """A node has the resource: what pods ask for of it counts from now on."""
+        place = self.resources.find(name)
+        for row, amounts in list(self._unoffered.items()):
+            amount = amounts.pop(name, None)
+            if amount is None:
+                continue
+            self.requested[place, row] = amount
+            self._scalars_of[_REQUESTED].setdefault(row, []).append(place)
+            self.changes.append(row)
+            if not amounts:
+                del self._unoffered[row]
+
+    def _write_scalars(self, which: int, row: int, scalars: Mapping[str, int]) -> None:
+        known = len(self.resources)
+        places = [self.resources.intern(name) for name in scalars]
+        if len(self.resources) > len(self.requested):
+            self._make_room()
+        for place in range(known, len(self.resources)):
+            self._give_column(self.resources.values[place])
+        matrix, places_of = self._amounts_room[which], self._scalars_of[which]
+        before = places_of.get(row)
+        if before != places:
+            for place in before or ():
+                matrix[place, row] = 0
+            places_of[row] = places
+        for place, amount in zip(places, scalars.values(), strict=True):
+            matrix[place, row] = amount
+
+    def _make_room(self) -> None:
+        """Follow the number of resources and the capacity."""
+        room, wanted = self._amounts_room, len(self.resources)
+        _, places, capacity = room.shape
+        if wanted > places or self.capacity > capacity:
+            # Twice as much, or thousands of different resources would be thousands of copies.
+            shape = (2, places if wanted <= places else 2 * wanted, self.capacity)
+            self._amounts_room = np.zeros(shape, dtype=np.int64)
+            self._amounts_room[:, :places, :capacity] = room
+        self.allocatable, self.requested = self._amounts_room[:, :wanted]
+
+    def _grow(self) -> None:
+        extra = self.capacity
+        self.capacity += extra
+        wide = ((0, 0), (0, extra))
+        self.changes.grow(self.capacity)
+        self.pod_changes.grow(self.capacity)
+        self._make_room()
+        self.nonzero_requested = np.pad(self.nonzero_requested, wide)
+        self.is_live = np.pad(self.is_live, (0, extra))
+        self.pod_count = np.pad(self.pod_count, (0, extra))
+        self.allowed_pods = np.pad(self.allowed_pods, (0, extra))
+        self.unschedulable = np.pad(self.unschedulable, (0, extra))
+        self.taint_set = np.pad(self.taint_set, (0, extra))
+        self.feature_set = np.pad(self.feature_set, (0, extra))
+        for column in self._label_columns.values():
+            column.ids = np.pad(column.ids, (0, extra), constant_values=-1)
+
+
+def _timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """Taints without the moment they were added: it would make every list one of a kind."""
+    if not any(taint.time_added for taint in taints):
+        return taints
+    return tuple(replace(taint, time_added=None) for taint in taints)

@@ -1,0 +1,124 @@
+"""What the scheduler and its plugins write into a pod's status (docs/reference/04 §16)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api.pod import Pod, PodCondition
+from kubesched.api.scheduling import PodGroup
+from kubesched.api.time import format_time
+from kubesched.foundation.util.clock import MILLISECOND, Clock
+
+__all__ = [
+    "POD_SCHEDULED",
+    "PodStatusWriter",
+    "for_this_object",
+    "send_status_patch",
+    "status_patch",
+]
+
+POD_SCHEDULED = "PodScheduled"
+_RETRIED_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict"})
+_TRIES = 4
+_FIRST_DELAY_NS = 10 * MILLISECOND
+_DELAY_FACTOR = 5
+_JITTER = 0.1
+
+
+def status_patch(
+    pod: Pod, condition: PodCondition | None, nominated_node: str | None, now_ns: int
+) -> dict[str, Any] | None:
+    """A strategic merge patch with what changes, or None if nothing does."""
+    changes: dict[str, Any] = {}
+    if condition is not None:
+        changes.update(_condition_change(pod, condition, now_ns))
+    if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
+        changes["nominatedNodeName"] = nominated_node or None
+    return {"status": changes} if changes else None
+
+
+def _condition_change(pod: Pod, wanted: PodCondition, now_ns: int) -> dict[str, Any]:
+    conditions = pod.status.conditions
+    current = next((each for each in conditions if each.type == wanted.type), None)
+    if (
+        current is not None
+        and current.status == wanted.status
+        and current.reason == wanted.reason
+        and current.message == wanted.message
+    ):
+        return {}
+    types = [each.type for each in conditions]
+    patch: dict[str, Any] = {"type": wanted.type}
+    if current is None:
+        types.append(wanted.type)
+    if current is None or current.status != wanted.status:
+        patch["lastTransitionTime"] = format_time(now_ns)
+    patch.update(
+        lastProbeTime=None,
+        status=wanted.status,
+        reason=wanted.reason,
+        message=wanted.message,
+    )
+    if wanted.observed_generation:
+        patch["observedGeneration"] = wanted.observed_generation
+    return {
+        "$setElementOrder/conditions": [{"type": each} for each in types],
+        "conditions": [patch],
+    }
+
+
+def for_this_object(target: Pod | PodGroup, patch: dict[str, Any]) -> dict[str, Any]:
+    """The patch, refused by the server if it reaches another object under the same name."""
+    uid = target.metadata.uid
+    return {"metadata": {"uid": uid}, **patch} if uid else patch
+
+
+class PodStatusWriter:
+    """Sends status patches, trying again when the server is only busy."""
+
+    def __init__(self, api: ApiAccess, clock: Clock, rng: random.Random) -> None:
+        self._api = api
+        self._clock = clock
+        self._random = rng
+
+    async def write(
+        self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
+    ) -> None:
+        """Patch what changed, if anything.
+
+        A nominated node of None stays as it is; an empty one is cleared.
+
+        Raises:
+            ApiError: all tries failed.
+        """
+        patch = status_patch(pod, condition, nominated_node, self._clock.now_ns())
+        if patch is None:
+            return
+        await send_status_patch(self._api, self._clock, self._random, pod, patch)
+
+
+async def send_status_patch(
+    api: ApiAccess, clock: Clock, rng: random.Random, target: Pod | PodGroup, patch: dict[str, Any]
+) -> None:
+    """Patch the status of an object, trying again when the server is only busy.
+
+    Raises:
+        ApiError: all tries failed, or another object has taken the name.
+    """
+    metadata, delay_ns = target.metadata, _FIRST_DELAY_NS
+    patch = for_this_object(target, patch)
+    for attempt in range(1, _TRIES + 1):
+        try:
+            await api.patch(
+                type(target), metadata.name, metadata.namespace, patch, subresource="status"
+            )
+            return
+        except ApiError as exc:
+            # Code 0 is a connection that was refused or broke.
+            if attempt == _TRIES or (exc.reason not in _RETRIED_REASONS and exc.code != 0):
+                raise
+        jitter = 1 + _JITTER * rng.random()
+        await clock.sleep(int(delay_ns * jitter))
+        delay_ns *= _DELAY_FACTOR

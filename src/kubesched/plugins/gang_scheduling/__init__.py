@@ -1,5 +1,0 @@
-"""GangScheduling: pods of a gang are placed together or not at all."""
-
-from kubesched.plugins.gang_scheduling.plugin import GangScheduling
-
-__all__ = ["GangScheduling"]

@@ -1,5 +1,0 @@
-"""ImageLocality: prefer nodes that have the pod's images."""
-
-from kubesched.plugins.image_locality.plugin import ImageLocality
-
-__all__ = ["ImageLocality"]

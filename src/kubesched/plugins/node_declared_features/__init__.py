@@ -1,5 +1,0 @@
-"""NodeDeclaredFeatures: a node must have the features that a pod needs."""
-
-from kubesched.plugins.node_declared_features.plugin import NodeDeclaredFeatures
-
-__all__ = ["NodeDeclaredFeatures"]

@@ -1,5 +1,0 @@
-"""NodeName: a pod that names a node fits no other."""
-
-from kubesched.plugins.node_name.plugin import NodeName
-
-__all__ = ["NodeName"]

@@ -1,5 +1,0 @@
-"""NodePorts: a host port can be taken once per node."""
-
-from kubesched.plugins.node_ports.plugin import NodePorts
-
-__all__ = ["NodePorts"]

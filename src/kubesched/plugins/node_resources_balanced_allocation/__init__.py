@@ -1,7 +1,0 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resources stay in proportion."""
-
-from kubesched.plugins.node_resources_balanced_allocation.plugin import (
-    NodeResourcesBalancedAllocation,
-)
-
-__all__ = ["NodeResourcesBalancedAllocation"]

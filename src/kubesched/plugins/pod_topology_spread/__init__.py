@@ -1,5 +1,0 @@
-"""PodTopologySpread: pods of a kind spread over zones, nodes or other domains."""
-
-from kubesched.plugins.pod_topology_spread.plugin import PodTopologySpread
-
-__all__ = ["PodTopologySpread"]

@@ -1,5 +1,0 @@
-"""PrioritySort: pods of higher priority are scheduled first."""
-
-from kubesched.plugins.priority_sort.plugin import PrioritySort
-
-__all__ = ["PrioritySort"]

@@ -1,5 +1,0 @@
-"""TaintToleration: tainted nodes are for pods that tolerate the taints."""
-
-from kubesched.plugins.taint_toleration.plugin import TaintToleration
-
-__all__ = ["TaintToleration"]

@@ -1,5 +1,0 @@
-"""VolumeBinding: a pod goes where its volumes are, can be bound, or can be made."""
-
-from kubesched.plugins.volume_binding.plugin import VolumeBinding
-
-__all__ = ["VolumeBinding"]

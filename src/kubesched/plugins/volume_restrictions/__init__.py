@@ -1,5 +1,0 @@
-"""VolumeRestrictions: disks and claims that only one pod may use."""
-
-from kubesched.plugins.volume_restrictions.plugin import VolumeRestrictions
-
-__all__ = ["VolumeRestrictions"]

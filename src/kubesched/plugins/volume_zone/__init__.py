@@ -1,5 +1,0 @@
-"""VolumeZone: volumes that are in one zone stay there."""
-
-from kubesched.plugins.volume_zone.plugin import VolumeZone
-
-__all__ = ["VolumeZone"]

@@ -1,0 +1,62 @@
+"""The order in which nodes are listed: round-robin over zones (docs/reference/04 §5)."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from kubesched.api import Node
+from kubesched.errors import CacheError
+
+__all__ = ["NodeTree", "zone_key"]
+
+_ZONE_LABELS = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGION_LABELS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+
+
+def zone_key(node: Node) -> str:
+    """One text per failure domain; empty when the node names neither zone nor region."""
+    labels = node.metadata.labels
+    zone = next((labels[key] for key in _ZONE_LABELS if key in labels), "")
+    region = next((labels[key] for key in _REGION_LABELS if key in labels), "")
+    return f"{region}:\x00:{zone}" if zone or region else ""
+
+
+class NodeTree:
+    """Node names by zone: zones as they were first seen, names as they were added."""
+
+    def __init__(self) -> None:
+        self._zones: dict[str, dict[str, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, node: Node) -> None:
+        names = self._zones.setdefault(zone_key(node), {})
+        if node.metadata.name not in names:
+            names[node.metadata.name] = None
+            self._count += 1
+
+    def remove(self, node: Node) -> None:
+        """Raises CacheError when the node is not in its zone."""
+        key = zone_key(node)
+        names = self._zones.get(key)
+        if names is None or node.metadata.name not in names:
+            raise CacheError(f"node {node.metadata.name!r} in zone {key!r} was not found")
+        del names[node.metadata.name]
+        self._count -= 1
+        if not names:
+            del self._zones[key]
+
+    def update(self, old: Node | None, new: Node) -> None:
+        """A node that changed its zone goes to the end of the new one."""
+        if old is not None:
+            if zone_key(old) == zone_key(new):
+                return
+            self.remove(old)
+        self.add(new)
+
+    def names(self) -> list[str]:
+        """The first node of each zone, then the second of each, and so on."""
+        rounds = zip_longest(*self._zones.values())
+        return [name for one_round in rounds for name in one_round if name is not None]

@@ -1,0 +1,42 @@
+"""The scheduling queue: who waits for what, and who is tried next (docs/reference/03)."""
+
+from kubesched.scheduler.backend.queue.journal import Transition
+from kubesched.scheduler.backend.queue.nominator import Nominator, PodLister
+from kubesched.scheduler.backend.queue.queue_profile import QueueProfile, QueueSortKey
+from kubesched.scheduler.backend.queue.queueing_hints import (
+    EXTENDER,
+    HintAnswer,
+    RegisteredHint,
+    Strategy,
+    ask_hint,
+    matching_hints,
+    register_hints,
+    worth_requeuing,
+)
+from kubesched.scheduler.backend.queue.scheduling_queue import (
+    AlreadyQueuedError,
+    QueueName,
+    SchedulingQueue,
+)
+from kubesched.scheduler.backend.queue.view import Place, PodPlace
+
+__all__ = [
+    "EXTENDER",
+    "AlreadyQueuedError",
+    "HintAnswer",
+    "Nominator",
+    "Place",
+    "PodLister",
+    "PodPlace",
+    "QueueName",
+    "QueueProfile",
+    "QueueSortKey",
+    "RegisteredHint",
+    "SchedulingQueue",
+    "Strategy",
+    "Transition",
+    "ask_hint",
+    "matching_hints",
+    "register_hints",
+    "worth_requeuing",
+]

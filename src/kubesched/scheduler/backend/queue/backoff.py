@@ -1,0 +1,52 @@
+"""How long a pod waits after a failure, and whether it still does (docs/reference/03 §3.1, §3.2).
+
+Expiry is cut down to a whole second and a pod is free only in a later second than that, so a
+penalty of d seconds is served in more than d and at most d + 1 seconds.
+"""
+
+from __future__ import annotations
+
+from kubesched.foundation.util.clock import SECOND
+from kubesched.framework import QueuedPodInfo
+
+__all__ = ["NO_BACKOFF_NS", "Backoff", "window"]
+
+# The expiry of a pod that has nothing to wait for: before every time there is.
+NO_BACKOFF_NS = -1
+
+
+def window(time_ns: int) -> int:
+    """Floor a time to its whole second."""
+    return time_ns - time_ns % SECOND
+
+
+class Backoff:
+    """The penalty: doubling from `initial_ns`, never above `max_ns`; `max_ns` 0 turns it off."""
+
+    __slots__ = ("initial_ns", "max_ns")
+
+    def __init__(self, initial_ns: int, max_ns: int) -> None:
+        self.initial_ns = initial_ns
+        self.max_ns = max_ns
+
+    def duration_ns(self, count: int) -> int:
+        """Return the penalty for the count-th failure."""
+        if count == 0:
+            return 0
+        if self.initial_ns > self.max_ns >> (count - 1):
+            return self.max_ns
+        return self.initial_ns << (count - 1)
+
+    def expiration_ns(self, queued: QueuedPodInfo) -> int:
+        """Return the second in which the pod's backoff ends; kept on the pod once computed."""
+        # A streak of errors starts its own count and ends with the first plain rejection.
+        count = queued.consecutive_errors_count or queued.unschedulable_count
+        if self.max_ns == 0 or count == 0:
+            return NO_BACKOFF_NS
+        if queued.backoff_expiration_ns is None:
+            queued.backoff_expiration_ns = window(queued.timestamp_ns + self.duration_ns(count))
+        return queued.backoff_expiration_ns
+
+    def is_backing_off(self, queued: QueuedPodInfo, now_ns: int) -> bool:
+        # Equal expiry is still backing off: windows are whole seconds, as upstream.
+        return self.expiration_ns(queued) >= window(now_ns)

@@ -1,0 +1,113 @@
+"""Pods waiting out a backoff, soonest first.
+
+Rejected pods and pods whose attempt ended in an error wait in separate heaps: a rejected pod may
+be taken early when nothing else is ready, an errored one always serves its whole penalty. This
+module only orders pods: it never reads a clock and does not decide who is backing off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.heap import KeyedHeap
+from kubesched.foundation.util.logging import get_logger
+from kubesched.framework import QueuedPodInfo
+from kubesched.scheduler.backend.queue.backoff import Backoff
+from kubesched.scheduler.backend.queue.queue_profile import QueueSortKey
+from kubesched.scheduler.backend.queue.view import Place
+
+__all__ = ["BackoffQueue"]
+
+log = get_logger(__name__)
+
+
+class BackoffQueue:
+    """Both heaps. A pod is in at most one of them."""
+
+    def __init__(
+        self,
+        backoff: Backoff,
+        sort_key: QueueSortKey,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._backoff = backoff
+        self._pending = metrics.pending_pods.labels("backoff")
+        self.rejected: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
+            key=attrgetter("key"),
+            sort_key=lambda queued: (backoff.expiration_ns(queued), sort_key(queued)),
+        )
+        self.errored: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
+            key=attrgetter("key"), sort_key=backoff.expiration_ns
+        )
+
+    def __len__(self) -> int:
+        return len(self.rejected) + len(self.errored)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.rejected or key in self.errored
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        yield from self.rejected
+        yield from self.errored
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        return self.rejected.get(key) or self.errored.get(key)
+
+    def add(self, queued: QueuedPodInfo) -> bool:
+        """Insert the pod where its rejectors say; True if it was in neither heap."""
+        key = queued.key
+        has_rejectors = bool(queued.unschedulable_plugins or queued.pending_plugins)
+        here, there = (
+            (self.rejected, self.errored) if has_rejectors else (self.errored, self.rejected)
+        )
+        is_new = here.add(queued)
+        if there.delete(key) is not None:
+            log.error("Pod was in both backoff queues", pod=queued.pod)
+            return False
+        if is_new:
+            self._pending.inc()
+        return is_new
+
+    def place_of(self, key: str) -> Place:
+        """Which of the two heaps the pod waits in."""
+        return Place.BACKOFF if key in self.rejected else Place.ERROR_BACKOFF
+
+    def update(self, queued: QueuedPodInfo) -> None:
+        """Order a pod anew after it changed; it stays in its heap."""
+        heap = self.rejected if queued.key in self.rejected else self.errored
+        heap.update(queued)
+
+    def delete(self, key: str) -> QueuedPodInfo | None:
+        deleted = self.rejected.delete(key) or self.errored.delete(key)
+        if deleted is not None:
+            self._pending.dec()
+        return deleted
+
+    def pop(self, may_pop: Callable[[QueuedPodInfo], bool] | None = None) -> QueuedPodInfo | None:
+        """Take the first rejected pod, however long its backoff still runs, if it may be."""
+        head = self.rejected.peek()
+        if head is None or (may_pop is not None and not may_pop(head)):
+            return None
+        self._pending.dec()
+        return self.rejected.pop()
+
+    def pop_completed(self, now_ns: int) -> list[QueuedPodInfo]:
+        """Take all pods whose backoff has passed, the rejected ones first."""
+        completed = []
+        for heap in (self.rejected, self.errored):
+            while (head := heap.peek()) is not None:
+                if self._backoff.is_backing_off(head, now_ns):
+                    break
+                completed.append(heap.pop())
+                self._pending.dec()
+        return completed
+
+    def check_invariants(self) -> None:
+        self.rejected.check_invariants()
+        self.errored.check_invariants()
+        for queued in self.rejected:
+            assert queued.rejectors, "a pod without rejectors waits with the rejected"
+        for queued in self.errored:
+            assert not queued.rejectors, "a rejected pod waits with the errored"

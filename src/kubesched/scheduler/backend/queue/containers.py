@@ -1,0 +1,106 @@
+"""All places a pod can be in, looked at together: find, describe, check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubesched.api.pod_facts import pod_key
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.framework import PodInfo, QueuedPodInfo
+from kubesched.scheduler.backend.queue.active_queue import ActiveLines, ActiveQueue, Needs
+from kubesched.scheduler.backend.queue.backoff import Backoff
+from kubesched.scheduler.backend.queue.backoff_queue import BackoffQueue
+from kubesched.scheduler.backend.queue.in_flight import InFlight
+from kubesched.scheduler.backend.queue.journal import Journal
+from kubesched.scheduler.backend.queue.queue_profile import QueueSortKey
+from kubesched.scheduler.backend.queue.unschedulable_pods import UnschedulablePods
+from kubesched.scheduler.backend.queue.view import Place
+
+__all__ = ["Containers"]
+
+
+class Containers:
+    """Where pods wait, who is in flight, and the journal of moves. Moves nothing itself."""
+
+    def __init__(
+        self,
+        sort_key: QueueSortKey,
+        backoff: Backoff,
+        profiles: frozenset[str],
+        metrics: SchedulerMetrics,
+        needs: Needs | None = None,
+    ) -> None:
+        self.active: ActiveQueue | ActiveLines = (
+            ActiveQueue(sort_key, metrics)
+            if needs is None
+            else ActiveLines(sort_key, metrics, needs)
+        )
+        self.backoff = BackoffQueue(backoff, sort_key, metrics)
+        self.unschedulable = UnschedulablePods(profiles, metrics)
+        self.in_flight = InFlight(metrics)
+        self.journal = Journal()
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        """Iterate over all pods that wait."""
+        yield from self.active
+        yield from self.backoff
+        yield from self.unschedulable
+
+    def find(self, key: str) -> QueuedPodInfo | None:
+        """Return the pod that waits under this key."""
+        return self.active.get(key) or self.unschedulable.get(key) or self.backoff.get(key)
+
+    def find_pod_info(self, key: str) -> PodInfo | None:
+        queued = self.find(key)
+        return None if queued is None else queued.pod_info
+
+    def locate(self, key_or_uid: str) -> tuple[QueuedPodInfo, Place, int] | None:
+        """Return a pod, its place, and since when it is there.
+
+        Of two pods with the same key, the waiting one is meant. A uid of a waiting pod is
+        searched for.
+        """
+        if (queued := self.find(key_or_uid)) is not None:
+            return self._waiting_place(queued)
+        if (flying := self.in_flight.get(key_or_uid)) is not None:
+            return flying.queued, Place.IN_FLIGHT, flying.since_ns
+        for queued in self:
+            if queued.pod.metadata.uid == key_or_uid:
+                return self._waiting_place(queued)
+        for flying in self.in_flight:
+            if pod_key(flying.popped) == key_or_uid:
+                return flying.queued, Place.IN_FLIGHT, flying.since_ns
+        return None
+
+    def check_invariants(self) -> None:
+        """Assert that all places agree; a failure tells the story of the pod."""
+        for container in (self.active, self.backoff, self.unschedulable, self.in_flight):
+            container.check_invariants()
+        seen: set[str] = set()
+        for queued in self:
+            key = queued.key
+            if problem := self._problem_of(queued, key, seen):
+                lines = (f"{key} {problem}", *map(str, self.journal.story(key)))
+                raise AssertionError("\n  ".join(lines))
+            seen.add(key)
+        self.journal.check_invariants(seen)
+
+    def _waiting_place(self, queued: QueuedPodInfo) -> tuple[QueuedPodInfo, Place, int]:
+        key = queued.key
+        if key in self.active:
+            place = Place.ACTIVE
+        elif key in self.backoff:
+            place = self.backoff.place_of(key)
+        else:
+            place = Place.GATED if queued.is_gated else Place.UNSCHEDULABLE
+        return queued, place, self.journal.since_ns(key)
+
+    def _problem_of(self, queued: QueuedPodInfo, key: str, seen: set[str]) -> str:
+        """Say what is wrong with a waiting pod, if anything is."""
+        if key in seen:
+            return "waits in two places"
+        if queued.pod.metadata.uid in self.in_flight:
+            return "waits and is in flight"
+        if queued.is_gated and key not in self.unschedulable:
+            return f"is gated by {queued.gating_plugin} but not parked"
+        return ""

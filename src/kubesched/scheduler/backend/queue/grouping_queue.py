@@ -1,0 +1,45 @@
+"""A queue whose pods may belong together (docs/reference/09 §5).
+
+It still holds single pods. When a member of a group is popped, whoever tries the group takes the
+other members out one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kubesched.api import Pod
+from kubesched.api.pod_facts import pod_key
+from kubesched.framework import QueuedPodInfo
+from kubesched.framework.pod_groups import group_name_of
+from kubesched.scheduler.backend.queue.queueing_hints import Strategy
+from kubesched.scheduler.backend.queue.scheduling_queue import SchedulingQueue
+
+__all__ = ["GroupingQueue"]
+
+
+class GroupingQueue(SchedulingQueue):
+    """The queue of a scheduler that schedules pod groups."""
+
+    def pop_specific(self, pod: Pod, now_ns: int) -> QueuedPodInfo | None:
+        """Take this pod, whatever backoff it waits out, unless it is gated or not here."""
+        self._activate(pod, now_ns)
+        queued = self._active.delete(pod_key(pod))
+        return None if queued is None or not self._take_off(queued, now_ns) else queued
+
+    def _pop_first(self, busy: Collection[str]) -> QueuedPodInfo | None:
+        """As ever, but a member of a group serves its penalty.
+
+        A group whose members were taken out of it early would be tried without a pause, as it
+        is in the reference.
+        """
+        head = self._backing_off.rejected.peek()
+        if head is not None and group_name_of(head.pod):
+            return self._active.pop_unless(busy)
+        return super()._pop_first(busy)
+
+    def _strategy_after_failure(self, queued: QueuedPodInfo) -> Strategy:
+        """A member is tried again after a while, whatever happened meanwhile."""
+        if group_name_of(queued.pod):
+            return Strategy.AFTER_BACKOFF
+        return super()._strategy_after_failure(queued)

@@ -1,0 +1,23 @@
+"""What the queue needs to know of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kubesched.framework import Plugin, QueuedPodInfo
+from kubesched.scheduler.backend.queue.queueing_hints import RegisteredHint
+
+__all__ = ["QueueProfile", "QueueSortKey"]
+
+# The smallest key is scheduled first. Read when a pod enters a queue or changes in it.
+QueueSortKey = Callable[[QueuedPodInfo], Any]
+
+
+class QueueProfile(NamedTuple):
+    """The order of its QueueSort plugin, its PreEnqueue plugins, the events it waits for."""
+
+    scheduler_name: str
+    sort_key: QueueSortKey
+    pre_enqueue: Sequence[Plugin] = ()
+    hints: Sequence[RegisteredHint] = ()

@@ -1,0 +1,531 @@
+"""The pods that wait to be scheduled, and who of them is tried next (docs/reference/03).
+
+A plain class: it takes events and the time, changes, and answers. It reads no clock, starts no
+task, and calls out only to plugins (QueueSort, PreEnqueue, queueing hints), which must not call
+back. Whoever pops is told through `on_ready` that there may be something to pop.
+
+A pod waits in one of four containers: active (ready), backoff (ready once a penalty has passed),
+unschedulable (waiting for an event) or, as part of the latter, gated (not let in by a PreEnqueue
+plugin). A popped pod is in flight until `done`; events that arrive meanwhile are kept and looked
+at again should the attempt fail, so that no pod sleeps through the change it waits for.
+"""
+
+from __future__ import annotations
+
+import enum
+import random as random_module
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from kubesched.api import Pod
+from kubesched.api.pod_facts import pod_key
+from kubesched.errors import KubeschedError
+from kubesched.foundation.metrics.instruments import Counter, KeptChildren
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.clock import MINUTE, SECOND
+from kubesched.foundation.util.logging import get_logger
+from kubesched.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    PodInfo,
+    QueuedPodInfo,
+)
+from kubesched.framework.object_changes import pod_update_events
+from kubesched.framework.pod_info import PodInfos
+from kubesched.scheduler.backend.queue.active_queue import Needs
+from kubesched.scheduler.backend.queue.backoff import Backoff
+from kubesched.scheduler.backend.queue.containers import Containers
+from kubesched.scheduler.backend.queue.journal import Transition
+from kubesched.scheduler.backend.queue.nominator import Nominator, PodLister
+from kubesched.scheduler.backend.queue.pre_enqueue import Gatekeeper
+from kubesched.scheduler.backend.queue.queue_profile import QueueProfile
+from kubesched.scheduler.backend.queue.queueing_hints import HintTable, Strategy
+from kubesched.scheduler.backend.queue.requeue_decision import RequeueDecisions
+from kubesched.scheduler.backend.queue.view import Place, PodPlace, describe_pod
+
+__all__ = ["AlreadyQueuedError", "QueueName", "SchedulingQueue"]
+
+log = get_logger(__name__)
+
+# Labels of what happens inside; they appear in metrics.
+POD_ADDED = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD).label
+POD_UPDATED = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE).label
+ATTEMPT_FAILED = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE = "BackoffComplete"
+POPPED_FROM_BACKOFF = "PopFromBackoffQ"
+FORCE_ACTIVATE = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout")
+
+
+class AlreadyQueuedError(KubeschedError):
+    """A pod that failed was put back although it already waits."""
+
+
+class QueueName(enum.Enum):
+    """Where a pod was put."""
+
+    ACTIVE = "Active"
+    BACKOFF = "Backoff"
+    UNSCHEDULABLE = "Unschedulable"
+
+
+class SchedulingQueue:
+    """The queue of all profiles. Ordered by the first profile's QueueSort plugin."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, QueueProfile],
+        *,
+        lister: PodLister,
+        random: random_module.Random,
+        metrics: SchedulerMetrics | None = None,
+        monotonic_ns: Callable[[], int] | None = None,
+        initial_backoff_ns: int = 1 * SECOND,
+        max_backoff_ns: int = 10 * SECOND,
+        max_in_unschedulable_ns: int = 5 * MINUTE,
+        needs: Needs | None = None,
+    ) -> None:
+        """`monotonic_ns` is for durations in metrics only; without it none are observed.
+
+        `needs` says what attempts at a pod wait for; without it they wait for nothing.
+        """
+        self.on_ready: Callable[[], None] | None = None
+        self.on_backoff: Callable[[], None] | None = None
+        """Called when a pod starts to back off and none did."""
+        self.scheduling_cycle = 0
+        self.is_closed = False
+        self._metrics = metrics or SchedulerMetrics(CollectorRegistry())
+        incoming = self._metrics.queue_incoming_pods_total
+        self._incoming: KeptChildren[tuple[str, str], Counter] = KeptChildren(
+            lambda labels: incoming.labels(*labels)
+        )
+        self._max_in_unschedulable_ns = max_in_unschedulable_ns
+        sort_key = self._sort_key = next(iter(profiles.values())).sort_key
+        self._hints = HintTable({name: profile.hints for name, profile in profiles.items()})
+        self._decisions = RequeueDecisions(self._hints, self._metrics, monotonic_ns)
+        self._gatekeeper = Gatekeeper(
+            {name: profile.pre_enqueue for name, profile in profiles.items()},
+            self._hints.events_of,
+            self._metrics,
+            random,
+            monotonic_ns,
+        )
+        self._backoff = Backoff(initial_backoff_ns, max_backoff_ns)
+        containers = Containers(sort_key, self._backoff, frozenset(profiles), self._metrics, needs)
+        self._needs = needs
+        self._containers = containers
+        self._active = containers.active
+        self._backing_off = containers.backoff
+        self._unschedulable = containers.unschedulable
+        self._in_flight = containers.in_flight
+        self._journal = containers.journal
+        self._infos = PodInfos()
+        self.nominator = Nominator(lister, containers.find_pod_info)
+
+    def add(self, pod: Pod, now_ns: int) -> None:
+        """Take in a pod that is to be scheduled. One with the same key is replaced."""
+        if self._move_to_active(self._new_entry(pod, now_ns), POD_ADDED, now_ns):
+            self._wake()
+
+    def update(self, old: Pod, new: Pod, now_ns: int) -> None:
+        """Follow a change of a pod that is not bound yet.
+
+        A pod that waits for an event is tried again if its rejectors see a chance in the
+        change. The change concerns no other pod.
+        """
+        if new.metadata.uid in self._in_flight:
+            for event in pod_update_events(old, new):
+                self._in_flight.record(event, old, new)
+            return
+        for heap in (self._active, self._backing_off):
+            queued = heap.get(pod_key(old))
+            if queued is not None:
+                self._replace_pod(queued, old, new)
+                heap.update(queued)
+                return
+        queued = self._unschedulable.get(pod_key(new))
+        if queued is not None:
+            self._replace_pod(queued, old, new)
+            self._unschedulable.put(queued)
+            self._requeue_updated(queued, old, new, now_ns)
+        elif self._move_to_active(self._new_entry(new, now_ns), POD_UPDATED, now_ns):
+            self._wake()
+
+    def delete(self, pod: Pod) -> None:
+        """Forget a pod that was deleted or bound. If it is in flight, it stays so."""
+        self.nominator.delete_nominated_pod(pod)
+        key = pod_key(pod)
+        if not self._journal.is_waiting(key):  # as one that was bound mostly is not
+            return
+        if self._active.delete(key) is None and self._backing_off.delete(key) is None:
+            queued = self._unschedulable.delete(key)
+            if queued is None:
+                return
+            self._count_rejectors(queued, -1)
+        self._journal.leave(key, "gone", "delete")
+
+    def pop(self, now_ns: int, busy: Collection[str] = ()) -> QueuedPodInfo | None:
+        """Take the pod to try next, or None if nothing is ready.
+
+        If no pod is active, the first rejected pod is taken out of its backoff early. Pods whose
+        attempts need something that is `busy` are passed over.
+        """
+        while (queued := self._pop_first(busy)) is not None:
+            if self._take_off(queued, now_ns):
+                return queued
+        return None
+
+    def _take_off(self, queued: QueuedPodInfo, now_ns: int) -> bool:
+        """Note that a pod which left its container is in flight; False: it already was."""
+        queued.attempts += 1
+        key, uid = queued.key, queued.pod.metadata.uid
+        if uid in self._in_flight:
+            log.error("the same pod is tracked in multiple places in the scheduler", pod=queued.pod)
+            self._journal.leave(key, "gone", "popped while in flight", now_ns)
+            return False
+        self._in_flight.start(queued, now_ns)
+        self.nominator.touch(uid)
+        self._journal.leave(key, Place.IN_FLIGHT, "pop", now_ns)
+        self.scheduling_cycle += 1
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._count_rejectors(queued, -1)
+        return True
+
+    def done(self, uid: str) -> None:
+        """Let go of a popped pod: it was placed, or there is no need to. Idempotent."""
+        pod = self._in_flight.done(uid)
+        if pod is not None:
+            self._journal.note(pod.queued.key, "done", "done")
+
+    def add_unschedulable_if_not_present(self, queued: QueuedPodInfo, now_ns: int) -> QueueName:
+        """Put back a popped pod whose attempt failed, and say where it went. It is then done.
+
+        The caller has noted the new rejectors on it. Events that arrived while the pod was in
+        flight are looked at first, so a pod is never parked after the very change it needs.
+
+        Raises:
+            AlreadyQueuedError: a pod with this key waits already; the popped one is dropped.
+        """
+        uid = queued.pod.metadata.uid
+        try:
+            self._refuse_if_present(queued)
+            if queued.unschedulable_plugins or queued.pending_plugins:
+                queued.unschedulable_count += 1
+                queued.consecutive_errors_count = 0
+            else:
+                queued.consecutive_errors_count += 1
+            queued.timestamp_ns = now_ns
+            queued.backoff_expiration_ns = None
+            queued.flush_timestamp_ns = 0
+            queued.was_flushed_from_unschedulable = False
+            self._count_rejectors(queued, 1)
+            strategy = self._strategy_after_failure(queued)
+            went_to = self._requeue(queued, strategy, ATTEMPT_FAILED, now_ns)
+        finally:
+            self._in_flight.done(uid)
+            self.nominator.touch(uid)
+        if went_to is not QueueName.UNSCHEDULABLE:
+            self._wake()
+        return went_to
+
+    def _strategy_after_failure(self, queued: QueuedPodInfo) -> Strategy:
+        events = self._in_flight.events_since_pop(queued.pod.metadata.uid)
+        return self._decisions.replay(queued, events)
+
+    def activate(self, pods: Mapping[str, Pod], now_ns: int) -> None:
+        """Make these pods ready at once, whatever they wait for, unless they are gated.
+
+        A pod that is in flight is tried again after its backoff, should the attempt fail.
+        """
+        activated = False
+        for pod in pods.values():
+            if self._activate(pod, now_ns):
+                activated = True
+            elif pod.metadata.uid in self._in_flight:
+                self._in_flight.record(FORCE_ACTIVATE, None, pod)
+        if activated:
+            self._wake()
+
+    def move_all(
+        self,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        now_ns: int,
+        pre_check: Callable[[Pod], bool] | None = None,
+    ) -> int:
+        """Retry the waiting pods that an event could help; return how many are now ready.
+
+        `pre_check` narrows the waiting pods that are looked at. Pods in flight get to see the
+        event in any case.
+        """
+        interest = self._hints.interest_in(event)
+        if event.is_wildcard:
+            candidates = list(self._unschedulable)
+        elif interest:
+            candidates = self._unschedulable.candidates(interest)
+        else:
+            return 0
+        if pre_check is not None:
+            candidates = [queued for queued in candidates if pre_check(queued.pod)]
+        moved = 0
+        if candidates:
+            decide = self._decisions.about(event, old, new)
+            for queued in candidates:
+                strategy = decide(queued)
+                if strategy is not Strategy.SKIP:
+                    self._unschedulable.delete(queued.key)
+                    went_to = self._requeue(queued, strategy, event.label, now_ns)
+                    moved += went_to is not QueueName.UNSCHEDULABLE
+        self._in_flight.record(event, old, new)
+        if moved:
+            self._wake()
+        return moved
+
+    def flush_backoff(self, now_ns: int) -> int:
+        """Make the pods ready whose backoff has passed; return how many. Due every second."""
+        completed = self._backing_off.pop_completed(now_ns)
+        for queued in completed:
+            self._move_to_active(queued, BACKOFF_COMPLETE, now_ns, is_checked=True)
+        if completed:
+            self._wake()
+        return len(completed)
+
+    def flush_unschedulable(self, now_ns: int) -> int:
+        """Retry pods that have waited very long without an event; return how many are ready.
+
+        A safety net for events that a plugin failed to register. Due every 30 seconds.
+        """
+        overdue = self._unschedulable.take_older_than(now_ns - self._max_in_unschedulable_ns)
+        moved = 0
+        for queued in overdue:
+            queued.was_flushed_from_unschedulable = True
+            queued.flush_timestamp_ns = now_ns
+            label = UNSCHEDULABLE_TIMEOUT.label
+            went_to = self._requeue(queued, Strategy.AFTER_BACKOFF, label, now_ns)
+            moved += went_to is not QueueName.UNSCHEDULABLE
+        if overdue:
+            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
+        if moved:
+            self._wake()
+        return moved
+
+    def close(self) -> None:
+        """Let go of all pods in flight and wake the popper. What waits may still be popped."""
+        for pod in list(self._in_flight):
+            self._in_flight.done(pod.popped.metadata.uid)
+        self.is_closed = True
+        self._wake()
+
+    @property
+    def active_pods(self) -> list[Pod]:
+        """The pods that are ready, in no particular order."""
+        return [queued.pod for queued in self._active]
+
+    @property
+    def has_backoff(self) -> bool:
+        """Whether any pod waits out a backoff."""
+        return len(self._backing_off) > 0
+
+    @property
+    def backoff_pods(self) -> list[Pod]:
+        return [queued.pod for queued in self._backing_off]
+
+    @property
+    def unschedulable_pods(self) -> list[Pod]:
+        """The pods that wait for an event, gated ones among them."""
+        return [queued.pod for queued in self._unschedulable]
+
+    @property
+    def in_flight_pods(self) -> list[Pod]:
+        """The pods being tried, as they were when they were popped."""
+        return [pod.popped for pod in self._in_flight]
+
+    def pending_pods(self) -> tuple[list[Pod], str]:
+        """Return all waiting pods, and how many wait where; those in flight are left out."""
+        summary = (
+            f"activeQ:{len(self._active)}; backoffQ:{len(self._backing_off)}; "
+            f"unschedulablePods:{len(self._unschedulable)}"
+        )
+        return self.active_pods + self.backoff_pods + self.unschedulable_pods, summary
+
+    def lengths(self) -> dict[str, int]:
+        """How many pods wait where; gated ones count apart."""
+        gated = self._unschedulable.gated_count
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backing_off),
+            "unschedulable": len(self._unschedulable) - gated,
+            "gated": gated,
+        }
+
+    def story(self, key: str) -> tuple[Transition, ...]:
+        """Return the recent moves of the pods with this key, also of those that left."""
+        return self._journal.story(key)
+
+    def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
+        """Return the waiting pod with this name."""
+        return self._containers.find(f"{namespace}/{name}")
+
+    def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None:
+        """Say where a pod is and what it waits for; None if the queue does not know it.
+
+        A key ("namespace/name") is looked up; for a uid the whole queue is searched.
+        """
+        located = self._containers.locate(pod_key_or_uid)
+        if located is None:
+            return None
+        queued, place, since_ns = located
+        pod = queued.pod
+        return describe_pod(
+            queued,
+            place,
+            since_ns=since_ns,
+            now_ns=now_ns,
+            backoff=self._backoff,
+            max_in_unschedulable_ns=self._max_in_unschedulable_ns,
+            hints=self._hints.of_profile(pod.spec.scheduler_name),
+            nominated_to=self.nominator.node_of(pod.metadata.uid) or "",
+            story=self._journal.story(pod_key(pod)),
+        )
+
+    def line(self) -> list[str]:
+        """Keys of the pods that are ready, in the order in which they are tried."""
+        return [queued.key for queued in sorted(self._active, key=self._sort_key)]
+
+    def check_invariants(self) -> None:
+        """Assert that the queue is consistent; a failure tells the story of the pod."""
+        self._containers.check_invariants()
+        self.nominator.check_invariants()
+
+    def _move_to_active(
+        self, queued: QueuedPodInfo, label: str, now_ns: int, *, is_checked: bool = False
+    ) -> bool:
+        """Make a pod ready, unless PreEnqueue refuses it. One from backoff was checked there."""
+        key = queued.key
+        if not is_checked and not self._gatekeeper.check(queued):
+            if key not in self._active and key not in self._backing_off:
+                self._park_gated(queued, key, label, now_ns)
+            return False
+        if queued.initial_attempt_timestamp_ns is None:
+            queued.initial_attempt_timestamp_ns = now_ns
+        self._active.add(queued)
+        if self._journal.is_waiting(key):  # a new pod waits nowhere else
+            self._unschedulable.delete(key)
+            self._backing_off.delete(key)
+        self._entered(queued, key, "active", Place.ACTIVE, label, now_ns)
+        if label in (POD_ADDED, POD_UPDATED):
+            self.nominator.add_nominated_pod(queued.pod_info, None)
+        return True
+
+    def _move_to_backoff(self, queued: QueuedPodInfo, label: str, now_ns: int) -> bool:
+        key = queued.key
+        if not self._gatekeeper.check(queued):
+            self._park_gated(queued, key, label, now_ns)
+            return False
+        self._unschedulable.delete(key)
+        if self._backing_off.add(queued):
+            if len(self._backing_off) == 1 and self.on_backoff is not None:
+                self.on_backoff()
+            place = self._backing_off.place_of(key)
+            self._entered(queued, key, "backoff", place, label, now_ns)
+        return True
+
+    def _park_gated(self, queued: QueuedPodInfo, key: str, label: str, now_ns: int) -> None:
+        queued.was_flushed_from_unschedulable = False
+        self._park(queued, key, label, now_ns)
+
+    def _park(self, queued: QueuedPodInfo, key: str, label: str, now_ns: int) -> None:
+        if self._unschedulable.put(queued):
+            place = Place.GATED if queued.is_gated else Place.UNSCHEDULABLE
+            self._entered(queued, key, "unschedulable", place, label, now_ns)
+
+    def _entered(
+        self, queued: QueuedPodInfo, key: str, queue: str, place: str, label: str, now_ns: int
+    ) -> None:
+        self._incoming[queue, label].value += 1
+        self._journal.enter(key, place, label, now_ns)
+        if log.enabled(5):
+            pod = queued.pod
+            log.detail(
+                5, "Pod moved to an internal scheduling queue", pod=pod, event=label, queue=queue
+            )
+
+    def _requeue(
+        self, queued: QueuedPodInfo, strategy: Strategy, label: str, now_ns: int
+    ) -> QueueName:
+        if strategy is Strategy.SKIP:
+            self._park(queued, queued.key, label, now_ns)
+            return QueueName.UNSCHEDULABLE
+        must_wait = strategy is Strategy.AFTER_BACKOFF
+        if must_wait and self._backoff.is_backing_off(queued, now_ns):
+            if self._move_to_backoff(queued, label, now_ns):
+                return QueueName.BACKOFF
+        elif self._move_to_active(queued, label, now_ns):
+            return QueueName.ACTIVE
+        return QueueName.UNSCHEDULABLE
+
+    def _requeue_updated(self, queued: QueuedPodInfo, old: Pod, new: Pod, now_ns: int) -> None:
+        """Ask about each part of a pod's own change, until one makes it ready."""
+        for event in pod_update_events(old, new):
+            strategy = self._decisions.decide(queued, event, old, new)
+            if self._requeue(queued, strategy, event.label, now_ns) is not QueueName.UNSCHEDULABLE:
+                self._wake()
+                return
+
+    def _activate(self, pod: Pod, now_ns: int) -> bool:
+        key, label = pod_key(pod), FORCE_ACTIVATE.label
+        queued = self._unschedulable.get(key)
+        if queued is not None:
+            return self._move_to_active(queued, label, now_ns)
+        queued = self._backing_off.delete(key)
+        if queued is not None:
+            return self._move_to_active(queued, label, now_ns, is_checked=True)
+        return False
+
+    def _pop_first(self, busy: Collection[str]) -> QueuedPodInfo | None:
+        queued = self._active.pop_unless(busy)
+        if queued is not None or not self._backing_off.rejected:
+            return queued
+        if busy and self._needs is not None:
+            needs = self._needs
+            queued = self._backing_off.pop(lambda head: needs(head.pod).isdisjoint(busy))
+        else:
+            queued = self._backing_off.pop()
+        if queued is not None:
+            self._metrics.queue_incoming_pods_total.labels("active", POPPED_FROM_BACKOFF).inc()
+        return queued
+
+    def _refuse_if_present(self, queued: QueuedPodInfo) -> None:
+        key = queued.key
+        if key in self._unschedulable:
+            where = "unschedulable queue"
+        elif key in self._active:
+            where = "the active queue"
+        elif key in self._backing_off:
+            where = "the backoff queue"
+        else:
+            return
+        raise AlreadyQueuedError(f"Pod {key} is already present in {where}")
+
+    def _new_entry(self, pod: Pod, now_ns: int) -> QueuedPodInfo:
+        queued = QueuedPodInfo(pod, now_ns, self._infos.info_of(pod))
+        self.nominator.touch(pod.metadata.uid)
+        return queued
+
+    def _replace_pod(self, queued: QueuedPodInfo, old: Pod, new: Pod) -> None:
+        # A pod may be resized while it waits, so what was computed from it is not kept.
+        queued.pod_info = PodInfo(new)
+        self.nominator.update_nominated_pod(old, queued.pod_info)
+
+    def _count_rejectors(self, queued: QueuedPodInfo, delta: int) -> None:
+        profile = queued.pod.spec.scheduler_name
+        for plugin in queued.rejectors:
+            self._metrics.unschedulable_pods.labels(plugin, profile).inc(delta)
+
+    def _wake(self) -> None:
+        if self.on_ready is not None:
+            self.on_ready()

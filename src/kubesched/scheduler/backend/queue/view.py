@@ -1,0 +1,127 @@
+"""Where a pod stands in the queue, for people."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from kubesched.api import Pod
+from kubesched.foundation.util.clock import SECOND
+from kubesched.framework import ActionType, ClusterEvent, QueuedPodInfo
+from kubesched.scheduler.backend.queue.backoff import NO_BACKOFF_NS, Backoff
+from kubesched.scheduler.backend.queue.journal import Transition
+from kubesched.scheduler.backend.queue.queueing_hints import RegisteredHint
+
+__all__ = ["Place", "PodPlace", "awaited_labels", "describe_pod"]
+
+
+class Place(enum.StrEnum):
+    """Where a pod can be."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    ERROR_BACKOFF = "error backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in flight"
+
+
+class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's place and how it came there. Times are wall-clock nanoseconds."""
+
+    pod: Pod
+    place: Place
+    since_ns: int
+    attempts: int
+    first_attempted_ns: int | None  # when it was first admitted to the active queue
+    rejected_by: tuple[str, ...] = ()  # sorted
+    pending_on: tuple[str, ...] = ()  # those of them that let it skip the backoff
+    gated_by: str = ""
+    waits_for: tuple[str, ...] = ()  # labels of events that would have it looked at again
+    deciders: dict[str, tuple[str, ...]] = {}  # by such a label, plugins whose hints decide then
+    backing_off_until_ns: int | None = None  # the first moment of the flush that frees it
+    flushed_after_ns: int | None = None  # tried again without cause by the first flush after this
+    nominated_to: str = ""
+    story: tuple[Transition, ...] = ()
+
+
+_SINGLE_ACTIONS = tuple(action for action in ActionType if action.value.bit_count() == 1)
+
+
+def awaited_labels(events: Iterable[ClusterEvent]) -> tuple[str, ...]:
+    """Return the labels of the incoming events that registrations wait for, each once.
+
+    A registration of several actions is spelled out; all updates together stay one label.
+    """
+    labels: dict[str, None] = {}
+    for event in events:
+        for action in _spelled_out(event.action):
+            labels[ClusterEvent(event.resource, action).label] = None
+    return tuple(labels)
+
+
+def _spelled_out(action: ActionType) -> Iterable[ActionType]:
+    covers_all_updates = action & ActionType.UPDATE == ActionType.UPDATE
+    for single in _SINGLE_ACTIONS:
+        if action & single and not (covers_all_updates and single & ActionType.UPDATE):
+            yield single
+    if covers_all_updates:
+        yield ActionType.UPDATE
+
+
+def _deciders(
+    rejectors: Collection[str], hints: Iterable[RegisteredHint]
+) -> dict[str, tuple[str, ...]]:
+    """By the label of each event that is waited for, whose hints are asked about it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for hint in hints:
+        if hint.plugin in rejectors:
+            for label in awaited_labels((hint.event,)):
+                found[label] = tuple(dict.fromkeys((*found.get(label, ()), hint.plugin)))
+    return found
+
+
+def describe_pod(
+    queued: QueuedPodInfo,
+    place: Place,
+    *,
+    since_ns: int,
+    now_ns: int,
+    backoff: Backoff,
+    max_in_unschedulable_ns: int,
+    hints: Iterable[RegisteredHint],
+    nominated_to: str,
+    story: tuple[Transition, ...],
+) -> PodPlace:
+    """Gather what the queue knows about a pod; `hints` are those of its profile."""
+    deciders: dict[str, tuple[str, ...]] = {}
+    backing_off_until_ns = flushed_after_ns = None
+    if place is Place.GATED:
+        deciders = dict.fromkeys(awaited_labels(queued.gating_events), (queued.gating_plugin,))
+    elif place is Place.UNSCHEDULABLE:
+        deciders = _deciders(queued.rejectors, hints)
+    if place in (Place.GATED, Place.UNSCHEDULABLE):
+        last_look_ns = max(queued.timestamp_ns, queued.flush_timestamp_ns)
+        flushed_after_ns = last_look_ns + max_in_unschedulable_ns
+    if place is not Place.IN_FLIGHT and place is not Place.ACTIVE:
+        expiration_ns = backoff.expiration_ns(queued)
+        if expiration_ns != NO_BACKOFF_NS and backoff.is_backing_off(queued, now_ns):
+            backing_off_until_ns = expiration_ns + SECOND
+    return PodPlace(
+        pod=queued.pod,
+        place=place,
+        since_ns=since_ns,
+        attempts=queued.attempts,
+        first_attempted_ns=queued.initial_attempt_timestamp_ns,
+        rejected_by=tuple(sorted(queued.rejectors)),
+        pending_on=tuple(sorted(queued.pending_plugins)),
+        gated_by=queued.gating_plugin,
+        waits_for=tuple(deciders),
+        deciders=deciders,
+        backing_off_until_ns=backing_off_until_ns,
+        flushed_after_ns=flushed_after_ns,
+        nominated_to=nominated_to,
+        story=story,
+    )

@@ -1,0 +1,68 @@
+"""What replaced the settings of earlier releases.
+
+The reference rejects them with the same words as a typing mistake. The words stay; a note
+under them says where the setting went.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubesched.scheduler.config.types import API_VERSION, GROUP, KIND
+
+__all__ = ["field_note", "plugin_note", "version_note"]
+
+_FIELDS: Final = {
+    "algorithmSource": "policies and providers are gone: list plugins in profiles[].plugins",
+    "bindTimeoutSeconds": "set bindTimeoutSeconds in the args of the plugin VolumeBinding",
+    "disablePreemption": "disable the plugin DefaultPreemption in profiles[].plugins.multiPoint",
+    "failureDomains": "topology keys are given in pods; there is no replacement",
+    "featureGates": "feature gates are set with the flag --feature-gates",
+    "hardPodAffinitySymmetricWeight": (
+        "set hardPodAffinityWeight in the args of the plugin InterPodAffinity"
+    ),
+    "healthzBindAddress": "use the flags --bind-address and --secure-port",
+    "metricsBindAddress": "use the flags --bind-address and --secure-port",
+    "policy": "policies are gone: list plugins in profiles[].plugins",
+    "schedulerName": "set schedulerName in profiles[]",
+    "unreserve": "plugins of the point reserve also undo their reservations",
+}
+_PLUGINS: Final = {
+    "AzureDiskLimits": "NodeVolumeLimits counts CSI volumes, migrated ones included",
+    "CinderLimits": "NodeVolumeLimits counts CSI volumes, migrated ones included",
+    "DefaultPodTopologySpread": "PodTopologySpread does this with defaultingType System",
+    "EBSLimits": "NodeVolumeLimits counts CSI volumes, migrated ones included",
+    "GCEPDLimits": "NodeVolumeLimits counts CSI volumes, migrated ones included",
+    "NodeLabel": "give NodeAffinity an addedAffinity",
+    "NodePreferAvoidPods": "use taints with the effect PreferNoSchedule",
+    "NodeResourcesLeastAllocated": (
+        "give NodeResourcesFit a scoringStrategy of type LeastAllocated"
+    ),
+    "NodeResourcesMostAllocated": "give NodeResourcesFit a scoringStrategy of type MostAllocated",
+    "RequestedToCapacityRatio": (
+        "give NodeResourcesFit a scoringStrategy of type RequestedToCapacityRatio"
+    ),
+    "SelectorSpread": "PodTopologySpread does this with defaultingType System",
+    "ServiceAffinity": "use pod affinity",
+}
+_OLD_GROUPS: Final = frozenset({GROUP, "componentconfig"})
+
+
+def field_note(name: str) -> str | None:
+    """Where a field that no longer exists went."""
+    return f"{name} was removed: {_FIELDS[name]}" if name in _FIELDS else None
+
+
+def plugin_note(name: str) -> str | None:
+    """What does the work of a plugin that no longer exists."""
+    return f"{name} was removed: {_PLUGINS[name]}" if name in _PLUGINS else None
+
+
+def version_note(api_version: str, kind: str) -> str | None:
+    """What to write instead of a version or kind of an earlier release."""
+    group = api_version.rpartition("/")[0]
+    if kind == "Policy":
+        return f"policy files are gone: write a {KIND} ({API_VERSION}) with profiles[].plugins"
+    if api_version != API_VERSION and (kind == KIND or group in _OLD_GROUPS):
+        return f"{api_version} is not served: use {API_VERSION}"
+    return None

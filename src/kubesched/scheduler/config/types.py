@@ -1,0 +1,198 @@
+"""The scheduler's configuration with every default filled in (docs/reference/01 §3, §4, §10).
+
+These are the values the rest of the program reads: immutable, complete, and named as in the
+configuration file. Reading, defaulting, checking and writing them is left to the sibling
+modules; a value built here by hand is neither merged nor validated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.scheduler.config.base import (
+    SECOND,
+    ConfigStruct,
+    DurationNs,
+    Float32,
+    Int32,
+    Int64,
+    RawValue,
+)
+
+__all__ = [
+    "API_VERSION",
+    "BY_NAME",
+    "GROUP",
+    "KIND",
+    "RANDOM",
+    "ClientConnectionConfiguration",
+    "Extender",
+    "ExtenderManagedResource",
+    "ExtenderTLSConfig",
+    "KubeSchedulerConfiguration",
+    "KubeSchedulerProfile",
+    "LeaderElectionConfiguration",
+    "PluginConfig",
+    "PluginRef",
+    "PluginSet",
+    "Plugins",
+]
+
+GROUP: Final = "kubescheduler.config.k8s.io"
+API_VERSION: Final = f"{GROUP}/v1"
+KIND: Final = "KubeSchedulerConfiguration"
+
+# How a profile chooses among nodes with the same, highest score.
+RANDOM: Final = "Random"
+BY_NAME: Final = "NodeName"
+
+
+class PluginRef(msgspec.Struct, frozen=True, rename="camel"):
+    """A plugin's name in a list; weight 0 means that none was given."""
+
+    name: str = ""
+    weight: Int32 = 0
+
+
+class PluginSet(ConfigStruct):
+    """What a profile says about one extension point."""
+
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+
+class Plugins(ConfigStruct):
+    """The plugin lists of a profile, one set per extension point and one for all of them."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+
+    def at(self, point: str) -> PluginSet:
+        """The set of an extension point, by its name in the file (`preFilter`)."""
+        plugin_set: PluginSet = getattr(self, _ATTRIBUTES[point])
+        return plugin_set
+
+    def sets(self) -> Iterator[tuple[str, PluginSet]]:
+        """Every set with its name in the file, in the order of the fields."""
+        for point, attribute in _ATTRIBUTES.items():
+            yield point, getattr(self, attribute)
+
+    def enabled_names(self) -> frozenset[str]:
+        """Every plugin that is enabled in some set: those a framework instantiates."""
+        return frozenset(ref.name for _, plugin_set in self.sets() for ref in plugin_set.enabled)
+
+
+_ATTRIBUTES: Final = {field.encode_name: field.name for field in msgspec.structs.fields(Plugins)}
+
+
+class PluginConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """Arguments of one plugin: a typed value, or what the file held if the type is unknown."""
+
+    name: str = ""
+    args: RawValue = None
+
+
+class KubeSchedulerProfile(ConfigStruct):
+    """One scheduler name and the plugins that serve its pods."""
+
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: Int32 | None = None  # None: the global value
+    # Of nodes with the same score: RANDOM (also if empty), or BY_NAME. Not in the reference.
+    tie_break: str = ""
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+    def args_of(self, name: str) -> Any:
+        """The arguments of a plugin, or None if it has none."""
+        return next((entry.args for entry in self.plugin_config if entry.name == name), None)
+
+
+class LeaderElectionConfiguration(ConfigStruct):
+    """How replicas of the scheduler agree on the active one."""
+
+    leader_elect: bool = True
+    lease_duration_ns: DurationNs = msgspec.field(name="leaseDuration", default=15 * SECOND)
+    renew_deadline_ns: DurationNs = msgspec.field(name="renewDeadline", default=10 * SECOND)
+    retry_period_ns: DurationNs = msgspec.field(name="retryPeriod", default=2 * SECOND)
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnectionConfiguration(ConfigStruct):
+    """How to reach the API server, and how hard to use it."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: Float32 = 50.0
+    burst: Int32 = 100
+
+
+class ExtenderManagedResource(ConfigStruct):
+    """An extended resource that an extender looks after."""
+
+    name: str = ""
+    ignored_by_scheduler: bool = False
+
+
+class ExtenderTLSConfig(ConfigStruct):
+    """Certificates for talking to an extender; data wins over files."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: bytes = b""
+    key_data: bytes = b""
+    ca_data: bytes = b""
+
+
+class Extender(ConfigStruct):
+    """An HTTP service that takes part in decisions; an empty verb is not called."""
+
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: Int64 = 0
+    bind_verb: str = ""
+    enable_https: bool = msgspec.field(name="enableHTTPS", default=False)
+    tls_config: ExtenderTLSConfig | None = None
+    http_timeout_ns: DurationNs = msgspec.field(name="httpTimeout", default=0)  # 0: five seconds
+    node_cache_capable: bool = False
+    managed_resources: tuple[ExtenderManagedResource, ...] = ()
+    ignorable: bool = False
+
+
+class KubeSchedulerConfiguration(ConfigStruct):
+    """The whole configuration, as the file gave it or as the defaults have it."""
+
+    parallelism: Int32 = 16
+    leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
+    client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: Int32 = 0  # 0: adaptive, by cluster size
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
+    profiles: tuple[KubeSchedulerProfile, ...] = ()
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: bool = False

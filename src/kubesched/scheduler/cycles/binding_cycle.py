@@ -1,0 +1,216 @@
+"""The second half of a placement: everything that talks to the API server.
+
+docs/reference/04 §14.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiError
+from kubesched.errors import CacheError
+from kubesched.foundation.util.clock import SteadyClock
+from kubesched.foundation.util.logging import get_logger
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    CycleState,
+    FitError,
+    PodInfo,
+    Status,
+)
+from kubesched.framework.events import ASSIGNED_POD_DELETE
+from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.extenders.chain import Extenders
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.services import Services
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBind
+
+__all__ = ["BindingCycle", "Placement"]
+
+log = get_logger(__name__)
+
+
+class Placement(msgspec.Struct, frozen=True, eq=False):
+    """A pod that was given a node and is assumed there."""
+
+    attempt: Attempt
+    assumed: PodInfo
+    node_name: str
+
+    @property
+    def pod(self) -> Pod:
+        return self.assumed.pod
+
+    @property
+    def framework(self) -> Framework:
+        return self.attempt.framework
+
+    @property
+    def state(self) -> CycleState:
+        return self.attempt.state
+
+
+class BindingCycle:
+    """Binds placed pods; each in a task of its own, side by side."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        services: Services,
+        writer: PodStatusWriter,
+        failures: FailureHandler,
+        clock: SteadyClock,
+        extenders: Extenders | None = None,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._services = services
+        self._writer = writer
+        self._failures = failures
+        self._clock = clock
+        self._extenders = extenders
+        self._running = services.metrics.goroutines.labels("binding")
+
+    async def run(self, placement: Placement) -> None:
+        self._running.value += 1
+        try:
+            try:
+                status = await self._bind(placement)
+            except Exception as exc:
+                # Whatever went wrong, the room that the pod was given must be handed back.
+                log.exception("Binding a pod failed", exc, pod=placement.pod)
+                status = Status.failure(exc)
+            if status is SUCCESS or status.is_success:
+                self._succeed(placement)
+                if placement.framework.binding.has_post_bind:
+                    await self._post_bind(placement)
+            else:
+                self._fail(placement, status)
+        finally:
+            self._running.value -= 1
+
+    async def _bind(self, placement: Placement) -> Status:
+        framework, state = placement.attempt.framework, placement.attempt.state
+        pod, node_name = placement.assumed.pod, placement.node_name
+        binding = framework.binding
+        pre_flight = binding.run_pre_bind_pre_flight(state, pod, node_name)
+        has_work = pre_flight is not SKIP and pre_flight.is_success
+        if not has_work and pre_flight is not SKIP and not pre_flight.is_skip:
+            return pre_flight
+        may_wait = binding.may_wait
+        if has_work or (may_wait and binding.will_wait_on_permit(pod)):
+            await self._publish_choice(pod, node_name)
+        if may_wait:
+            status = await binding.wait_on_permit(pod)
+            if status.is_rejected:
+                return _one_node_rejection(node_name, status)
+            if not status.is_success:
+                return status
+        # From here on a failure is not a verdict on the pod: no event could undo it.
+        self._queue.done(pod.metadata.uid)
+        if has_work:
+            status = await self._pre_bind(placement)
+            if not status.is_success:
+                return status
+        else:
+            # A PreBind without work counts too, as in the reference.
+            framework.point_metrics.observe_nothing("PreBind")
+        if self._extenders is not None:
+            bound = await self._extenders.bind(pod, node_name)
+            if bound is not None:
+                return bound
+        return await binding.run_bind(state, pod, node_name)
+
+    async def _pre_bind(self, placement: Placement) -> Status:
+        task = asyncio.current_task()
+        assert task is not None
+        entry = PodInPreBind(placement.pod, task)
+        self._services.pods_in_pre_bind.add(entry)
+        try:
+            status = await placement.framework.binding.run_pre_bind(
+                placement.state, placement.pod, placement.node_name, entry
+            )
+            if status.is_success and not entry.mark_prebound():
+                return Status.failure(entry.cancel_reason)
+            return status
+        finally:
+            self._services.pods_in_pre_bind.remove(entry.pod.metadata.uid)
+
+    async def _publish_choice(self, pod: Pod, node_name: str) -> None:
+        """Tell others where the pod will go, since getting there may take a while."""
+        try:
+            await self._writer.write(pod, None, node_name)
+        except ApiError as exc:
+            log.error("Failed to write the nominated node", exc=exc, pod=pod)
+
+    def _succeed(self, placement: Placement) -> None:
+        attempt, pod, node_name = placement.attempt, placement.assumed.pod, placement.node_name
+        framework = attempt.framework
+        if log.enabled(2):
+            log.detail(2, "Successfully bound pod to node", pod=pod, node=node_name)
+        self._observe_success(attempt)
+        framework.recorder.event(
+            pod,
+            "Normal",
+            "Scheduled",
+            "Binding",
+            f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node_name}",
+        )
+        if not framework.binding.has_post_bind:
+            framework.point_metrics.observe_nothing("PostBind")
+            self._activate_others(attempt.state)
+
+    async def _post_bind(self, placement: Placement) -> None:
+        state, binding = placement.state, placement.framework.binding
+        await binding.run_post_bind(state, placement.pod, placement.node_name)
+        self._activate_others(state)
+
+    def _activate_others(self, state: CycleState) -> None:
+        if state.pods_to_activate:
+            self._queue.activate(state.pods_to_activate, self._clock.now_ns())
+            state.pods_to_activate.clear()
+
+    def _observe_success(self, attempt: Attempt) -> None:
+        metrics, now_ns = self._services.metrics, self._clock.monotonic_ns()
+        profile, queued = attempt.framework.profile_name, attempt.queued
+        metrics.observe_attempt("scheduled", profile, now_ns - attempt.started_ns)
+        admitted_ns = queued.initial_attempt_timestamp_ns
+        since_ns = None if admitted_ns is None else self._clock.wall_ns(now_ns) - admitted_ns
+        metrics.observe_bound(queued.attempts, since_ns)
+
+    def _fail(self, placement: Placement, status: Status) -> None:
+        pod, uid = placement.pod, placement.pod.metadata.uid
+        placement.framework.binding.run_unreserve(placement.state, pod, placement.node_name)
+        is_forgotten = True
+        try:
+            self._cache.forget_pod(pod)
+        except CacheError as exc:
+            is_forgotten = False
+            log.error("Scheduler cache could not forget a pod", exc=exc, pod=pod)
+        now_ns = self._clock.now_ns()
+        if not status.is_rejected and is_forgotten:
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, now_ns)
+        self._failures.handle(placement.attempt, status, CLEAR_NOMINATION)
+        if status.is_rejected and is_forgotten:
+            # The room it gave back must not wake the very pod that was refused.
+            self._queue.move_all(
+                ASSIGNED_POD_DELETE,
+                pod,
+                None,
+                now_ns,
+                pre_check=lambda waiting: waiting.metadata.uid != uid,
+            )
+
+
+def _one_node_rejection(node_name: str, status: Status) -> Status:
+    error = FitError.for_one_node(node_name, status)
+    return Status(status.code, (), error, status.plugin)

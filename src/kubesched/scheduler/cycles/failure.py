@@ -1,0 +1,161 @@
+"""What happens to a pod whose attempt failed (docs/reference/04 §15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kubesched.api import Pod, PodCondition
+from kubesched.api.access import ApiError
+from kubesched.errors import KubeschedError, place_of
+from kubesched.foundation.client.event_recorder import truncate_note
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.logging import get_logger
+from kubesched.framework import (
+    FitError,
+    Lister,
+    Nominating,
+    NominatingMode,
+    PodInfo,
+    QueuedPodInfo,
+    Status,
+)
+from kubesched.framework.pod_status_writer import POD_SCHEDULED, PodStatusWriter
+from kubesched.framework.post_filter import nominated_node
+from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.cycles.attempt import Attempt
+
+__all__ = ["CLEAR_NOMINATION", "FailureHandler", "FailureNote", "HandleFailure"]
+
+log = get_logger(__name__)
+
+# As long as conditions of other kinds may be: what is much longer, no server takes.
+_LONGEST_MESSAGE = 32_768
+
+CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
+
+
+# Deals with a pod whose attempt ended in this status: it must end up in the queue, or be done.
+HandleFailure = Callable[[Attempt, Status, Nominating | None], None]
+
+
+# More about a pod that fits nowhere, to stand behind the reference's text in the event's note.
+FailureNote = Callable[[Attempt, FitError], str]
+
+
+class FailureHandler:
+    """Puts the pod back, tells the user why, and writes the condition.
+
+    `spawn` starts the API write: the scheduling loop does not wait for it.
+    """
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        pods: Lister[Pod],
+        writer: PodStatusWriter,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        instead: HandleFailure | None = None,
+        note: FailureNote | None = None,
+    ) -> None:
+        """With `instead` that is called, and nothing else is done."""
+        self._note = note
+        self._queue = queue
+        self._pods = pods
+        self._writer = writer
+        self._clock = clock
+        self._spawn = spawn
+        self._instead = instead
+
+    def handle(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
+        if self._instead is not None:
+            self._instead(attempt, status, nominating)
+            return
+        framework, queued = attempt.framework, attempt.queued
+        reason = "Unschedulable" if status.is_rejected else "SchedulerError"
+        framework.metrics.observe_attempt(
+            "unschedulable" if status.is_rejected else "error",
+            framework.profile_name,
+            self._clock.monotonic_ns() - attempt.started_ns,
+        )
+        queued.unschedulable_plugins = set()
+        queued.pending_plugins = set()
+        queued.gating_plugin = ""
+        queued.gating_events = ()
+        if isinstance(status.error, FitError):
+            diagnosis = status.error.diagnosis
+            # Where making room failed, no event is waited for: it may succeed the next time.
+            if not diagnosis.post_filter_failed:
+                queued.unschedulable_plugins |= diagnosis.unschedulable_plugins
+                queued.pending_plugins |= diagnosis.pending_plugins
+        pod = queued.pod
+        current = self._pods.get(pod.metadata.name, pod.metadata.namespace)
+        if _is_another(current, pod):
+            log.detail(2, "Pod was re-created, not put back", pod=pod)
+            self._queue.done(pod.metadata.uid)
+            return
+        # What went wrong is told all the same if it was not put back.
+        self._requeue(queued, current)
+        self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
+        if status.as_error() is None:
+            return
+        message = _shortened(status.message)
+        if reason == "SchedulerError":
+            error = status.as_error()
+            log.error(
+                "Error scheduling pod; retrying", exc=error, pod=queued.pod, at=place_of(error)
+            )
+        else:
+            log.detail(2, "Unable to schedule pod", pod=queued.pod, err=message)
+        told = message
+        if self._note is not None and isinstance(status.error, FitError):
+            told = f"{message} {self._note(attempt, status.error)}".rstrip()
+        framework.recorder.event(
+            queued.pod, "Warning", "FailedScheduling", "Scheduling", truncate_note(told)
+        )
+        condition = PodCondition(
+            type=POD_SCHEDULED,
+            status="False",
+            reason=reason,
+            message=message,
+            observed_generation=queued.pod.metadata.generation,
+        )
+        self._spawn(self._write(queued.pod, condition, nominating), "status")
+
+    def _requeue(self, queued: QueuedPodInfo, current: Pod | None) -> None:
+        """Put the pod back into the queue, unless it does not wait for a node any more."""
+        if current is None or current.spec.node_name:
+            log.detail(2, "Pod is gone or assigned, not put back", pod=queued.pod)
+            self._queue.done(queued.pod.metadata.uid)
+            return
+        queued.pod_info = PodInfo(current)
+        try:
+            self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
+        except KubeschedError as exc:
+            log.error("Pod could not be put back", exc=exc, pod=queued.pod)
+
+    async def _write(
+        self, pod: Pod, condition: PodCondition, nominating: Nominating | None
+    ) -> None:
+        try:
+            await self._writer.write(pod, condition, nominated_node(nominating))
+        except ApiError as exc:
+            if exc.code:
+                log.error("Error updating pod", exc=exc, pod=pod)
+            else:
+                # That the server is away is said often enough, and is not about this pod.
+                log.detail(4, "Error updating pod", err=exc, pod=pod)
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 3]}..."
+
+
+def _is_another(current: Pod | None, pod: Pod) -> bool:
+    """Whether a new pod of the same name waits in place of the one that was tried."""
+    return (
+        current is not None
+        and not current.spec.node_name
+        and current.metadata.uid != pod.metadata.uid
+    )

@@ -1,0 +1,215 @@
+"""The first half of a placement: from a popped pod to an assumed one (docs/reference/04 §10, §13).
+
+Never awaits: what the plugins see cannot change while they decide.
+"""
+
+from __future__ import annotations
+
+from kubesched.api import Pod
+from kubesched.errors import CacheError, KubeschedError
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.logging import get_logger
+from kubesched.framework import (
+    SUCCESS,
+    Code,
+    CycleState,
+    FitError,
+    Nominating,
+    PodInfo,
+    QueuedPodInfo,
+    Status,
+)
+from kubesched.scheduler.backend.cache import Cache
+from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.decision_watch import DecisionWatcher
+from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
+from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.plugin_calls import failure_of
+from kubesched.scheduler.search.full_search import NoNodesError, SchedulePod, ScheduleResult
+from kubesched.scheduler.search.verification import EngineMismatchError
+
+__all__ = ["SchedulingCycle", "about_node", "pod_on_node", "skip_reason", "status_of"]
+
+log = get_logger(__name__)
+
+
+_SCORES = 10  # the verbosity from which on scores are logged
+
+
+class SchedulingCycle:
+    """Finds a node for one pod at a time."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        schedule_pod: SchedulePod,
+        failures: FailureHandler,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._schedule_pod = schedule_pod
+        self._failures = failures
+        self._algorithm_duration = metrics.scheduling_algorithm_duration_seconds
+        self._clock = clock
+        self.watcher: DecisionWatcher | None = None
+
+    def run(self, framework: Framework, queued: QueuedPodInfo) -> Placement | None:
+        """Place the pod, or hand it to the failure handler and return None."""
+        state = CycleState()
+        state.plugin_timer = framework.point_metrics.sample()
+        attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
+        return self.conclude(attempt, *self.find_node(attempt))
+
+    def find_node(
+        self, attempt: Attempt
+    ) -> tuple[Status, str, Nominating | None, ScheduleResult | None]:
+        """Look for a node for the pod and, if there is none, try to make room for it."""
+        queued = attempt.queued
+        nominating: Nominating | None = CLEAR_NOMINATION
+        try:
+            try:
+                self._cache.update_snapshot()
+                result = self._schedule_pod(attempt.framework, attempt.state, queued.pod_info)
+                if log.enabled(_SCORES):
+                    _log_scores(queued.pod, result)
+                return SUCCESS, result.node_name, nominating, result
+            except FitError as exc:
+                nominating = self.try_to_make_room(attempt, exc)
+                status = status_of(exc, queued.pod)
+        except BaseException as exc:
+            # Nothing is awaited here, so that whatever is raised comes from plugins, or from us.
+            status = status_of(failure_of(exc).error or exc, queued.pod)
+        return status, "", nominating, None
+
+    def conclude(
+        self,
+        attempt: Attempt,
+        status: Status,
+        node_name: str,
+        nominating: Nominating | None,
+        result: ScheduleResult | None = None,
+    ) -> Placement | None:
+        """Place the pod on the node that was chosen, or hand it to the failure handler."""
+        self.observe_algorithm(attempt)
+        if self.watcher is not None:
+            self.watcher.decided(attempt, status, node_name, result)
+        if status is SUCCESS or status.is_success:
+            return self.place(attempt, node_name)
+        self._failures.handle(attempt, status, nominating)
+        return None
+
+    def observe_algorithm(self, attempt: Attempt) -> None:
+        self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
+
+    def try_to_make_room(self, attempt: Attempt, error: FitError) -> Nominating | None:
+        framework = attempt.framework
+        if not framework.post_filter_plugins:
+            return CLEAR_NOMINATION
+        with framework.point_metrics.timing("PostFilter") as timing:
+            result = framework.run_post_filter(
+                attempt.state, attempt.queued.pod_info, error.diagnosis
+            )
+            timing.code = result.status.code
+        error.diagnosis.note_post_filter(result.status)
+        return result.nominating
+
+    def place(self, attempt: Attempt, node_name: str) -> Placement | None:
+        """Assume the pod on the node, then Reserve and Permit."""
+        framework, state, queued = attempt.framework, attempt.state, attempt.queued
+        assumed = pod_on_node(attempt, node_name)
+        try:
+            self._cache.assume_pod(assumed)
+        except CacheError as exc:
+            self._failures.handle(attempt, Status.failure(exc), CLEAR_NOMINATION)
+            return None
+        self._queue.nominator.delete_nominated_pod(queued.pod)
+        binding = framework.binding
+        pod = assumed.pod
+        status = binding.run_reserve(state, pod, node_name)
+        if status is SUCCESS:
+            status = binding.run_permit(state, pod, node_name)
+        if status is not SUCCESS and status.code is not Code.WAIT:
+            self.undo(framework, state, assumed, node_name)
+            self._failures.handle(attempt, about_node(node_name, status), CLEAR_NOMINATION)
+            return None
+        if state.pods_to_activate:
+            self._queue.activate(state.pods_to_activate, self._clock.now_ns())
+            state.pods_to_activate.clear()
+        return Placement(attempt, assumed, node_name)
+
+    def undo(
+        self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str
+    ) -> None:
+        """Have plugins give back what they reserved, and take the assumption back."""
+        framework.binding.run_unreserve(state, assumed.pod, node_name)
+        try:
+            self._cache.forget_pod(assumed.pod)
+        except CacheError as exc:
+            log.error("Scheduler cache could not forget a pod", exc=exc, pod=assumed.pod)
+
+
+def pod_on_node(attempt: Attempt, node_name: str) -> PodInfo:
+    """The pod of an attempt as it will be on the node."""
+    assumed = attempt.queued.pod_info.placed_on(node_name)
+    adjust = attempt.state.adjust_assumed
+    return assumed if adjust is None else PodInfo(adjust(assumed.pod, node_name))
+
+
+def about_node(node_name: str, status: Status) -> Status:
+    """A rejection after a node was chosen, in the words of one that is about that node."""
+    if not status.is_rejected:
+        return status
+    error = FitError.for_one_node(node_name, status)
+    return Status(status.code, (), error, status.plugin)
+
+
+def status_of(error: BaseException, pod: Pod) -> Status:
+    """What an attempt that ended in an exception came to.
+
+    Raises:
+        EngineMismatchError: it is one, which is nobody's verdict on a pod.
+    """
+    if isinstance(error, FitError):
+        return Status(Code.UNSCHEDULABLE, (), error)
+    if isinstance(error, NoNodesError):
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), error)
+    if isinstance(error, EngineMismatchError):
+        raise error
+    # One odd object must not stop the loop: the attempt fails for this pod alone.
+    if not isinstance(error, KubeschedError):
+        log.exception("Scheduling a pod failed", error, pod=pod)
+    return Status.failure(error)
+
+
+def skip_reason(pod: Pod, cache: Cache) -> str | None:
+    """Why a popped pod needs no attempt, or None; an empty text is nobody's business."""
+    if pod.metadata.deletion_timestamp is not None:
+        return f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
+    try:
+        return "" if cache.is_assumed(pod) else None
+    except CacheError as error:
+        # A pod without a uid: the attempt will fail, and say so.
+        log.error("failed to check whether pod is assumed", exc=error, pod=pod)
+        return None
+
+
+def _log_scores(pod: Pod, result: ScheduleResult) -> None:
+    """Write the score of every node that fits, by plugin and in all."""
+    scores = result.scores
+    if scores is None:
+        return
+    names = result.feasible.names
+    for plugin, given in scores.by_plugin.items():
+        for node, score in zip(names, given.tolist(), strict=True):
+            said = "Plugin scored node for pod"
+            log.detail(_SCORES, said, pod=pod, plugin=plugin, node=node, score=score)
+    for node, score in zip(names, scores.total.tolist(), strict=True):
+        log.detail(
+            _SCORES, "Calculated node's final score for pod", pod=pod, node=node, score=score
+        )

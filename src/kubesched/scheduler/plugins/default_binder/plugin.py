@@ -1,0 +1,22 @@
+"""DefaultBinder: bind a pod by asking the API server to (docs/reference/05 §7.11)."""
+
+from __future__ import annotations
+
+from kubesched.api import Pod
+from kubesched.api.access import ApiError
+from kubesched.framework import SUCCESS, CycleState, Plugin, Status
+from kubesched.scheduler.config.plugin_names import DEFAULT_BINDER
+
+__all__ = ["DefaultBinder"]
+
+
+class DefaultBinder(Plugin):
+    name = DEFAULT_BINDER
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        metadata = pod.metadata
+        try:
+            await self.handle.api.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
+        except ApiError as exc:
+            return Status.failure(exc)
+        return SUCCESS

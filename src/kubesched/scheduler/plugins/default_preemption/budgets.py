@@ -1,0 +1,118 @@
+"""Disruption budgets: which evictions would break a promise (docs/reference/06 §3.6).
+
+Budgets never forbid a preemption. They decide who is spared first and which node is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kubesched.api import PodDisruptionBudget
+from kubesched.api.labels import Selector
+from kubesched.errors import SelectorError
+from kubesched.framework import Lister, PodInfo
+
+__all__ = ["Budget", "BudgetReader", "Budgets"]
+
+
+class Budget(NamedTuple):
+    """One budget: whose pods it is about, and how many of them may still be disrupted."""
+
+    namespace: str
+    selector: Selector
+    allowed: int
+    disrupted: Collection[str]  # names of pods that were counted when their eviction began
+
+
+class Budgets:
+    """The budgets that can be broken at all."""
+
+    __slots__ = ("_by_namespace", "all")
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        self.all = tuple(budgets)
+        self._by_namespace: dict[str, list[int]] = {}
+        for number, budget in enumerate(self.all):
+            self._by_namespace.setdefault(budget.namespace, []).append(number)
+
+    def __bool__(self) -> bool:
+        return bool(self.all)
+
+    def matching(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
+        """Numbers of the budgets that are about pods with these labels."""
+        if not labels:
+            return ()
+        return tuple(
+            number
+            for number in self._by_namespace.get(namespace, ())
+            if self.all[number].selector.matches(labels)
+        )
+
+    def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Pods whose eviction would break a budget, and the others, both in the order given.
+
+        A pod uses up a part of every budget that is about it, also if one of them is broken.
+        """
+        left = [budget.allowed for budget in self.all]
+        violating: list[PodInfo] = []
+        others: list[PodInfo] = []
+        for pod_info in pods:
+            metadata = pod_info.pod.metadata
+            breaks = False
+            for number in self.matching(metadata.namespace, metadata.labels):
+                if metadata.name in self.all[number].disrupted:
+                    continue
+                left[number] -= 1
+                breaks |= left[number] < 0
+            (violating if breaks else others).append(pod_info)
+        return violating, others
+
+
+class BudgetReader:
+    """Reads the budgets of the cluster; what did not change is not read again."""
+
+    def __init__(self, lister: Lister[PodDisruptionBudget]) -> None:
+        self._lister = lister
+        self._listed: list[PodDisruptionBudget] = []
+        self._selectors: dict[tuple[str, str], tuple[PodDisruptionBudget, Selector | None]] = {}
+        self._budgets = Budgets(())
+
+    def read(self) -> Budgets:
+        """The budgets as they are; the same object while nothing changed."""
+        listed = list(self._lister.list())
+        if len(listed) == len(self._listed) and all(map(_is, listed, self._listed)):
+            return self._budgets
+        selectors: dict[tuple[str, str], tuple[PodDisruptionBudget, Selector | None]] = {}
+        found = []
+        for budget in listed:
+            metadata, status = budget.metadata, budget.status
+            key = (metadata.namespace, metadata.name)
+            known = self._selectors.get(key)
+            same = known is not None and known[0].spec == budget.spec
+            selector = known[1] if known is not None and same else _selector_of(budget)
+            selectors[key] = (budget, selector)
+            if selector is not None:
+                found.append(
+                    Budget(
+                        metadata.namespace,
+                        selector,
+                        status.disruptions_allowed,
+                        status.disrupted_pods,
+                    )
+                )
+        self._listed, self._selectors, self._budgets = listed, selectors, Budgets(found)
+        return self._budgets
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _selector_of(budget: PodDisruptionBudget) -> Selector | None:
+    """None for a selector that cannot be read, or that is about no pod or about all."""
+    try:
+        selector = Selector.from_label_selector(budget.spec.selector)
+    except SelectorError:
+        return None
+    return None if selector.is_nothing or selector.is_empty else selector

@@ -1,0 +1,308 @@
+"""The search for nodes where evicting pods helps: which are looked at, and when it is enough.
+
+docs/reference/06 §3.5. Nodes are looked at in the order given, many at a time. Only where a filter
+looks at single pods, and cares about one that would go, are the plugins asked node by node; and
+then filters that see totals have ruled out all nodes that are too small even when emptied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api.pod_facts import pod_priority
+from kubesched.errors import PluginError
+from kubesched.framework import (
+    Code,
+    CycleState,
+    Diagnosis,
+    Handle,
+    NodeInfo,
+    PodInfo,
+    Rejections,
+    Status,
+)
+from kubesched.scheduler.plugins.default_preemption.budgets import Budgets
+from kubesched.scheduler.plugins.default_preemption.candidates import (
+    NEGATED_START,
+    VIOLATIONS,
+    Candidate,
+    Candidates,
+)
+from kubesched.scheduler.plugins.default_preemption.known_rows import KnownRows
+from kubesched.scheduler.plugins.default_preemption.pod_columns import NOT_STARTED, PodColumns
+from kubesched.scheduler.plugins.default_preemption.selection import NO_VICTIMS, select_victims
+from kubesched.scheduler.plugins.default_preemption.totals import TotalsDryRun
+
+__all__ = ["DryRun", "DryRunResult", "candidates_wanted"]
+
+_FEWEST_AT_A_TIME = 256
+_MOST_AT_A_TIME = 2048
+_FEW = 3  # nodes that are quicker looked at one by one
+
+
+def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
+    """How many candidates are enough, of so many nodes that may be some."""
+    return min(max(nodes * percentage // 100, absolute), nodes)
+
+
+class DryRunResult(NamedTuple):
+    candidates: Candidates
+    diagnosis: Diagnosis  # why the nodes looked at are no candidates
+    errors: tuple[BaseException, ...]
+
+
+class DryRun:
+    """The search of one preemptor."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        state: CycleState,
+        preemptor: PodInfo,
+        columns: PodColumns,
+        budgets: Budgets,
+        known: KnownRows | None = None,
+    ) -> None:
+        """`known` is what still holds of what was found for pods like the preemptor."""
+        self._handle = handle
+        self._state = state
+        self._preemptor = preemptor
+        # Budgets change with every eviction, and then nothing that is known would hold.
+        self._known = None if budgets else known
+        self._priority = pod_priority(preemptor.pod)
+        self._budgets = budgets
+        self._now_ns = handle.clock.now_ns()
+        self._columns = columns
+        self._totals = TotalsDryRun(handle, state, preemptor, columns, budgets, self._now_ns)
+        self._reads_totals_only = handle.dry_run.reads_totals_only(state)
+        self._is_ignored = handle.dry_run.ignored_pods(state, preemptor.pod)
+        # No node has had to be looked at by itself so far.
+        self._looks_together = self._is_ignored is not None
+        self._diagnosis = Diagnosis(handle.snapshot.nodes.table.names)
+        self._errors: list[BaseException] = []
+        if budgets:
+            columns.want_labels()
+
+    def search(self, rows: NDArray[np.intp], wanted: int) -> DryRunResult:
+        """Look at the rows in order until `wanted` candidates are found, or a bit longer.
+
+        One that breaks no budget must be among them, if there is any.
+        """
+        rows = self._with_victims(rows)
+        if self._known is not None:
+            candidates = self._search_known(self._known, rows, wanted)
+            # If there are none, it has to be said why.
+            if len(candidates):
+                return DryRunResult(candidates, self._diagnosis, ())
+        found = _Found(wanted)
+        start, least = 0, 1
+        while start < len(rows) and not found.is_enough:
+            size = max(found.missing, 1)
+            if self._looks_together:
+                # To look at some more nodes costs little, to look once more does not.
+                size = min(max(size + size // 4, least), _MOST_AT_A_TIME)
+                least = max(_FEWEST_AT_A_TIME, 2 * least)
+            found.add(self._dry_run(rows[start : start + size]))
+            start += size
+        return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
+
+    def _with_victims(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows that have pods of lower priority; filters need not be asked about the others.
+
+        In a cluster where all pods are equally important, this is all there is to it.
+        """
+        self._columns.refresh(self._handle.snapshot.nodes, rows)
+        has_victims = self._columns.has_below(rows, self._priority)
+        without = rows[~has_victims]
+        if not len(without):
+            return rows
+        self._note(without, Rejections(np.ones(len(without), dtype=np.uint8), (NO_VICTIMS,)))
+        return rows[has_victims]
+
+    def _search_known(self, known: KnownRows, rows: NDArray[np.intp], wanted: int) -> Candidates:
+        """The first `wanted` candidates; none also if what is known does not help to find them."""
+        found: list[NDArray[np.intp]] = []
+        start, missing = 0, wanted
+        while start < len(rows) and missing > 0:
+            size = min(max(missing + missing // 4, _FEWEST_AT_A_TIME), _MOST_AT_A_TIME)
+            chunk = rows[start : start + size]
+            start += size
+            new = chunk[~known.is_known[chunk]]
+            if len(new) and not self._get_to_know(known, new):
+                return Candidates.of((), self._now_ns)
+            found.append(chunk[known.is_candidate[chunk]][:missing])
+            missing -= len(found[-1])
+        chosen = np.concatenate(found) if found else rows[:0]
+        costs = known.costs[:, chosen]
+        started = costs[NEGATED_START]
+        started[started == -NOT_STARTED] = -self._now_ns
+
+        return Candidates(costs, lambda number: known.candidate(int(chosen[number])))
+
+    def _get_to_know(self, known: KnownRows, rows: NDArray[np.intp]) -> bool:
+        """Look at rows and note what there is; False if they have to be looked at one by one."""
+        if not self._calm(rows).all():
+            return False
+        try:
+            if len(rows) > _FEW:
+                candidates, places, _ = self._totals.dry_run(rows, now_ns=NOT_STARTED)
+            else:
+                candidates, places = self._select(rows)
+        except PluginError:
+            return False
+        known.note(rows, places, candidates)
+        return True
+
+    def _select(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+        """As `dry_run` of the totals, which takes longer to set up than to look at a few rows."""
+        found: list[Candidate] = []
+        places: list[int] = []
+        for place, node in enumerate(self._handle.snapshot.nodes.at_rows(rows)):
+            answer = select_victims(
+                self._handle, self._state, self._preemptor, node, self._budgets, NOT_STARTED
+            )
+            if isinstance(answer, Candidate):
+                found.append(answer)
+                places.append(place)
+        return Candidates.of(found, NOT_STARTED), np.array(places, dtype=np.intp)
+
+    def _dry_run(self, rows: NDArray[np.intp]) -> Candidates:
+        """The candidates among the rows, in their order."""
+        calm = self._calm(rows)
+        self._looks_together = self._looks_together and bool(calm.all())
+        together, one_by_one = np.flatnonzero(calm), np.flatnonzero(~calm)
+        candidates, places = self._dry_run_together(rows[together])
+        if not len(one_by_one):
+            return candidates
+        others, other_places = self._dry_run_one_by_one(rows[one_by_one])
+        joined = Candidates.joined(
+            [(part, np.arange(len(part))) for part in (candidates, others)],
+        )
+        order = np.argsort(np.concatenate([together[places], one_by_one[other_places]]))
+        return joined.reordered(order)
+
+    def _calm(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Where no filter looks at any pod that may go, or that is to come."""
+        nodes = self._handle.snapshot.nodes
+        self._columns.refresh(nodes, rows)
+        if self._is_ignored is None or self._columns.latest_start_ns > self._now_ns:
+            # A pod that claims to start later than now would be sorted wrongly in columns.
+            return np.zeros(len(rows), dtype=bool)
+        if self._reads_totals_only:
+            return np.ones(len(rows), dtype=bool)
+        return np.fromiter(
+            (
+                all(map(self._is_ignored, self._pods_in_question(node)))
+                for node in nodes.at_rows(rows)
+            ),
+            dtype=bool,
+            count=len(rows),
+        )
+
+    def _pods_in_question(self, node: NodeInfo) -> Iterator[PodInfo]:
+        for other in node.pods:
+            if pod_priority(other.pod) < self._priority:
+                yield other
+        yield from self._handle.nominator.nominated_pods(node.name)
+
+    def _dry_run_together(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+        """Candidates, and where among the rows they stand."""
+        if not len(rows):
+            return Candidates.of((), self._now_ns), rows
+        try:
+            candidates, places, verdicts = self._totals.dry_run(
+                rows, in_full=not self._reads_totals_only
+            )
+        except PluginError:
+            # Only one node at a time can tell which node it is that a plugin fails on.
+            self._is_ignored, self._looks_together = None, False
+            return self._dry_run_one_by_one(rows)
+        self._note(rows, verdicts)
+        return candidates, places
+
+    def _dry_run_one_by_one(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+        """Candidates, and where among the rows they stand; totals rule many out beforehand."""
+        found: list[Candidate] = []
+        places: list[int] = []
+        left = self._screen(rows)
+        nodes = self._handle.snapshot.nodes.at_rows(rows[left])
+        for place, node in zip(left.tolist(), nodes, strict=True):
+            answer = select_victims(
+                self._handle, self._state, self._preemptor, node, self._budgets, self._now_ns
+            )
+            if isinstance(answer, Candidate):
+                found.append(answer)
+                places.append(place)
+                continue
+            self._diagnosis.add_node_status(node.name, answer)
+            self._note_error(answer)
+        return Candidates.of(found, self._now_ns), np.array(places, dtype=np.intp)
+
+    def _screen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Where those of the rows stand that could be helped, as far as totals tell."""
+        everywhere = np.arange(len(rows))
+        try:
+            verdicts = self._totals.screen(self._totals.emptied(rows))
+        except PluginError:
+            return everywhere
+        if verdicts.codes is None:
+            return everywhere
+        self._note(rows, verdicts)
+        return np.flatnonzero(verdicts.codes == 0)
+
+    def _note(self, rows: NDArray[np.intp], verdicts: Rejections) -> None:
+        codes = verdicts.codes
+        if codes is None or not codes.any():
+            return
+        rejected = codes != 0
+        self._diagnosis.add_verdicts(rows[rejected], codes[rejected], verdicts.statuses)
+        for number, status in enumerate(verdicts.statuses, start=1):
+            if status.code is Code.ERROR and (codes == number).any():
+                self._note_error(status)
+
+    def _note_error(self, status: Status) -> None:
+        if status.code is Code.ERROR:
+            error = status.as_error()
+            assert error is not None
+            self._errors.append(error)
+
+
+class _Found:
+    """Candidates as they are found: those that break no budget, and the others."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._harmless: list[tuple[Candidates, NDArray[np.intp]]] = []
+        self._violating: list[tuple[Candidates, NDArray[np.intp]]] = []
+        self._harmless_count = 0
+        self._violating_count = 0
+
+    @property
+    def missing(self) -> int:
+        return self._wanted - self._harmless_count - self._violating_count
+
+    @property
+    def is_enough(self) -> bool:
+        return self._harmless_count > 0 and self.missing <= 0
+
+    def add(self, candidates: Candidates) -> None:
+        """Take candidates, in order, until there are enough; each list has its limit."""
+        violates = candidates.costs[VIOLATIONS] > 0
+        harmless = self._harmless_count + np.cumsum(~violates)
+        violating = np.minimum(self._violating_count + np.cumsum(violates), self._wanted)
+        enough = np.flatnonzero((harmless > 0) & (harmless + violating >= self._wanted))
+        end = int(enough[0]) + 1 if len(enough) else len(candidates)
+        kept = np.flatnonzero(~violates[:end])
+        room = self._wanted - self._violating_count
+        doubtful = np.flatnonzero(violates[:end])[:room]
+        self._harmless.append((candidates, kept))
+        self._violating.append((candidates, doubtful))
+        self._harmless_count += len(kept)
+        self._violating_count += len(doubtful)
+
+    def candidates(self) -> Candidates:
+        return Candidates.joined([*self._harmless, *self._violating])

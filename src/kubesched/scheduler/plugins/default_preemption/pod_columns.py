@@ -1,0 +1,195 @@
+"""The pods on the nodes as columns: for every row, the most important pod first.
+
+Rows are brought up to date when someone looks at them and their node or one of its pods has
+changed since. The entries of a row lie side by side in long arrays, in a place that has room
+for some more; a row that outgrows its place moves to the end.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api.pod_facts import pod_priority
+from kubesched.api.time import parse_time
+from kubesched.framework import NodeView, PodInfo
+from kubesched.framework.engine import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
+from kubesched.framework.engine.interning import Interner
+
+__all__ = ["NOT_STARTED", "PodColumns", "PodMatrix"]
+
+NOT_STARTED: Final = np.iinfo(np.int64).max
+_BUILT_IN: Final = 3
+_NOBODY: Final = np.iinfo(np.int64).max
+_FIRST_ROOM: Final = 1024
+
+Label = tuple[str, frozenset[tuple[str, str]]]
+
+
+class PodMatrix(NamedTuple):
+    """Pods of some rows, one row each: the first `number` of a row are pods, the rest filling."""
+
+    entry: NDArray[np.intp]  # [row, place]: where the pod stands in the columns
+    is_pod: NDArray[np.bool_]  # [row, place]
+    number: NDArray[np.intp]  # [row]
+
+    def subset(self, keep: NDArray[np.intp]) -> PodMatrix:
+        return PodMatrix(self.entry[keep], self.is_pod[keep], self.number[keep])
+
+
+class PodColumns:
+    """Priorities, start times and requested amounts of all pods on the nodes of a table."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self._with_labels = False
+        self.latest_start_ns = 0  # of all pods that were ever looked at
+        self.restarts = 0  # places mean something until the next one
+        self._forget()
+
+    def _forget(self) -> None:
+        self.restarts += 1
+        capacity = self.table.capacity
+        self.label_sets: Interner[Label] = Interner()  # (namespace, labels) of pods
+        self._stale = np.ones(capacity, dtype=bool)
+        self._position = self.table.changes.position
+        self._facts_position = self.table.pod_changes.position
+        self._offset = np.zeros(capacity, dtype=np.intp)
+        self._length = np.zeros(capacity, dtype=np.intp)
+        self._room = np.zeros(capacity, dtype=np.intp)
+        self._end = 0
+        self._given_up = 0  # places that rows have outgrown
+        self._pods: list[list[PodInfo]] = [[] for _ in range(capacity)]
+        self._lowest = np.full(capacity, _NOBODY, dtype=np.int64)  # priority of the last of a row
+        self.priority = np.zeros(_FIRST_ROOM, dtype=np.int64)
+        self.start_ns = np.zeros(_FIRST_ROOM, dtype=np.int64)  # NOT_STARTED: it has not
+        self.label_set = np.zeros(_FIRST_ROOM, dtype=np.int32)
+        self.amounts = np.zeros((len(self.table.resources), _FIRST_ROOM), dtype=np.int64)
+
+    def want_labels(self) -> None:
+        """From here on, keep the numbers of the pods' label sets too."""
+        if not self._with_labels:
+            self._with_labels = True
+            self._stale[:] = True
+
+    def tidy(self) -> None:
+        """Start over if more was given up than is in use.
+
+        Not in the middle of a search: who holds places in the columns would lose their pods.
+        """
+        if (
+            self._given_up > self._end // 2 + _FIRST_ROOM
+            or len(self.label_sets) > self._end + _FIRST_ROOM
+        ):
+            self._forget()
+
+    def refresh(self, nodes: NodeView, rows: NDArray[np.intp]) -> None:
+        """Bring these rows of the table up to date."""
+        self._catch_up()
+        stale = rows[self._stale[rows]]
+        if len(stale):
+            for row, node in zip(stale.tolist(), nodes.at_rows(stale), strict=True):
+                self._write(row, node.pods)
+            self._stale[stale] = False
+
+    def has_below(self, rows: NDArray[np.intp], priority: int) -> NDArray[np.bool_]:
+        """Which of these rows, which are up to date, have a pod of less than this priority."""
+        return self._lowest[rows] < priority
+
+    def below(self, rows: NDArray[np.intp], priority: int) -> PodMatrix:
+        """The pods of these rows, which are up to date, that have less than this priority."""
+        length = self._length[rows]
+        width = int(length.max(initial=0))
+        offset = self._offset[rows][:, None]
+        place = np.arange(width)
+        index = np.minimum(offset + place, len(self.priority) - 1)
+        above = (self.priority[index] >= priority) & (place < length[:, None])
+        skipped = above.sum(axis=1)
+        number = length - skipped
+        place = place[: int(number.max(initial=0))]
+        entry = np.minimum(offset + skipped[:, None] + place, len(self.priority) - 1)
+        return PodMatrix(entry, place < number[:, None], number)
+
+    def pod(self, row: int, entry: int) -> PodInfo:
+        """The pod of a row by its place in the columns."""
+        return self._pods[row][entry - int(self._offset[row])]
+
+    def entry_of(self, row: int, uid: str) -> int | None:
+        """The place of a pod of a row in the columns, if it is there."""
+        for place, pod_info in enumerate(self._pods[row]):
+            if pod_info.uid == uid:
+                return int(self._offset[row]) + place
+        return None
+
+    def _catch_up(self) -> None:
+        table = self.table
+        if table.capacity != len(self._stale):
+            self._forget()
+            return
+        changed = table.changes.since(self._position)
+        replaced = table.pod_changes.since(self._facts_position)
+        if changed is None or replaced is None:
+            self._stale[:] = True
+        else:
+            self._stale[changed] = True
+            self._stale[replaced] = True
+        self._position = table.changes.position
+        self._facts_position = table.pod_changes.position
+        missing = len(table.resources) - len(self.amounts)
+        if missing > 0:
+            self.amounts = np.pad(self.amounts, ((0, missing), (0, 0)))
+
+    def _write(self, row: int, pods: list[PodInfo]) -> None:
+        ranked = sorted(
+            ((-pod_priority(each.pod), _start_ns(each), place) for place, each in enumerate(pods))
+        )
+        ordered = [pods[place] for _, _, place in ranked]
+        self._pods[row] = ordered
+        self._length[row] = count = len(ordered)
+        self._lowest[row] = -ranked[-1][0] if ranked else _NOBODY
+        if count > self._room[row]:
+            self._move(row, count)
+        start = int(self._offset[row])
+        here = slice(start, start + count)
+        self.priority[here] = [-priority for priority, _, _ in ranked]
+        starts = [started for _, started, _ in ranked]
+        self.start_ns[here] = starts
+        known = (each for each in starts if each != NOT_STARTED)
+        self.latest_start_ns = max(self.latest_start_ns, max(known, default=0))
+        wanted = [each.requested for each in ordered]
+        self.amounts[CPU, here] = [each.milli_cpu for each in wanted]
+        self.amounts[MEMORY, here] = [each.memory for each in wanted]
+        self.amounts[EPHEMERAL_STORAGE, here] = [each.ephemeral_storage for each in wanted]
+        if len(self.amounts) > _BUILT_IN:
+            self.amounts[_BUILT_IN:, here] = 0
+            for place, each in enumerate(wanted):
+                for name, amount in each.scalar.items():
+                    # Of a resource that no node has there is nothing to be gained.
+                    if (column := self.table.resource_column(name)) >= 0:
+                        self.amounts[column, start + place] = amount
+        if self._with_labels:
+            self.label_set[here] = [self._label_number(each) for each in ordered]
+
+    def _move(self, row: int, count: int) -> None:
+        room = 4 * -(-(count + 1) // 4)
+        self._given_up += int(self._room[row])
+        self._offset[row], self._room[row] = self._end, room
+        self._end += room
+        extra = max(self._end - len(self.priority), 0)
+        if extra:
+            extra = max(extra, len(self.priority))
+            self.priority = np.pad(self.priority, (0, extra))
+            self.start_ns = np.pad(self.start_ns, (0, extra))
+            self.label_set = np.pad(self.label_set, (0, extra))
+            self.amounts = np.pad(self.amounts, ((0, 0), (0, extra)))
+
+    def _label_number(self, pod_info: PodInfo) -> int:
+        metadata = pod_info.pod.metadata
+        return self.label_sets.intern((metadata.namespace, frozenset(metadata.labels.items())))
+
+
+def _start_ns(pod_info: PodInfo) -> int:
+    started = pod_info.pod.status.start_time
+    return NOT_STARTED if started is None else parse_time(started)

@@ -1,0 +1,83 @@
+"""Whom to evict from one node, asked of the plugins pod by pod (docs/reference/06 §3.6)."""
+
+from __future__ import annotations
+
+from kubesched.api.pod_facts import pod_priority
+from kubesched.errors import PluginError
+from kubesched.framework import CycleState, Handle, NodeInfo, PodInfo, Status
+from kubesched.scheduler.plugins.default_preemption.budgets import Budgets
+from kubesched.scheduler.plugins.default_preemption.candidates import Candidate
+from kubesched.scheduler.plugins.default_preemption.importance import most_important_first
+
+__all__ = ["NO_VICTIMS", "no_victim_needed", "select_victims"]
+
+NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
+
+
+def no_victim_needed(node_name: str) -> Status:
+    """Everybody could stay, although the node was rejected: something does not add up."""
+    return Status.failure(f'expected at least one victim pod on node "{node_name}"')
+
+
+def select_victims(
+    handle: Handle,
+    state: CycleState,
+    preemptor: PodInfo,
+    node: NodeInfo,
+    budgets: Budgets,
+    now_ns: int,
+) -> Candidate | Status:
+    """Work out the victims on copies of the node and the state; or say why it cannot help."""
+    priority = pod_priority(preemptor.pod)
+    potential = [other for other in node.pods if pod_priority(other.pod) < priority]
+    if not potential:
+        return NO_VICTIMS
+    trial = _Trial(handle, state.clone(), preemptor, node.clone())
+    try:
+        for other in potential:
+            trial.remove(other)
+        status = trial.status()
+        if not status.is_success:
+            return status
+        violating, others = budgets.split(most_important_first(potential, now_ns))
+        broken = [victim for victim in violating if not trial.spare(victim)]
+        victims = [*broken, *(victim for victim in others if not trial.spare(victim))]
+    except PluginError as exc:
+        return Status.failure(exc)
+    if not victims:
+        return no_victim_needed(node.name)
+    if violating and others:
+        victims = most_important_first(victims, now_ns)
+    return Candidate(node.name, tuple(victims), len(broken))
+
+
+class _Trial:
+    """A node from which pods are taken and to which they are put back."""
+
+    def __init__(
+        self, handle: Handle, state: CycleState, preemptor: PodInfo, node: NodeInfo
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._preemptor = preemptor
+        self._node = node
+
+    def remove(self, other: PodInfo) -> None:
+        self._node.remove_pod(other.uid)
+        self._handle.dry_run.remove_pod(self._state, self._preemptor.pod, other, self._node)
+
+    def spare(self, other: PodInfo) -> bool:
+        """Put a pod back and leave it there if the preemptor still fits beside it."""
+        self._node.add_pod(other)
+        self._handle.dry_run.add_pod(self._state, self._preemptor.pod, other, self._node)
+        try:
+            fits = self.status().is_success
+        except PluginError:
+            # A filter that cannot tell has not said that the pod fits.
+            fits = False
+        if not fits:
+            self.remove(other)
+        return fits
+
+    def status(self) -> Status:
+        return self._handle.dry_run.filter_node(self._state, self._preemptor, self._node)

@@ -1,0 +1,85 @@
+"""What one attempt takes of counters and of capacity, before anything is given to anybody.
+
+(docs/reference/08 §8.8, §8.9)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubesched.api.quantity import ZERO, Quantity
+from kubesched.scheduler.plugins.dynamic_resources.candidates import Candidate
+from kubesched.scheduler.plugins.dynamic_resources.capacity import Amounts, has_room
+from kubesched.scheduler.plugins.dynamic_resources.pools import CounterKey
+
+__all__ = ["AttemptUsage"]
+
+_NOTHING: Amounts = {}
+
+
+class AttemptUsage:
+    """Amounts that are taken and given back again while a search goes on."""
+
+    def __init__(self) -> None:
+        self._counters: dict[int, dict[CounterKey, Quantity]] = {}  # by pool
+        self._available: dict[int, Mapping[CounterKey, Quantity]] = {}
+        self._capacity: dict[tuple[int, int], dict[str, Quantity]] = {}  # by pool and device
+
+    def has_entry(self, candidate: Candidate) -> bool:
+        """Whether this attempt took a share of the device."""
+        return (candidate.view_place, candidate.place) in self._capacity
+
+    def has_any_entry(self, candidate: Candidate) -> bool:
+        """Whether anybody has a share of the device whose capacity is written down."""
+        if self.has_entry(candidate):
+            return True
+        usage = candidate.usage
+        return usage is not None and usage.has_capacity_entry(candidate.device.name)
+
+    def has_room(self, candidate: Candidate, wanted: Amounts) -> bool:
+        """Whether the device has the capacity left that is wanted."""
+        rules = candidate.content.capacity
+        if not rules:
+            return not wanted
+        usage = candidate.usage
+        committed = _NOTHING if usage is None else usage.consumed_capacity(candidate.device.name)
+        taken = self._capacity.get((candidate.view_place, candidate.place), _NOTHING)
+        return has_room(rules, wanted, committed, taken)
+
+    def take_counters(self, candidate: Candidate) -> bool:
+        """Take what the device consumes of its pool's counters, if they all still suffice."""
+        place = candidate.view_place
+        available = self._available.get(place)
+        if available is None:
+            view = candidate.view
+            available = view.pool.available_counters(view, candidate.usage)
+            self._available[place] = available
+        taken = self._counters.setdefault(place, {})
+        for key, amount in candidate.content.consumed_counters.items():
+            taken[key] = taken.get(key, ZERO) + amount
+        if all(amount >= taken.get(key, ZERO) for key, amount in available.items()):
+            return True
+        self.give_back_counters(candidate)
+        return False
+
+    def give_back_counters(self, candidate: Candidate) -> None:
+        taken = self._counters[candidate.view_place]
+        for key, amount in candidate.content.consumed_counters.items():
+            taken[key] -= amount
+
+    def take_capacity(self, candidate: Candidate, consumed: Amounts) -> None:
+        taken = self._capacity.setdefault((candidate.view_place, candidate.place), {})
+        for name, amount in consumed.items():
+            taken[name] = taken.get(name, ZERO) + amount
+
+    def give_back_capacity(
+        self, candidate: Candidate, consumed: Amounts, *, keep_entry: bool
+    ) -> None:
+        """An entry is kept as long as another share of the device is there."""
+        place = (candidate.view_place, candidate.place)
+        if not keep_entry:
+            del self._capacity[place]
+            return
+        taken = self._capacity[place]
+        for name, amount in consumed.items():
+            taken[name] -= amount

@@ -1,0 +1,136 @@
+"""Constraints between the devices of a claim (docs/reference/08 §8.10).
+
+A constraint is told of every device that is taken for its requests, and taken back again. It
+may refuse one. What a device has no known value of never equals anything.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubesched.api import DeviceConstraint
+from kubesched.scheduler.plugins.dynamic_resources.device_content import (
+    AttributeValue,
+    DeviceContent,
+    value_of,
+)
+from kubesched.scheduler.plugins.dynamic_resources.pools import PoolView
+
+__all__ = ["Constraint", "DistinctAttribute", "MatchAttribute", "make_constraint"]
+
+
+class Constraint(Protocol):
+    """One constraint of one claim, during one search."""
+
+    def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        """Whether `add` would say no; changes nothing. False is always right."""
+        ...
+
+    def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
+        """Whether `refuses` says yes to every device of a pool. False is always right."""
+        ...
+
+    def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        """Take the device into account; False: it must not be taken."""
+        ...
+
+    def remove(self, request: str, subrequest: str, device: DeviceContent) -> None:
+        """Undo an `add` that was accepted."""
+        ...
+
+
+def make_constraint(spec: DeviceConstraint, *, knows_distinct: bool) -> Constraint | None:
+    """The constraint; None if it is of no known kind."""
+    if spec.match_attribute is not None:
+        return MatchAttribute(spec.match_attribute, frozenset(spec.requests))
+    if spec.distinct_attribute is not None and knows_distinct:
+        return DistinctAttribute(spec.distinct_attribute, frozenset(spec.requests))
+    return None
+
+
+def _applies(requests: frozenset[str], request: str, subrequest: str) -> bool:
+    if not requests or request in requests:
+        return True
+    return bool(subrequest) and f"{request}/{subrequest}" in requests
+
+
+class MatchAttribute:
+    """All devices have the same value of an attribute."""
+
+    def __init__(self, name: str, requests: frozenset[str]) -> None:
+        self._name, self._requests = name, requests
+        self._value: AttributeValue | None = None
+        self._count = 0
+
+    def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        if not self._count or not _applies(self._requests, request, subrequest):
+            return False
+        attribute = device.attribute(self._name)
+        if attribute is None:
+            return True
+        value = value_of(attribute)
+        return value is None or value != self._value
+
+    def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
+        if not self._count or not _applies(self._requests, request, subrequest):
+            return False
+        return self._value is None or self._value not in view.values_of(self._name)
+
+    def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        if not _applies(self._requests, request, subrequest):
+            return True
+        attribute = device.attribute(self._name)
+        if attribute is None:
+            return False
+        value = value_of(attribute)
+        if not self._count:
+            self._value = value  # the first one decides, whatever it has
+        elif value is None or value != self._value:
+            return False
+        self._count += 1
+        return True
+
+    def remove(self, request: str, subrequest: str, device: DeviceContent) -> None:
+        if _applies(self._requests, request, subrequest):
+            self._count -= 1
+
+
+class DistinctAttribute:
+    """No two devices have the same value of an attribute.
+
+    As in the reference, only the latest device of each request is remembered, and taking one
+    back forgets its request.
+    """
+
+    def __init__(self, name: str, requests: frozenset[str]) -> None:
+        self._name, self._requests = name, requests
+        self._latest: dict[str, AttributeValue | None] = {}
+        self._count = 0
+
+    def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        return False
+
+    def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
+        return False
+
+    def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
+        if not _applies(self._requests, request, subrequest):
+            return True
+        attribute = device.attribute(self._name)
+        if attribute is None:
+            return False
+        value = value_of(attribute)
+        if (
+            self._count
+            and self._latest
+            and (value is None or any(value == other for other in self._latest.values()))
+        ):
+            return False
+        self._latest[request] = value
+        self._count += 1
+        return True
+
+    def remove(self, request: str, subrequest: str, device: DeviceContent) -> None:
+        if _applies(self._requests, request, subrequest):
+            self._latest.pop(request, None)
+            self._count -= 1

@@ -1,0 +1,142 @@
+"""What there is to know of a device besides its name.
+
+Most devices of a cluster are alike. Equal ones share one `DeviceContent`, so that what is worked
+out about a device (whether a selector matches, which taints are in the way) is worked out once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec.structs import replace
+
+from kubesched.api import Device, DeviceAttribute, DeviceTaint
+from kubesched.api.quantity import Quantity, quantity_from_json
+from kubesched.errors import QuantityError
+from kubesched.scheduler.plugins.dynamic_resources.capacity import CapacityRule
+
+__all__ = ["AttributeValue", "DeviceContent", "DeviceContents", "value_of"]
+
+AttributeValue = tuple[str, str | int | bool]
+
+_BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class DeviceContent:
+    """A device without its name. Immutable but for what is remembered about selectors."""
+
+    __slots__ = (
+        "__weakref__",
+        "allows_sharing",
+        "blocking_taints",
+        "capacity",
+        "consumed_counters",
+        "device",
+        "driver",
+        "is_broken",
+        "number",
+        "prepared",
+        "selected",
+    )
+
+    def __init__(self, number: int, driver: str, device: Device) -> None:
+        self.number = number  # of no other content, ever
+        self.driver = driver
+        self.device = device
+        self.allows_sharing = bool(device.allow_multiple_allocations)
+        self.blocking_taints: tuple[DeviceTaint, ...] = tuple(
+            taint for taint in device.taints if taint.effect in _BLOCKING_EFFECTS
+        )
+        self.is_broken = False  # has amounts that are none; no server stores such a device
+        self.capacity: Mapping[str, CapacityRule] = {}
+        # Of (counter set, counter), how much the device takes.
+        self.consumed_counters: Mapping[tuple[str, str], Quantity] = {}
+        try:
+            self.capacity = {
+                name: CapacityRule.read(capacity) for name, capacity in device.capacity.items()
+            }
+            self.consumed_counters = _consumed_counters(device)
+        except QuantityError:
+            self.is_broken = True
+        self.prepared: object = None  # for selectors, by whoever evaluates them
+        # What selectors said, by expression: whether they match, or the error they end in.
+        self.selected: dict[str, bool | str] = {}
+
+    @property
+    def has_conditions(self) -> bool:
+        return bool(self.device.binding_conditions)
+
+    def attribute(self, qualified_name: str) -> DeviceAttribute | None:
+        """The attribute `domain/name`; the driver may leave out its own domain."""
+        attributes = self.device.attributes
+        found = attributes.get(qualified_name)
+        if found is None:
+            domain, _, name = qualified_name.partition("/")
+            if domain == self.driver:
+                found = attributes.get(name)
+        return found
+
+
+def value_of(attribute: DeviceAttribute) -> AttributeValue | None:
+    """The value with its type; versions are compared as texts."""
+    if attribute.string_value is not None:
+        return "string", attribute.string_value
+    if attribute.int_value is not None:
+        return "int", attribute.int_value
+    if attribute.bool_value is not None:
+        return "bool", attribute.bool_value
+    if attribute.version_value is not None:
+        return "version", attribute.version_value
+    return None
+
+
+def _consumed_counters(device: Device) -> dict[tuple[str, str], Quantity]:
+    consumed: dict[tuple[str, str], Quantity] = {}
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            key = (consumption.counter_set, name)
+            amount = quantity_from_json(counter.value)
+            consumed[key] = consumed[key] + amount if key in consumed else amount
+    return consumed
+
+
+class DeviceContents:
+    """Finds the content of a device among those that are in use."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._known: WeakValueDictionary[bytes, DeviceContent] = WeakValueDictionary()
+        self._lists: WeakValueDictionary[bytes, DeviceList] = WeakValueDictionary()
+
+    def of_devices(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
+        """Names and contents, in order; equal lists are one."""
+        key = _encode((driver, devices))
+        found = self._lists.get(key)
+        if found is None:
+            found = DeviceList(
+                tuple((device.name, self._of_device(driver, device)) for device in devices)
+            )
+            self._lists[key] = found
+        return found
+
+    def _of_device(self, driver: str, device: Device) -> DeviceContent:
+        nameless = replace(device, name="")
+        key = _encode((driver, nameless))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = DeviceContent(next(self._numbers), driver, nameless)
+        return found
+
+
+class DeviceList:
+    """The devices of a slice."""
+
+    __slots__ = ("__weakref__", "entries", "numbers")
+
+    def __init__(self, entries: tuple[tuple[str, DeviceContent], ...]) -> None:
+        self.entries = entries
+        self.numbers = tuple(content.number for _, content in entries)

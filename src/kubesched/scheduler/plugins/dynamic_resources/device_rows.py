@@ -1,0 +1,136 @@
+"""What the node of each row of a node table sees, and which rows changed in that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kubesched.framework import NodeView
+from kubesched.framework.engine import ChangeLog
+from kubesched.scheduler.plugins.dynamic_resources.inventory import (
+    DeviceGroup,
+    DeviceInventory,
+    NodeDevices,
+)
+
+__all__ = ["DeviceRows"]
+
+
+class DeviceRows:
+    """The inventory by row. Nodes are looked at again when they, or their devices, changed."""
+
+    def __init__(self, inventory: DeviceInventory, nodes: NodeView) -> None:
+        self.table = nodes.table
+        self._inventory = inventory
+        self._position = -1
+        self._stale: set[str] = set()
+        self._all_stale = True
+        self.devices: list[NodeDevices | None] = []
+        self.changes = ChangeLog(self.table.capacity)
+        self.numbers = np.zeros(0, dtype=np.int64)  # of the group, int64[row]; 0: no node
+        # Groups that see pools which are not local to a node, with how many rows they have.
+        self._shared: dict[int, tuple[DeviceGroup, int]] = {}
+        inventory.listeners.append(self._note)
+
+    def close(self) -> None:
+        """Hear of no more changes."""
+        self._inventory.listeners.remove(self._note)
+
+    def _note(self, node_name: str | None) -> None:
+        if node_name is None:
+            self._all_stale = True
+        else:
+            self._stale.add(node_name)
+
+    @property
+    def capacity(self) -> int:
+        return len(self.devices)
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether some node sees a pool that is not its own."""
+        return bool(self._shared)
+
+    def shared_versions(self) -> dict[int, tuple[int, ...]]:
+        """How far the usage of pools has come that are not local, by number of the group."""
+        return {
+            number: self._inventory.usage_versions(group)
+            for number, (group, _) in self._shared.items()
+        }
+
+    def sample_of(self, number: int) -> NodeDevices:
+        """What some node of a group sees."""
+        devices = self.devices[int(np.flatnonzero(self.numbers == number)[0])]
+        assert devices is not None
+        return devices
+
+    def live(self) -> Sequence[int]:
+        return [row for row, devices in enumerate(self.devices) if devices is not None]
+
+    def refresh(self, nodes: NodeView) -> None:
+        """Look at what changed. `nodes` is any view of the same table."""
+        table = self.table
+        if len(self.devices) != table.capacity:
+            self.devices += [None] * (table.capacity - len(self.devices))
+            self.changes.grow(table.capacity)
+            self.numbers = np.pad(self.numbers, (0, table.capacity - len(self.numbers)))
+        changed = None if self._all_stale else table.changes.since(self._position)
+        if changed is None:
+            rows = list(table.row_of.values())
+            gone = [row for row in self.live() if not table.is_live[row]]
+            self._all_stale = False
+        else:
+            rows, gone = [], []
+            for row in changed.tolist():
+                (rows if table.is_live[row] else gone).append(row)
+            rows += [table.row_of[name] for name in self._stale if name in table.row_of]
+        self._stale.clear()
+        for row in gone:
+            self._clear(row)
+        for row in rows:
+            self._look_at(row, nodes)
+        self._position = table.changes.position
+
+    def _look_at(self, row: int, nodes: NodeView) -> None:
+        node = nodes.info_at(row).node
+        if node is None:
+            self._clear(row)
+            return
+        known = self.devices[row]
+        if known is not None and known.node.metadata.name != node.metadata.name:
+            self._clear(row)
+            known = None
+        found = self._inventory.of_node(node)
+        if found is known:
+            return
+        self.devices[row] = found
+        if known is None or known.group is not found.group:
+            if known is not None:
+                self._leave(known.group)
+            self._enter(found.group)
+            self.numbers[row] = found.group.number
+            self.changes.append(row)
+
+    def _enter(self, group: DeviceGroup) -> None:
+        if group.shared:
+            _, count = self._shared.get(group.number, (group, 0))
+            self._shared[group.number] = (group, count + 1)
+
+    def _leave(self, group: DeviceGroup) -> None:
+        if group.shared:
+            _, count = self._shared.pop(group.number)
+            if count > 1:
+                self._shared[group.number] = (group, count - 1)
+
+    def _clear(self, row: int) -> None:
+        known = self.devices[row]
+        if known is None:
+            return
+        self.devices[row] = None
+        self.numbers[row] = 0
+        self._leave(known.group)
+        self.changes.append(row)
+        name = known.node.metadata.name
+        if name not in self.table.row_of:
+            self._inventory.node_gone(name)

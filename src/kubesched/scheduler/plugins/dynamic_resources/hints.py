@@ -1,0 +1,63 @@
+"""When a pod that waits for devices is worth another try (docs/reference/08 §5.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.api import Pod, PodGroup, ResourceClaim
+from kubesched.framework import Lister, QueueingHint
+from kubesched.framework.pod_groups import group_name_of
+from kubesched.scheduler.plugins.dynamic_resources.claims import UnresolvedClaimError, claims_of
+from kubesched.scheduler.plugins.dynamic_resources.group_claims import NO_GROUP_CLAIMS, GroupClaims
+from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
+
+__all__ = ["ClaimHints"]
+
+
+class ClaimHints:
+    """Hints on changes of claims; the claims themselves come from the lister."""
+
+    def __init__(
+        self, claims: Lister[ResourceClaim], groups: GroupClaims = NO_GROUP_CLAIMS
+    ) -> None:
+        self._claims = claims
+        self._groups = groups
+
+    def after_claim_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """A claim of the pod changed, or any claim gave its devices back."""
+        before, after = expect_or_none(ResourceClaim, old), expect(ResourceClaim, new)
+        try:
+            own = claims_of(pod, self._claims, self._groups)
+        except UnresolvedClaimError:
+            return QueueingHint.SKIP
+        if (
+            before is not None
+            and before.status.allocation is not None
+            and after.status.allocation is None
+        ):
+            return QueueingHint.QUEUE
+        if all(used.claim.metadata.uid != after.metadata.uid for used in own):
+            return QueueingHint.SKIP
+        return queue_if(before is None or before.status != after.status)
+
+    def after_group_added(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """The group appeared that claims of the pod were made for."""
+        metadata = expect(PodGroup, new).metadata
+        if (metadata.namespace, metadata.name) != (pod.metadata.namespace, group_name_of(pod)):
+            return QueueingHint.SKIP
+        try:
+            claims_of(pod, self._claims, self._groups)
+        except UnresolvedClaimError:
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
+    def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """The pod was told the names of its claims."""
+        after = expect(Pod, new)
+        if not same_pod(pod, after):
+            return QueueingHint.SKIP
+        try:
+            claims_of(after, self._claims, self._groups)
+        except UnresolvedClaimError:
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE

@@ -1,0 +1,247 @@
+"""The devices of the cluster by node, and which nodes are alike in them.
+
+Slices make up pools, nodes see pools, and usage says what of them is free. Nodes that see the
+same devices, equally free, are in one `DeviceGroup`: whatever is worked out for one of them holds
+for all. A change of a slice or of usage is noted for the nodes it concerns, and looked at when
+someone asks about them.
+
+Pools that are local to one node differ between nodes by name only, so their content and usage
+go into the group. A pool that several nodes see is one and the same for all of them; it goes
+into the group by its number, and its usage is asked for when it matters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kubesched.api import Node, ResourceSlice
+from kubesched.scheduler.plugins.dynamic_resources.allocated import AllocatedDevices, PoolId
+from kubesched.scheduler.plugins.dynamic_resources.device_content import (
+    DeviceContent,
+    DeviceContents,
+)
+from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.pools import Pool, PoolState, PoolView
+from kubesched.scheduler.plugins.dynamic_resources.slices import SliceRecord
+
+__all__ = ["DeviceGroup", "DeviceInventory", "NodeDevices"]
+
+# Of more pools than these it is not looked up whose usage changed.
+_FEW_POOLS = 16
+
+
+class DeviceGroup:
+    """Nodes that see the same devices, equally free."""
+
+    __slots__ = ("holders", "key", "number", "shared")
+
+    def __init__(self, number: int, key: object, shared: tuple[PoolView, ...]) -> None:
+        self.number = number  # of no other group, ever
+        self.key = key
+        self.shared = shared  # views of pools that are not local to a node
+        self.holders = 0
+
+
+class NodeDevices(NamedTuple):
+    """What one node sees."""
+
+    node: Node
+    views: tuple[PoolView, ...]  # in the order in which they are searched
+    group: DeviceGroup
+
+
+class DeviceInventory:
+    """Pools and nodes. Fed with slices and with usage."""
+
+    def __init__(self, features: DeviceFeatures) -> None:
+        self._features = features
+        self._contents = DeviceContents()
+        self.allocated = AllocatedDevices(
+            consumable_capacity=features.consumable_capacity, on_change=self._usage_changed
+        )
+        self._slices: dict[str, SliceRecord] = {}
+        self._slices_of_node: dict[str, dict[str, SliceRecord]] = {}  # "": of no single node
+        self._of_pool: dict[PoolId, dict[str, SliceRecord]] = {}
+        self._pools: dict[PoolId, Pool] = {}
+        self._pools_of_node: dict[str, set[PoolId]] = {}
+        # Pools that select nodes by more than a name, and those that every node sees something of.
+        self._selecting: dict[PoolId, Pool] = {}
+        self._outsiders: dict[PoolId, PoolView] = {}
+        self._nodes: dict[str, NodeDevices] = {}
+        self._groups: dict[object, DeviceGroup] = {}
+        self._group_numbers = itertools.count(1)
+        self.few_pools = _FEW_POOLS
+        self.shared_version = 0  # grows with every change of usage of a pool that is not local
+        # Told the name of each node that may be in another group now; None: all of them.
+        self.listeners: list[Callable[[str | None], None]] = []
+
+    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """Take in a slice that came, changed or went."""
+        touched: dict[PoolId, Pool | None] = {}
+        for gone in (old, new):
+            record = None if gone is None else self._slices.pop(gone.metadata.name, None)
+            if record is not None:
+                touched[record.pool_id] = self._pools.get(record.pool_id)
+                del self._of_pool[record.pool_id][record.name]
+                del self._slices_of_node[record.node_name][record.name]
+                if not self._slices_of_node[record.node_name]:
+                    del self._slices_of_node[record.node_name]
+        if new is not None and self._is_known_kind(new):
+            record = SliceRecord(new, self._contents)
+            touched.setdefault(record.pool_id, self._pools.get(record.pool_id))
+            self._slices[record.name] = record
+            self._of_pool.setdefault(record.pool_id, {})[record.name] = record
+            self._slices_of_node.setdefault(record.node_name, {})[record.name] = record
+        for pool_id, before in touched.items():
+            self._rebuild(pool_id, before)
+
+    def _is_known_kind(self, new: ResourceSlice) -> bool:
+        return self._features.partitionable_devices or not (
+            new.spec.per_device_node_selection or new.spec.shared_counters
+        )
+
+    def _rebuild(self, pool_id: PoolId, before: Pool | None) -> None:
+        records = self._of_pool[pool_id]
+        was_wide = pool_id in self._selecting or pool_id in self._outsiders
+        for name in before.named_nodes if before is not None else ():
+            self._pools_of_node[name].discard(pool_id)
+            if not self._pools_of_node[name]:
+                del self._pools_of_node[name]
+        self._pools.pop(pool_id, None)
+        self._selecting.pop(pool_id, None)
+        self._outsiders.pop(pool_id, None)
+        after: Pool | None = None
+        if records:
+            after = self._pools[pool_id] = Pool(pool_id, records.values())
+            for name in after.named_nodes:
+                self._pools_of_node.setdefault(name, set()).add(pool_id)
+            self._note_wide(after)
+        else:
+            del self._of_pool[pool_id]
+        if was_wide or pool_id in self._selecting or pool_id in self._outsiders:
+            self._nodes.clear()
+            self._groups.clear()
+            self._tell(None)
+            return
+        for pool in (before, after):
+            for name in pool.named_nodes if pool is not None else ():
+                self._forget(name)
+
+    def _note_wide(self, pool: Pool) -> None:
+        if pool.selects_nodes:
+            self._selecting[pool.pool_id] = pool
+            return
+        view = pool.outsiders_view()
+        # Without devices a pool matters to others only if something is wrong with it.
+        if view is not None and (view.devices or view.state is not PoolState.COMPLETE):
+            self._outsiders[pool.pool_id] = view
+
+    def slices_for(self, node_name: str) -> Iterable[SliceRecord]:
+        """Slices that name the node, and those that name none."""
+        for name in (node_name, ""):
+            yield from self._slices_of_node.get(name, {}).values()
+
+    def _usage_changed(self, pool_id: PoolId) -> None:
+        pool = self._pools.get(pool_id)
+        if pool is None:
+            return
+        if pool.only_node:
+            self._forget(pool.only_node)
+        else:
+            self.shared_version += 1
+
+    def _forget(self, node_name: str) -> None:
+        known = self._nodes.pop(node_name, None)
+        if known is not None:
+            self._release(known.group)
+        self._tell(node_name)
+
+    def _release(self, group: DeviceGroup) -> None:
+        group.holders -= 1
+        if not group.holders:
+            self._groups.pop(group.key, None)
+
+    def _tell(self, node_name: str | None) -> None:
+        for listener in self.listeners:
+            listener(node_name)
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether the labels of nodes decide which devices they see."""
+        return bool(self._selecting)
+
+    def of_node(self, node: Node) -> NodeDevices:
+        """What the node sees, as it is now."""
+        name = node.metadata.name
+        known = self._nodes.get(name)
+        if known is not None:
+            if known.node is node or not self._selecting:
+                return known
+            if known.node.metadata.labels == node.metadata.labels:
+                return known
+            self._release(known.group)
+        found = self._nodes[name] = self._look_at(node)
+        found.group.holders += 1
+        return found
+
+    def content_of(self, driver: str, pool: str, device: str) -> DeviceContent | None:
+        """What is published of a device, in the latest generation of its pool."""
+        known = self._pools.get((driver, pool))
+        return None if known is None else known.content_of(device)
+
+    def node_gone(self, name: str) -> None:
+        """Keep nothing of a node that is gone."""
+        known = self._nodes.pop(name, None)
+        if known is not None:
+            self._release(known.group)
+
+    def _look_at(self, node: Node) -> NodeDevices:
+        views = self._views_of(node)
+        return NodeDevices(node, views, self._group_of(views))
+
+    def _views_of(self, node: Node) -> tuple[PoolView, ...]:
+        local = self._pools_of_node.get(node.metadata.name, ())
+        pools: Iterable[Pool] = [self._pools[pool_id] for pool_id in local]
+        if self._selecting:
+            pools = {pool.pool_id: pool for pool in (*pools, *self._selecting.values())}.values()
+        views = [view for pool in pools if (view := pool.view_of(node)) is not None]
+        if self._outsiders:
+            own = {view.pool.pool_id for view in views}
+            views += [
+                view
+                for pool_id, view in self._outsiders.items()
+                if pool_id not in own and pool_id not in local
+            ]
+        views.sort(key=_order)
+        return tuple(views)
+
+    def _group_of(self, views: tuple[PoolView, ...]) -> DeviceGroup:
+        parts: list[object] = []
+        shared = []
+        for view in views:
+            if view.pool.only_node:
+                usage = self.allocated.usage(view.pool.pool_id)
+                parts.append((view.key, view.usage_key(usage)))
+            else:
+                parts.append(view.number)
+                shared.append(view)
+        key = tuple(parts)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = DeviceGroup(next(self._group_numbers), key, tuple(shared))
+        return group
+
+    def usage_versions(self, group: DeviceGroup) -> tuple[int, ...]:
+        """Changes with the usage of what the nodes of a group share with others."""
+        if len(group.shared) > self.few_pools:
+            return (self.shared_version,)
+        return tuple(
+            0 if (usage := self.allocated.usage(view.pool.pool_id)) is None else usage.version
+            for view in group.shared
+        )
+
+
+def _order(view: PoolView) -> tuple[bool, str, str]:
+    return view.order

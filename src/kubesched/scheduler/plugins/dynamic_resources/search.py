@@ -1,0 +1,571 @@
+"""The search for devices: depth first, and the first solution is taken.
+
+(docs/reference/08 §8.4 to §8.6)
+
+Claims, their requests, the alternatives of a request and the devices are tried in order, and an
+earlier choice is revised when a later request needs it. The order is the reference's, so the
+devices found are the same. What a search can do without is left out only where it cannot change
+the outcome: a device that is equal to one which led nowhere in the same place is not tried.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from kubesched.api.quantity import Quantity
+from kubesched.scheduler.plugins.dynamic_resources.allocated import PoolUsage
+from kubesched.scheduler.plugins.dynamic_resources.attempt_usage import AttemptUsage
+from kubesched.scheduler.plugins.dynamic_resources.candidates import Candidate, DeadViews
+from kubesched.scheduler.plugins.dynamic_resources.capacity import consumption
+from kubesched.scheduler.plugins.dynamic_resources.constraints import (
+    Constraint,
+    DistinctAttribute,
+    make_constraint,
+)
+from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.pools import PoolState, PoolView
+from kubesched.scheduler.plugins.dynamic_resources.requests import (
+    ALL,
+    MAX_RESULTS,
+    ClaimRequests,
+    Request,
+)
+from kubesched.scheduler.plugins.dynamic_resources.selectors import SelectorError, Selectors
+from kubesched.scheduler.plugins.dynamic_resources.taints import are_tolerated
+
+__all__ = [
+    "AllocationError",
+    "NamedClaim",
+    "Pick",
+    "Search",
+    "SearchTimeoutError",
+    "Solution",
+]
+
+_STEPS_BETWEEN_LOOKS = 256  # at the clock
+_MOST_STEPS = 20_000_000  # also where the clock stands still, as in a simulation
+
+
+class AllocationError(Exception):
+    """The claims cannot be worked with: a mistake in them, a class or a slice."""
+
+
+class SearchTimeoutError(Exception):
+    """The search took too long."""
+
+
+class _TooManyResultsError(Exception):
+    """A claim would get more devices than a result may have."""
+
+
+class NamedClaim(NamedTuple):
+    """A claim that needs devices: how errors call it, and what it asks for."""
+
+    name: str  # namespace/name
+    requests: ClaimRequests
+
+
+class Pick(NamedTuple):
+    """A device that a request gets: by place, so that it holds for every node of a group."""
+
+    view: int
+    device: int
+    request: Request
+    is_share: bool
+    consumed: Mapping[str, Quantity]
+
+
+class Solution(NamedTuple):
+    """For each claim its devices, in the order taken, and the alternatives that were chosen."""
+
+    picks: tuple[tuple[Pick, ...], ...]
+    chosen: Mapping[tuple[int, int], int]  # claim and request -> alternative
+
+
+Place = tuple[int, int]  # pool, device
+_BEGIN: Place = (0, 0)
+
+UsageOf = Callable[[PoolView], PoolUsage | None]
+
+
+class Search:
+    """One attempt to find devices for some claims among what one node sees."""
+
+    def __init__(
+        self,
+        claims: Sequence[NamedClaim],
+        views: Sequence[PoolView],
+        usage_of: UsageOf,
+        selectors: Selectors,
+        features: DeviceFeatures,
+        is_late: Callable[[], bool] | None = None,
+        dead: DeadViews | None = None,
+    ) -> None:
+        self._dead = DeadViews() if dead is None else dead
+        self._claims = claims
+        self._views = views
+        self._selectors = selectors
+        self._features = features
+        self._is_late = is_late
+        self._steps = 0
+        self._usage_of = usage_of
+        # Of each pool that is looked at its usage, and its devices with what was done to them.
+        self._usage: dict[int, PoolUsage | None] = {}
+        self._candidates: dict[int, list[Candidate]] = {}
+        self._all_devices: dict[tuple[int, int, int], list[Candidate]] = {}
+        self._constraints: list[list[Constraint]] = []
+        self._results: list[list[tuple[Candidate, Pick]]] = [[] for _ in claims]
+        self._chosen: dict[tuple[int, int], int] = {}
+        self._taken = AttemptUsage()
+        self._selectable: dict[tuple[int, int, int, int], bool] = {}
+        self._may_skip_equals = True
+        self._touched: dict[int, int] = {}  # pool -> how much of it this attempt took
+        self._constraint_refusals = 0
+
+    def run(self) -> Solution | None:
+        """Find devices for all claims; None: there are not enough of the right kind.
+
+        Raises:
+            AllocationError: the claims, or what was found on the way, cannot be worked with.
+            SearchTimeoutError: it took too long.
+        """
+        self._prepare()
+        if self._cannot_fit():
+            return None
+        levels = sum(MAX_RESULTS + 2 * len(claim.requests.choices) + 2 for claim in self._claims)
+        with _more_depth(levels):
+            found = self._step(0, 0, 0, 0, False, _BEGIN)
+        if not found:
+            return None
+        picks = tuple(tuple(pick for _, pick in results) for results in self._results)
+        self._check_node_selectors()
+        return Solution(picks, dict(self._chosen))
+
+    def _of_view(self, view_place: int) -> list[Candidate]:
+        found = self._candidates.get(view_place)
+        if found is None:
+            view = self._views[view_place]
+            usage = self._usage_in(view_place)
+            found = self._candidates[view_place] = [
+                Candidate(view_place, view, place, usage) for place in range(len(view.devices))
+            ]
+        return found
+
+    def _usage_in(self, view_place: int) -> PoolUsage | None:
+        if view_place not in self._usage:
+            self._usage[view_place] = self._usage_of(self._views[view_place])
+        return self._usage[view_place]
+
+    def _all_candidates(self) -> Iterator[Candidate]:
+        for view_place in range(len(self._views)):
+            yield from self._of_view(view_place)
+
+    def _is_dead(self, key: tuple[int, int, int], view_place: int) -> bool:
+        usage = self._usage_in(view_place)
+        number = self._views[view_place].number
+        return self._dead.has((*key, number), 0 if usage is None else usage.version)
+
+    def _prepare(self) -> None:
+        """Look at all requests once, in order; the first that is wrong ends the attempt."""
+        for place, (name, requests) in enumerate(self._claims):
+            least = 0
+            for number, choice in enumerate(requests.choices):
+                if choice.problem:
+                    raise AllocationError(f"claim {name}{choice.problem}")
+                least += min(
+                    self._needed(place, number, alternative, request)
+                    for alternative, request in enumerate(choice.alternatives)
+                )
+            if least > MAX_RESULTS:
+                raise AllocationError(
+                    f"claim {name}: number of requested devices {least} exceeds the claim "
+                    f"limit of {MAX_RESULTS}"
+                )
+            self._constraints.append(self._make_constraints(name, requests))
+
+    def _needed(self, claim: int, number: int, alternative: int, request: Request) -> int:
+        name = self._claims[claim].name
+        if request.problem:
+            raise AllocationError(f"claim {name}{request.problem}")
+        if request.mode != ALL:
+            return request.count
+        for view in self._views:
+            if view.state is not PoolState.COMPLETE:
+                problem = "being updated" if view.state is PoolState.INCOMPLETE else "invalid"
+                raise AllocationError(
+                    f"claim {name}, request {request.own_name}: asks for all devices, but "
+                    f"resource pool {'/'.join(view.pool.pool_id)} is currently {problem}"
+                )
+        found = [
+            candidate
+            for candidate in self._all_candidates()
+            if self._is_selectable(claim, number, alternative, request, candidate)
+            and self._has_room(request, candidate)
+        ]
+        self._all_devices[claim, number, alternative] = found
+        return len(found)
+
+    def _make_constraints(self, name: str, requests: ClaimRequests) -> list[Constraint]:
+        found = []
+        for place, spec in enumerate(requests.spec.constraints):
+            constraint = make_constraint(
+                spec, knows_distinct=self._features.has_distinct_constraints
+            )
+            if constraint is None:
+                raise AllocationError(
+                    f"claim {name}, constraint #{place}: empty constraint "
+                    "(unsupported constraint type?)"
+                )
+            if isinstance(constraint, DistinctAttribute):
+                # It forgets what is taken back, so trying a device leaves its mark.
+                self._may_skip_equals = False
+            found.append(constraint)
+        return found
+
+    def _cannot_fit(self) -> bool:
+        """Whether counting alone says that there are too few devices.
+
+        Only where the search would find out without an error on its way.
+        """
+        is_short = False
+        for claim, (_, requests) in enumerate(self._claims):
+            for number, choice in enumerate(requests.choices):
+                if any(request.mode == ALL for request in choice.alternatives):
+                    return False
+                try:
+                    is_short |= not any(
+                        self._has_enough(claim, number, alternative, request)
+                        for alternative, request in enumerate(choice.alternatives)
+                    )
+                except AllocationError:
+                    return False
+        return is_short
+
+    def _has_enough(self, claim: int, number: int, alternative: int, request: Request) -> bool:
+        """Whether the request could be met if nobody else wanted anything."""
+        left = request.count
+        key = (claim, number, alternative)
+        for view_place in range(len(self._views)):
+            if left <= 0:
+                break
+            if not request.admin_access and self._is_dead(key, view_place):
+                continue
+            left -= sum(
+                (request.admin_access or not candidate.is_used)
+                and self._is_selectable(claim, number, alternative, request, candidate)
+                for candidate in self._of_view(view_place)
+            )
+        return left <= 0
+
+    def _check_node_selectors(self) -> None:
+        for (name, _), results in zip(self._claims, self._results, strict=True):
+            for candidate, _ in results:
+                device = candidate.device
+                of = device.content.device if device.slice.is_per_device else device.slice.selection
+                if of.node_name or device.content.device.binds_to_node:
+                    break
+                terms = of.node_selector.node_selector_terms if of.node_selector else ()
+                if len(terms) > 1:
+                    raise AllocationError(
+                        f"create NodeSelector for claim {name.partition('/')[2]}: unsupported "
+                        f"ResourceSlice.NodeSelector with {len(terms)} terms"
+                    )
+
+    def _look_at_clock(self) -> None:
+        self._steps += 1
+        if self._steps % _STEPS_BETWEEN_LOOKS == 1 and (
+            self._steps > _MOST_STEPS or (self._is_late is not None and self._is_late())
+        ):
+            raise SearchTimeoutError
+
+    def _step(
+        self, claim: int, number: int, alternative: int, taken: int, inside: bool, start: Place
+    ) -> bool:
+        """Go on from here; True if everything that is left can be had.
+
+        `inside` says that an alternative of a prioritised list was settled on.
+        """
+        self._look_at_clock()
+        if claim == len(self._claims):
+            return True
+        choices = self._claims[claim].requests.choices
+        if number == len(choices):
+            try:
+                return self._step(claim + 1, 0, 0, 0, False, _BEGIN)
+            except _TooManyResultsError:
+                return False
+        choice = choices[number]
+        if choice.is_prioritized and not inside:
+            return self._first_available(claim, number)
+        request = choice.alternatives[alternative]
+        if request.mode == ALL:
+            return self._step_all(claim, number, alternative, request, taken, inside)
+        if taken == request.count:
+            return self._step(claim, number + 1, 0, 0, False, _BEGIN)
+        self._check_size(claim, request.count - taken)
+        return self._step_exact(claim, number, alternative, request, taken, inside, start)
+
+    def _first_available(self, claim: int, number: int) -> bool:
+        only_too_many = True
+        for alternative in range(len(self._claims[claim].requests.choices[number].alternatives)):
+            try:
+                found = self._step(claim, number, alternative, 0, True, _BEGIN)
+            except _TooManyResultsError:
+                continue
+            only_too_many = False
+            if found:
+                self._chosen[claim, number] = alternative
+                return True
+        if only_too_many:
+            raise _TooManyResultsError
+        return False
+
+    def _step_all(
+        self, claim: int, number: int, alternative: int, request: Request, taken: int, inside: bool
+    ) -> bool:
+        devices = self._all_devices[claim, number, alternative]
+        if not devices:
+            return False
+        if taken == len(devices):
+            return self._step(claim, number + 1, 0, 0, False, _BEGIN)
+        self._check_size(claim, len(devices) - taken)
+        undo = self._take(claim, request, devices[taken], must=True)
+        if undo is None:
+            return False
+        found = False
+        try:
+            found = self._step(claim, number, alternative, taken + 1, inside, _BEGIN)
+        finally:
+            if not found:
+                undo()
+        return found
+
+    def _step_exact(
+        self,
+        claim: int,
+        number: int,
+        alternative: int,
+        request: Request,
+        taken: int,
+        inside: bool,
+        start: Place,
+    ) -> bool:
+        key = (claim, number, alternative)
+        for view_place in range(start[0], len(self._views)):
+            first = start[1] if view_place == start[0] else 0
+            if self._is_dead(key, view_place) or self._is_refused(key, request, view_place):
+                continue
+            is_dead = not first and not self._is_touched(view_place)
+            led_nowhere: set[object] = set()
+            for candidate in self._of_view(view_place)[first:]:
+                undo = None
+                if not led_nowhere or candidate.likeness() not in led_nowhere:
+                    undo, is_out = self._try(claim, number, alternative, request, candidate)
+                    is_dead = is_dead and is_out
+                if undo is None:
+                    continue
+                found = False
+                try:
+                    after = (view_place, candidate.place + 1)
+                    found = self._step(claim, number, alternative, taken + 1, inside, after)
+                finally:
+                    if not found:
+                        undo()
+                if found:
+                    return True
+                if self._may_skip_equals and not self._is_shareable(candidate):
+                    led_nowhere.add(candidate.likeness())
+            if is_dead:
+                usage = self._usage_in(view_place)
+                version = 0 if usage is None else usage.version
+                self._dead.add((*key, self._views[view_place].number), version)
+        return False
+
+    def _is_refused(self, key: tuple[int, int, int], request: Request, view_place: int) -> bool:
+        """Whether a constraint refuses every device of a pool.
+
+        Not if trying one of them could end in an error: selectors are asked before constraints.
+        """
+        view = self._views[view_place]
+        for constraint in self._constraints[key[0]]:
+            if constraint.refuses_all(request.request, request.subrequest, view):
+                return self._dead.is_without_errors(
+                    (*key, view.number),
+                    lambda: self._is_selecting_without_error(key, request, view_place),
+                )
+        return False
+
+    def _is_selecting_without_error(
+        self, key: tuple[int, int, int], request: Request, view_place: int
+    ) -> bool:
+        try:
+            for candidate in self._of_view(view_place):
+                self._is_selectable(*key, request, candidate)
+        except AllocationError:
+            return False
+        return True
+
+    def _is_touched(self, view_place: int) -> bool:
+        """Whether this attempt took anything of a pool."""
+        return view_place in self._touched and self._touched[view_place] > 0
+
+    def _try(
+        self, claim: int, number: int, alternative: int, request: Request, candidate: Candidate
+    ) -> tuple[Callable[[], None] | None, bool]:
+        """Take a device if that can be: how to undo it, and whether it is out for good.
+
+        Out for good is what others have, or what is not of the right kind: not what only a
+        constraint is in the way of.
+        """
+        if claim in candidate.taken_by if request.admin_access else candidate.is_in_use:
+            return None, not candidate.taken_by
+        if not self._is_selectable(claim, number, alternative, request, candidate):
+            return None, True
+        # Early, because it is cheap: most devices of other kinds end here.
+        for constraint in self._constraints[claim]:
+            if constraint.refuses(request.request, request.subrequest, candidate.content):
+                return None, False
+        if not self._has_room(request, candidate):
+            return None, True
+        self._look_at_clock()
+        refusals = self._constraint_refusals
+        undo = self._take(claim, request, candidate, must=False)
+        return undo, undo is None and refusals == self._constraint_refusals
+
+    def _check_size(self, claim: int, more: int) -> None:
+        if len(self._results[claim]) + more > MAX_RESULTS:
+            raise _TooManyResultsError
+
+    def _is_selectable(
+        self, claim: int, number: int, alternative: int, request: Request, candidate: Candidate
+    ) -> bool:
+        """Whether class and request ask for such a device; raises AllocationError."""
+        key = (claim, number, alternative, candidate.content.number)
+        selectable = self._selectable.get(key)
+        if selectable is None:
+            selectable = self._selectable[key] = self._is_selected(claim, request, candidate)
+        return selectable and candidate.device.is_for_node
+
+    def _is_selected(self, claim: int, request: Request, candidate: Candidate) -> bool:
+        content = candidate.content
+        if content.has_conditions and not self._features.binding_conditions:
+            return False
+        if content.is_broken:
+            return False
+        assert request.device_class is not None, "checked before the search"
+        for whose, expressions in (
+            (f"class {request.device_class.metadata.name}", request.class_selectors),
+            (f"claim {self._claims[claim].name}", request.selectors),
+        ):
+            for place, expression in enumerate(expressions):
+                try:
+                    if not self._selectors.matches(expression, content):
+                        return False
+                except SelectorError as exc:
+                    raise AllocationError(f"{whose}: selector #{place}: {exc}") from exc
+        return True
+
+    def _is_shareable(self, candidate: Candidate) -> bool:
+        return self._features.consumable_capacity and candidate.content.allows_sharing
+
+    def _has_room(self, request: Request, candidate: Candidate) -> bool:
+        return not self._features.consumable_capacity or self._taken.has_room(
+            candidate, request.capacity
+        )
+
+    def _take(
+        self, claim: int, request: Request, candidate: Candidate, *, must: bool
+    ) -> Callable[[], None] | None:
+        """Give the device to the request; returns how to undo that, or None if it cannot be."""
+        is_share = self._is_shareable(candidate)
+        if request.admin_access:
+            if not is_share and claim in candidate.taken_by:
+                return None
+        elif candidate.is_in_use:
+            return None
+        content = candidate.content
+        consumes = bool(content.device.consumes_counters)
+        if consumes and not self._features.partitionable_devices:
+            return None
+        counts = consumes and not (is_share and self._taken.has_any_entry(candidate))
+        if counts and not self._taken.take_counters(candidate):
+            return None
+        if not self._may_take(claim, request, candidate, must=must, counts=counts):
+            return None
+        if not is_share:
+            candidate.taken_by.append(claim)
+        consumed: Mapping[str, Quantity] = {}
+        had_entry = self._taken.has_entry(candidate)
+        if not self._has_room(request, candidate):
+            self._undo(claim, request, candidate, counts=counts, is_share=is_share)
+            return None
+        if is_share:
+            consumed = consumption(content.capacity, request.capacity)
+            self._taken.take_capacity(candidate, consumed)
+        pick = Pick(candidate.view_place, candidate.place, request, is_share, consumed)
+        self._results[claim].append((candidate, pick))
+        view_place = candidate.view_place
+        self._touched[view_place] = self._touched.get(view_place, 0) + 1
+
+        def undo() -> None:
+            self._results[claim].pop()
+            self._touched[view_place] -= 1
+            if is_share:
+                self._taken.give_back_capacity(candidate, consumed, keep_entry=had_entry)
+            self._undo(claim, request, candidate, counts=counts, is_share=is_share)
+
+        return undo
+
+    def _may_take(
+        self, claim: int, request: Request, candidate: Candidate, *, must: bool, counts: bool
+    ) -> bool:
+        """Whether neither taints nor constraints are in the way; if they are, all is as before."""
+        content = candidate.content
+        if (
+            self._features.device_taints
+            and content.blocking_taints
+            and not are_tolerated(content.blocking_taints, request.tolerations)
+        ):
+            if counts:
+                self._taken.give_back_counters(candidate)
+            return False
+        for place, constraint in enumerate(self._constraints[claim]):
+            if constraint.add(request.request, request.subrequest, content):
+                continue
+            for added in reversed(self._constraints[claim][:place]):
+                added.remove(request.request, request.subrequest, content)
+            self._constraint_refusals += 1
+            if counts:
+                self._taken.give_back_counters(candidate)
+            if must:
+                device = "/".join((*candidate.view.pool.pool_id, candidate.device.name))
+                raise AllocationError(
+                    f"claim {self._claims[claim].name}, request {request.own_name}: cannot add "
+                    f"device {device} because a claim constraint would not be satisfied"
+                )
+            return False
+        return True
+
+    def _undo(
+        self, claim: int, request: Request, candidate: Candidate, *, counts: bool, is_share: bool
+    ) -> None:
+        if not is_share:
+            candidate.taken_by.pop()
+        for constraint in reversed(self._constraints[claim]):
+            constraint.remove(request.request, request.subrequest, candidate.content)
+        if counts:
+            self._taken.give_back_counters(candidate)
+
+
+@contextmanager
+def _more_depth(levels: int) -> Iterator[None]:
+    """Room for a search that goes a few calls deep for every device."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before + 3 * levels)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

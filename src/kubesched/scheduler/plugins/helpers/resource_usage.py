@@ -1,0 +1,211 @@
+"""What a node has of the resources that scoring looks at, and what is taken.
+
+docs/reference/05 §6.1. Shared by NodeResourcesFit and NodeResourcesBalancedAllocation, which differ
+in whether cpu and memory count as requested or with defaults for containers that request none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.int64 import add_int64
+from kubesched.api.resource_amounts import Resources
+from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource_name
+from kubesched.errors import KubeschedError
+from kubesched.framework import Handle, NodeInfo, NodeView
+from kubesched.scheduler.config.args import ResourceSpec
+from kubesched.scheduler.plugins.helpers.device_counts import ServedAmounts
+
+__all__ = ["ResourceColumns", "ResourceUsage", "TrackedResources"]
+
+# Where a node has what counts with defaults for containers that request none.
+_NONZERO = {CPU: "nonzero_cpu", MEMORY: "nonzero_memory"}
+_REMEMBERED = 4096
+_FIELDS = {CPU: "milli_cpu", MEMORY: "memory", EPHEMERAL_STORAGE: "ephemeral_storage"}
+
+
+class ResourceUsage(NamedTuple):
+    """One resource of one node. All amounts are 0 if the resource does not count there."""
+
+    allocatable: int
+    allocated: int  # to the pods on the node
+    requested: int  # with the incoming pod
+    weight: int
+
+
+ScoreRule = Callable[[Sequence[ResourceUsage]], int]
+
+
+class ResourceColumns(NamedTuple):
+    """Some resources of many nodes. Amounts are int64[resource, node]."""
+
+    allocatable: NDArray[np.int64]
+    allocated: NDArray[np.int64]  # to the pods on the nodes
+    wanted: list[int]  # by the incoming pod, per resource
+    weights: list[int]
+
+    @property
+    def requested(self) -> NDArray[np.int64]:
+        """With the incoming pod."""
+        wanted = np.array(self.wanted, dtype=np.int64)
+        return self.allocated + wanted[:, np.newaxis]
+
+
+class TrackedResources:
+    """The configured resources. `wanted` is what the pod asks of each, in their order."""
+
+    def __init__(
+        self, specs: Sequence[ResourceSpec], handle: Handle | None = None, *, with_defaults: bool
+    ) -> None:
+        self.names = tuple(spec.name for spec in specs)
+        self._weights = tuple(spec.weight for spec in specs)
+        self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
+        self._with_defaults = with_defaults
+        self._allocatable = tuple(_amount_of("allocatable", name) for name in self.names)
+        self._allocated = tuple(
+            _amount_of("requested", name)
+            if not with_defaults or name not in _NONZERO
+            else attrgetter(_NONZERO[name])
+            for name in self.names
+        )
+        self._served = ServedAmounts(handle, self.names)
+        # Where all names are fields, all amounts of a node or a pod are read in one call.
+        self._of_node: Callable[[NodeInfo], tuple[int, ...]] | None = None
+        self._of_pod: Callable[[Resources], tuple[int, ...]] | None = None
+        if len(self.names) > 1 and all(name in _FIELDS for name in self.names):
+            fields = [_FIELDS[name] for name in self.names]
+            taken = [
+                _NONZERO[name] if with_defaults and name in _NONZERO else f"requested.{field}"
+                for name, field in zip(self.names, fields, strict=True)
+            ]
+            self._of_node = attrgetter(*(f"allocatable.{field}" for field in fields), *taken)
+            self._of_pod = attrgetter(*fields)
+
+    def amounts(self, requested: Resources) -> tuple[int, ...]:
+        """How much of each configured resource there is in what a pod requests."""
+        if self._of_pod is not None:
+            return self._of_pod(requested)
+        return tuple(requested.amount(name) for name in self.names)
+
+    def scoring_by(self, rule: ScoreRule) -> Callable[[tuple[int, ...], NodeInfo], int]:
+        """What a rule makes of the usages of a node, given what the pod asks for.
+
+        Nodes of a kind that are filled with pods of a kind go through the same few totals, so
+        scores are remembered by these.
+        """
+        of_node = self._of_node
+        if of_node is None:
+            return lambda wanted, node: rule(self.usages(wanted, node))
+        known = lru_cache(maxsize=_REMEMBERED)(
+            lambda wanted, totals: rule(self._usages_by_totals(wanted, totals))
+        )
+        return lambda wanted, node: known(wanted, of_node(node))
+
+    @property
+    def objects_read(self) -> tuple[type[Any], ...]:
+        """Kinds of objects that amounts depend on, besides nodes and pods."""
+        if not self._served.may_count:
+            return (DeviceClass,)
+        return DeviceClass, ResourceClaim, ResourceSlice
+
+    def usages(self, wanted: Sequence[int], node: NodeInfo) -> list[ResourceUsage]:
+        """One entry per configured resource.
+
+        Raises:
+            KubeschedError: no resource is configured.
+        """
+        self._check()
+        usages: list[ResourceUsage] = []
+        for place, amount in enumerate(wanted):
+            weight = self._weights[place]
+            allocatable = allocated = 0
+            if amount or not self._is_scalar[place]:
+                allocatable, allocated = (
+                    self._allocatable[place](node),
+                    self._allocated[place](node),
+                )
+                if not allocatable and self._served.may_count:
+                    allocatable, allocated = self._served.of_node(self.names[place], node)
+            usages.append(_usage(allocatable, allocated, amount, weight))
+        return usages
+
+    def _usages_by_totals(
+        self, wanted: tuple[int, ...], totals: tuple[int, ...]
+    ) -> list[ResourceUsage]:
+        count = len(wanted)
+        return list(map(_usage, totals[:count], totals[count:], wanted, self._weights))
+
+    def columns(self, wanted: Sequence[int], nodes: NodeView) -> ResourceColumns | None:
+        """The configured resources that count for the pod; None if none does.
+
+        Raises:
+            KubeschedError: no resource is configured.
+        """
+        self._check()
+        places = [
+            place for place, amount in enumerate(wanted) if amount or not self._is_scalar[place]
+        ]
+        if not places:
+            return None
+        names = [self.names[place] for place in places]
+        columns = ResourceColumns(
+            nodes.allocatable_of(names),
+            self._allocated_of(names, nodes),
+            [wanted[place] for place in places],
+            [self._weights[place] for place in places],
+        )
+        return self._with_devices(columns, names, nodes) if self._served.may_count else columns
+
+    def _with_devices(
+        self, columns: ResourceColumns, names: list[str], nodes: NodeView
+    ) -> ResourceColumns:
+        """Add what nodes have as devices of what they have no number of their own of."""
+        for place, name in enumerate(names):
+            lacking = columns.allocatable[place] == 0
+            amounts = self._served.of_nodes(name, nodes, lacking)
+            if amounts is not None:
+                # Copies: the columns are the table's own.
+                allocatable, allocated = columns.allocatable.copy(), columns.allocated.copy()
+                allocatable[place] = np.where(lacking, amounts[0], allocatable[place])
+                allocated[place] = np.where(lacking, amounts[1], allocated[place])
+                columns = columns._replace(allocatable=allocatable, allocated=allocated)
+        return columns
+
+    def _check(self) -> None:
+        if not self.names:
+            raise KubeschedError("resources not found")
+
+    def _allocated_of(self, names: list[str], nodes: NodeView) -> NDArray[np.int64]:
+        if not self._with_defaults:
+            return nodes.requested_of(names)
+        if names == [CPU, MEMORY]:
+            return nodes.nonzero_requested
+        return np.stack([self._allocated_column(name, nodes) for name in names])
+
+    def _allocated_column(self, name: str, nodes: NodeView) -> NDArray[np.int64]:
+        if name == CPU:
+            return nodes.nonzero_requested_cpu
+        if name == MEMORY:
+            return nodes.nonzero_requested_memory
+        return nodes.requested(name)
+
+
+def _usage(allocatable: int, allocated: int, wanted: int, weight: int) -> ResourceUsage:
+    if not allocatable:
+        return ResourceUsage(0, 0, 0, weight)
+    return ResourceUsage(allocatable, allocated, add_int64(allocated, wanted), weight)
+
+
+def _amount_of(total: str, name: str) -> Callable[[NodeInfo], int]:
+    """Reads the amount of a resource from `allocatable` or `requested` of a node."""
+    if name in _FIELDS:
+        return attrgetter(f"{total}.{_FIELDS[name]}")
+    resources = attrgetter(total)
+    return lambda node: resources(node).amount(name)

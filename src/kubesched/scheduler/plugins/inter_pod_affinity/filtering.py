@@ -1,0 +1,214 @@
+"""Required affinity and anti-affinity, both ways (docs/reference/06 §2.3 and §2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Namespace, Pod
+from kubesched.framework import (
+    SUCCESS,
+    Lister,
+    NodeInfo,
+    NodeView,
+    PodIndex,
+    PodInfo,
+    Rejections,
+    Status,
+)
+from kubesched.framework.pod_index import TermKind
+from kubesched.framework.pod_query import PodQuery
+from kubesched.scheduler.plugins.inter_pod_affinity.incoming_terms import (
+    IncomingTerm,
+    labels_of_namespace,
+    matches_all,
+    spell_out,
+)
+from kubesched.scheduler.plugins.inter_pod_affinity.topology_counts import TopologyCounts
+
+__all__ = [
+    "AFFINITY_UNMET",
+    "ANTI_AFFINITY_VIOLATED",
+    "EXISTING_ANTI_AFFINITY_VIOLATED",
+    "RequiredTerms",
+]
+
+AFFINITY_UNMET = Status.unresolvable("node(s) didn't match pod affinity rules")
+ANTI_AFFINITY_VIOLATED = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
+EXISTING_ANTI_AFFINITY_VIOLATED = Status.unschedulable(
+    "node(s) didn't satisfy existing pods anti-affinity rules"
+)
+_STATUSES = (AFFINITY_UNMET, ANTI_AFFINITY_VIOLATED, EXISTING_ANTI_AFFINITY_VIOLATED)
+
+
+class RequiredTerms:
+    """What PreFilter notes: the pod's required terms, and where pods that matter to it are.
+
+    `affinity` counts pods that satisfy all affinity terms at once, `anti_affinity` those that
+    some anti-affinity term is about, `existing` those with an anti-affinity term about the pod.
+    """
+
+    __slots__ = (
+        "affinity",
+        "affinity_terms",
+        "anti_affinity",
+        "anti_affinity_terms",
+        "existing",
+        "namespace_labels",
+        "satisfies_itself",
+    )
+
+    affinity_terms: tuple[IncomingTerm, ...]
+    anti_affinity_terms: tuple[IncomingTerm, ...]
+    namespace_labels: Mapping[str, str]
+    satisfies_itself: bool
+    affinity: TopologyCounts
+    anti_affinity: TopologyCounts
+    existing: TopologyCounts
+
+    @classmethod
+    def of(
+        cls,
+        pod_info: PodInfo,
+        index: PodIndex,
+        namespaces: Lister[Namespace] | None,
+        *,
+        is_told_of_others: bool = False,
+    ) -> RequiredTerms | None:
+        """Look the cluster up; None if no node could be ruled out.
+
+        With `is_told_of_others` there may be pods with terms that are not in the index, and that
+        `change` will tell of.
+        """
+        pod = pod_info.pod
+        near, apart = pod_info.required_affinity_terms, pod_info.required_anti_affinity_terms
+        if not (near or apart or index.has_terms or is_told_of_others):
+            return None
+        labels = labels_of_namespace(pod.metadata.namespace, namespaces)
+        existing = TopologyCounts(
+            index.count(carried).by_domain(index.domains(carried.term.topology_key))
+            for carried in index.terms_about(pod, labels)[TermKind.REQUIRED_ANTI_AFFINITY]
+        )
+        if existing.is_empty and not near and not apart and not is_told_of_others:
+            return None
+        terms = cls()
+        terms.namespace_labels = labels
+        terms.existing = existing
+        terms.affinity_terms = tuple(spell_out(term, namespaces) for term in near)
+        terms.anti_affinity_terms = tuple(spell_out(term, namespaces) for term in apart)
+        terms.satisfies_itself = matches_all(terms.affinity_terms, pod)
+        terms._count(index)
+        return terms
+
+    def _count(self, index: PodIndex) -> None:
+        near = TopologyCounts()
+        if self.affinity_terms:
+            satisfying = index.count(PodQuery(term.condition for term in self.affinity_terms))
+            # A key that several terms share is counted once: only "none" and "some" matter.
+            keys = dict.fromkeys(term.topology_key for term in self.affinity_terms)
+            near = TopologyCounts(satisfying.by_domain(index.domains(key)) for key in keys)
+        self.affinity = near
+        self.anti_affinity = TopologyCounts(
+            index.count(PodQuery((term.condition,))).by_domain(index.domains(term.topology_key))
+            for term in self.anti_affinity_terms
+        )
+
+    def clone(self) -> RequiredTerms:
+        copy = RequiredTerms()
+        copy.affinity_terms = self.affinity_terms
+        copy.anti_affinity_terms = self.anti_affinity_terms
+        copy.namespace_labels = self.namespace_labels
+        copy.satisfies_itself = self.satisfies_itself
+        copy.affinity = self.affinity.clone()
+        copy.anti_affinity = self.anti_affinity.clone()
+        copy.existing = self.existing.clone()
+        return copy
+
+    def concerns(self, pod: Pod, other: PodInfo) -> bool:
+        """Whether it makes a difference where `other` is."""
+        return (
+            any(
+                term.matches(pod, self.namespace_labels)
+                for term in other.required_anti_affinity_terms
+            )
+            or matches_all(self.affinity_terms, other.pod)
+            or any(incoming.matches(other.pod) for incoming in self.anti_affinity_terms)
+        )
+
+    def change(self, pod: Pod, other: PodInfo, node: NodeInfo, step: int) -> None:
+        """Count `other` on the node (`step` 1), or no longer (-1)."""
+        for term in other.required_anti_affinity_terms:
+            if term.matches(pod, self.namespace_labels):
+                self.existing.change(term.topology_key, node, step)
+        if matches_all(self.affinity_terms, other.pod):
+            for key in dict.fromkeys(term.topology_key for term in self.affinity_terms):
+                self.affinity.change(key, node, step)
+        for incoming in self.anti_affinity_terms:
+            if incoming.matches(other.pod):
+                self.anti_affinity.change(incoming.topology_key, node, step)
+
+    def verdict(self, node: NodeInfo) -> Status:
+        if not self._affinity_met(node):
+            return AFFINITY_UNMET
+        if self.anti_affinity.any_on(node):
+            return ANTI_AFFINITY_VIOLATED
+        if self.existing.any_on(node):
+            return EXISTING_ANTI_AFFINITY_VIOLATED
+        return SUCCESS
+
+    def _affinity_met(self, node: NodeInfo) -> bool:
+        labels = node.labels
+        keys = [term.topology_key for term in self.affinity_terms]
+        if not all(key in labels for key in keys):
+            return False
+        return self._is_first_of_its_kind or all(
+            self.affinity.get(key, labels[key]) > 0 for key in keys
+        )
+
+    @property
+    def _is_first_of_its_kind(self) -> bool:
+        """Pods that want to be near each other must be able to start somewhere."""
+        return self.affinity.is_empty and self.satisfies_itself
+
+    def verdicts(self, nodes: NodeView) -> Rejections:
+        existing = _any_on(self.existing, nodes)
+        apart = _any_on(self.anti_affinity, nodes)
+        unmet = self._affinity_unmet(nodes)
+        if unmet is None and apart is None and existing is None:
+            return Rejections.none()
+        codes = np.zeros(len(nodes), dtype=np.uint8)
+        # The first rule that fails decides, so it is written last.
+        for code, rejected in ((3, existing), (2, apart), (1, unmet)):
+            if rejected is not None:
+                np.putmask(codes, rejected, code)
+        return Rejections(codes, _STATUSES)
+
+    def _affinity_unmet(self, nodes: NodeView) -> NDArray[np.bool_] | None:
+        if not self.affinity_terms:
+            return None
+        met: NDArray[np.bool_] | None = None
+        for key in dict.fromkeys(term.topology_key for term in self.affinity_terms):
+            if self._is_first_of_its_kind:
+                holds = nodes.has_label(key)
+            else:
+                positive = self.affinity.positive(key, nodes)
+                if positive is None:
+                    return np.ones(len(nodes), dtype=bool)
+                holds = positive  # which a node without the label never is
+            met = holds if met is None else met & holds
+        assert met is not None
+        return ~met
+
+
+def _any_on(counts: TopologyCounts, nodes: NodeView) -> NDArray[np.bool_] | None:
+    """Per node, whether a pod is counted in one of its domains; None: on no node."""
+    if counts.is_empty:
+        return None
+    found: NDArray[np.bool_] | None = None
+    for key in counts.keys:
+        positive = counts.positive(key, nodes)
+        if positive is not None:
+            found = positive if found is None else found | positive
+    return found

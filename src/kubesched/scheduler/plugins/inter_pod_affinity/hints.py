@@ -1,0 +1,84 @@
+"""Which changes could let a pod that InterPodAffinity rejected fit (docs/reference/06 §2.8).
+
+Terms are taken as written here: a namespace selector is held against no labels at all, so
+it reaches other namespaces only if it is satisfied by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubesched.api import Node, Pod
+from kubesched.errors import SelectorError
+from kubesched.framework import AffinityTerm, PodInfo, QueueingHint
+from kubesched.scheduler.plugins.helpers.hints import expect_or_none, is_placed, queue_if, same_pod
+
+__all__ = ["AffinityHints"]
+
+_NO_LABELS: Mapping[str, str] = {}
+_PODS_KEPT = 8192
+
+
+class AffinityHints:
+    """Hints on events by the required terms of the pod that waits."""
+
+    def __init__(self) -> None:
+        # A pod that waits is asked about for every pod and node that changes. By the id of the
+        # Pod, which the entry keeps alive.
+        self._kept: dict[int, PodInfo] = {}
+
+    def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        before, after = expect_or_none(Pod, old), expect_or_none(Pod, new)
+        if before is not None and after is not None and same_pod(after, pod):
+            return QueueingHint.QUEUE
+        if not all(map(is_placed, filter(None, (before, after)))):
+            return QueueingHint.SKIP
+        pending = self._parsed(pod)
+        near, apart = pending.required_affinity_terms, pending.required_anti_affinity_terms
+        if after is None:
+            assert before is not None
+            return queue_if(
+                _matches_all(apart, before)
+                or _matches_all(self._parsed(before).required_anti_affinity_terms, pod)
+            )
+        if before is None:
+            return queue_if(_matches_all(near, after))
+        return queue_if(
+            (_matches_all(near, after) and not _matches_all(near, before))
+            or (_matches_all(apart, before) and not _matches_all(apart, after))
+        )
+
+    def after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        before, after = expect_or_none(Node, old), expect_or_none(Node, new)
+        pending = self._parsed(pod)
+        near = [term.topology_key for term in pending.required_affinity_terms]
+        apart = [term.topology_key for term in pending.required_anti_affinity_terms]
+        assert after is not None
+        labels = after.metadata.labels
+        if before is None:
+            return queue_if(bool(apart) or any(key in labels for key in near))
+        labels_before = before.metadata.labels
+        return queue_if(
+            # Coming into a domain may help affinity, leaving one may help anti-affinity.
+            any(key in labels and labels_before.get(key) != labels[key] for key in near)
+            or any(key in labels_before and labels.get(key) != labels_before[key] for key in apart)
+        )
+
+    def _parsed(self, pod: Pod) -> PodInfo:
+        """The pod's terms; a pod whose terms are broken is worth another try."""
+        parsed = self._kept.get(id(pod))
+        if parsed is None:
+            if len(self._kept) >= _PODS_KEPT:
+                self._kept.clear()
+            parsed = self._kept[id(pod)] = PodInfo(pod)
+        if parsed.affinity_errors:
+            raise SelectorError(", ".join(parsed.affinity_errors))
+        return parsed
+
+
+def _matches_all(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    for term in terms:
+        if not term.matches(pod, _NO_LABELS):
+            return False
+    return bool(terms)

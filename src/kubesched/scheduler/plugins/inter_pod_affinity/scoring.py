@@ -1,0 +1,134 @@
+"""Preferred affinity and anti-affinity, both ways (docs/reference/06 §2.5 and §2.6)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Namespace
+from kubesched.framework import MAX_NODE_SCORE, Lister, NodeInfo, NodeView, PodIndex, PodInfo
+from kubesched.framework.engine.domain_counts import DomainCounts
+from kubesched.framework.pod_index import TermKind
+from kubesched.framework.pod_query import PodQuery
+from kubesched.scheduler.plugins.inter_pod_affinity.incoming_terms import (
+    labels_of_namespace,
+    spell_out,
+)
+from kubesched.scheduler.plugins.inter_pod_affinity.topology_counts import weighted_sum
+
+__all__ = ["Preferences", "normalized"]
+
+_LARGEST_LOOKED_UP = 512
+
+
+class Preferences:
+    """What PreScore notes: per topology key, the counts that add to a node's score."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[tuple[DomainCounts, int]]] = {}
+
+    @classmethod
+    def of(
+        cls,
+        pod_info: PodInfo,
+        index: PodIndex,
+        namespaces: Lister[Namespace] | None,
+        hard_weight: int,
+    ) -> Preferences | None:
+        """Look the cluster up; None if nothing adds to any node's score."""
+        found = cls()
+        found._add_incoming(pod_info, index, namespaces)
+        if index.has_terms:
+            found._add_existing(pod_info, index, namespaces, hard_weight)
+        return found if found._parts else None
+
+    def _add_incoming(
+        self, pod_info: PodInfo, index: PodIndex, namespaces: Lister[Namespace] | None
+    ) -> None:
+        """What the pod says about the pods on the nodes."""
+        for weighted_terms, sign in (
+            (pod_info.preferred_affinity_terms, 1),
+            (pod_info.preferred_anti_affinity_terms, -1),
+        ):
+            for weighted in weighted_terms:
+                term = spell_out(weighted.term, namespaces)
+                domains = index.domains(term.topology_key)
+                counts = index.count(PodQuery((term.condition,))).by_domain(domains)
+                self._add(counts, sign * weighted.weight)
+
+    def _add_existing(
+        self,
+        pod_info: PodInfo,
+        index: PodIndex,
+        namespaces: Lister[Namespace] | None,
+        hard_weight: int,
+    ) -> None:
+        """What the pods on the nodes say about the pod."""
+        pod = pod_info.pod
+        labels = labels_of_namespace(pod.metadata.namespace, namespaces)
+        terms = index.terms_about(pod, labels)
+        for kind, sign in (
+            (TermKind.REQUIRED_AFFINITY, 1),
+            (TermKind.PREFERRED_AFFINITY, 1),
+            (TermKind.PREFERRED_ANTI_AFFINITY, -1),
+        ):
+            is_required = kind is TermKind.REQUIRED_AFFINITY
+            if is_required and not hard_weight:
+                continue
+            for carried in terms[kind]:
+                weight = hard_weight if is_required else sign * carried.weight
+                domains = index.domains(carried.term.topology_key)
+                self._add(index.count(carried).by_domain(domains), weight)
+
+    def _add(self, counts: DomainCounts, weight: int) -> None:
+        if counts.total:
+            self._parts.setdefault(counts.domains.key, []).append((counts, weight))
+
+    def score(self, node: NodeInfo) -> int:
+        labels = node.labels
+        return sum(
+            counts.of_value(labels[key]) * weight
+            for key, parts in self._parts.items()
+            if key in labels
+            for counts, weight in parts
+        )
+
+    def scores(self, nodes: NodeView) -> NDArray[np.int64]:
+        total: NDArray[np.int64] | None = None
+        for parts in self._parts.values():
+            scores = weighted_sum(parts, nodes)
+            total = scores if total is None else total + scores
+        assert total is not None
+        return total
+
+
+def normalized(scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Stretch the scores from 0 (lowest) to 100 (highest); all 0 if they are equal."""
+    if not len(scores):
+        return scores
+    lowest = int(scores.min())
+    spread = int(scores.max()) - lowest
+    if not spread:
+        return np.zeros_like(scores)
+    above = scores - lowest if lowest else scores
+    if spread <= _LARGEST_LOOKED_UP:
+        return _shares_up_to(spread).take(above)
+    return _shares(above, spread)
+
+
+def _shares(above: NDArray[np.int64], spread: int) -> NDArray[np.int64]:
+    # The order of these operations decides about the last digit, and is the reference's.
+    share = above.astype(np.float64)
+    share /= spread
+    share *= float(MAX_NODE_SCORE)
+    return share.astype(np.int64)
+
+
+@lru_cache(maxsize=1024)
+def _shares_up_to(spread: int) -> NDArray[np.int64]:
+    """The share of every score there can be: looking it up is cheaper than dividing."""
+    return _shares(np.arange(spread + 1, dtype=np.int64), spread)

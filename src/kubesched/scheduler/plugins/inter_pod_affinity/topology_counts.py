@@ -1,0 +1,107 @@
+"""Pods counted by topology key and label value: the cluster's numbers, and changes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.framework import NodeInfo, NodeView
+from kubesched.framework.engine.domain_counts import DomainCounts
+
+__all__ = ["TopologyCounts", "weighted_sum"]
+
+Weighted = Sequence[tuple[DomainCounts, int]]
+
+
+def weighted_sum(parts: Weighted, nodes: NodeView) -> NDArray[np.int64]:
+    """Per node, the weighted counts of its domain. All parts are of one topology key."""
+    first = parts[0][0]
+    if first.is_per_row:
+        return _add_up(parts, [nodes.at(counts.column) for counts, _ in parts])
+    # Few domains, many nodes: add up per domain, then hand out.
+    per_domain = _add_up(parts, [counts.counts for counts, _ in parts])
+    return per_domain.take(nodes.at(first.domains.domain_of), mode="wrap")
+
+
+def _add_up(parts: Weighted, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    total: NDArray[np.int64] | None = None
+    for (_, weight), column in zip(parts, columns, strict=True):
+        weighted = column if weight == 1 else column * weight
+        total = weighted if total is None else total + weighted
+    assert total is not None
+    return total
+
+
+class TopologyCounts:
+    """How many pods are in the domains of some topology keys.
+
+    The base is what the engine keeps for the cluster as it is. A dry run changes copies of
+    this object: few entries, on top of the shared base.
+    """
+
+    __slots__ = ("_base", "_changes", "_total")
+
+    def __init__(self, parts: Iterable[DomainCounts] = ()) -> None:
+        self._base: dict[str, list[DomainCounts]] = {}
+        self._changes: dict[tuple[str, str], int] = {}
+        self._total = 0
+        for counts in parts:
+            if counts.total:
+                self._base.setdefault(counts.domains.key, []).append(counts)
+                self._total += counts.total
+
+    @property
+    def is_empty(self) -> bool:
+        """No pod is counted in any domain."""
+        return not self._total
+
+    @property
+    def keys(self) -> list[str]:
+        """Topology keys with a count, in a fixed order."""
+        if not self._changes:
+            return list(self._base)
+        return list(dict.fromkeys((*self._base, *(key for key, _ in self._changes))))
+
+    def get(self, key: str, value: str) -> int:
+        count = self._changes.get((key, value), 0)
+        for counts in self._base.get(key, ()):
+            count += counts.of_value(value)
+        return count
+
+    def any_on(self, node: NodeInfo) -> bool:
+        """Whether a pod is counted in a domain of the node."""
+        if not self._total:
+            return False
+        labels = node.labels
+        return any(key in labels and self.get(key, labels[key]) > 0 for key in self.keys)
+
+    def change(self, key: str, node: NodeInfo, step: int) -> None:
+        """Count a pod on the node, if the node has the key."""
+        value = node.labels.get(key)
+        if value is not None:
+            self._changes[key, value] = self._changes.get((key, value), 0) + step
+            self._total += step
+
+    def clone(self) -> TopologyCounts:
+        copy = TopologyCounts.__new__(TopologyCounts)
+        copy._base = self._base
+        copy._changes = self._changes.copy()
+        copy._total = self._total
+        return copy
+
+    def positive(self, key: str, nodes: NodeView) -> NDArray[np.bool_] | None:
+        """Per node, whether its domain holds a counted pod; None: that is so nowhere."""
+        parts = self._base.get(key)
+        changes = [(value, step) for (k, value), step in self._changes.items() if k == key]
+        if parts is None and not changes:
+            return None
+        counts = (
+            np.zeros(len(nodes), dtype=np.int64)
+            if parts is None
+            else weighted_sum([(counts, 1) for counts in parts], nodes)
+        )
+        for value, step in changes:
+            counts = counts + step * nodes.label_equals(key, value)
+        return counts > 0

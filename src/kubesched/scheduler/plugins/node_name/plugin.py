@@ -1,0 +1,52 @@
+"""NodeName: a pod that names a node fits no other (docs/reference/05 §7.4)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kubesched.api import Pod
+from kubesched.framework import (
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodPart,
+    PodsOnNode,
+    Reads,
+    Rejections,
+    Status,
+)
+from kubesched.scheduler.config.plugin_names import NODE_NAME
+
+__all__ = ["NodeName"]
+
+OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
+
+
+class NodeName(Plugin):
+    name = NODE_NAME
+    reads = Reads(
+        pod=PodPart.NODE_SELECTION,
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(),
+    )
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        wanted = pod.spec.node_name
+        return SUCCESS if not wanted or wanted == node.name else OTHER_NODE
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        wanted = pod.spec.node_name
+        if not wanted:
+            return Rejections.none()
+        row = nodes.table.row_of.get(wanted, -1)
+        return Rejections.where(np.not_equal(nodes.rows, row), OTHER_NODE)
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)

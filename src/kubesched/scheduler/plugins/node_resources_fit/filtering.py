@@ -1,0 +1,175 @@
+"""Whether a node has room for a pod, and what it lacks if not (docs/reference/05 §7.8.3).
+
+Over columns, what a node lacks is a number: one bit per complaint. There are few different
+numbers however many nodes there are, and each becomes a Status once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api.int64 import add_int64
+from kubesched.api.resource_amounts import Resources
+from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
+from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
+from kubesched.framework.engine import kernels
+
+__all__ = ["Demand", "find_rejections", "fit_status", "node_status"]
+
+TOO_MANY_PODS: Final = "Too many pods"
+
+_UNRESOLVABLE: Final = 1 << 0
+_NO_POD_LEFT: Final = 1 << 1
+_FIRST_RESOURCE: Final = 2
+_DTYPES: Final = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
+_MOST_RESOURCES: Final = 64 - _FIRST_RESOURCE
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What must be free on a node."""
+
+    amounts: tuple[tuple[str, int], ...]  # non-zero, in the order of complaints
+    served_by_devices: frozenset[str] = frozenset()  # where the node itself has none of it
+    # Cpu, memory and ephemeral storage, if that is all that could be asked for.
+    plain: tuple[int, int, int] | None = None
+
+    @classmethod
+    def from_resources(
+        cls,
+        wanted: Resources,
+        served: Callable[[list[str]], frozenset[str]],
+        is_ignored: Callable[[str], bool] = lambda _: False,
+    ) -> Demand:
+        """Leave out what is not asked for, and scalar resources that are ignored."""
+        plain = _plain_demand(wanted.milli_cpu, wanted.memory, wanted.ephemeral_storage)
+        if not wanted.scalar:
+            return plain
+        # Sorted, so that pods that ask for the same are told the same.
+        scalars = [(n, a) for n, a in sorted(wanted.scalar.items()) if a and not is_ignored(n)]
+        return cls((*plain.amounts, *scalars), served([name for name, _ in scalars]))
+
+    def is_delegated(self, name: str, allocatable: int) -> bool:
+        """Whether the resource is not the node's to give but a device driver's."""
+        return allocatable <= 0 and name in self.served_by_devices
+
+
+@lru_cache(maxsize=1024)
+def _plain_demand(milli_cpu: int, memory: int, ephemeral_storage: int) -> Demand:
+    amounts = ((CPU, milli_cpu), (MEMORY, memory), (EPHEMERAL_STORAGE, ephemeral_storage))
+    plain = (
+        None
+        if min(milli_cpu, memory, ephemeral_storage) < 0
+        else (milli_cpu, memory, ephemeral_storage)
+    )
+    return Demand(tuple([each for each in amounts if each[1] > 0]), plain=plain)
+
+
+def fit_status(
+    demand: Demand, allocatable: Resources, allowed_pods: int, requested: Resources, pods: int
+) -> Status:
+    """The verdict on one node with these totals."""
+    reasons = [TOO_MANY_PODS] if pods + 1 > allowed_pods else []
+    unresolvable = False
+    for name, amount in demand.amounts:
+        there_is = allocatable.amount(name)
+        left = add_int64(there_is, -requested.amount(name))
+        if amount > left and not demand.is_delegated(name, there_is):
+            reasons.append(_insufficient(name))
+            unresolvable |= amount > there_is
+    if not reasons:
+        return SUCCESS
+    return Status.unresolvable(*reasons) if unresolvable else Status.unschedulable(*reasons)
+
+
+def node_status(demand: Demand, node: NodeInfo) -> Status:
+    """The verdict on one node as it is."""
+    if demand.plain is not None and _has_room(demand.plain, node):  # as it mostly has
+        return SUCCESS
+    return fit_status(
+        demand, node.allocatable, node.allowed_pod_number, node.requested, len(node.pods)
+    )
+
+
+def _has_room(plain: tuple[int, int, int], node: NodeInfo) -> bool:
+    """Whether there is room beyond doubt: no sum is negative, so none can have wrapped."""
+    cpu, memory, ephemeral_storage = plain
+    there_is, taken = node.allocatable, node.requested
+    return (
+        len(node.pods) < node.allowed_pod_number
+        and 0 <= taken.milli_cpu <= there_is.milli_cpu - cpu
+        and 0 <= taken.memory <= there_is.memory - memory
+        and 0 <= taken.ephemeral_storage <= there_is.ephemeral_storage - ephemeral_storage
+    )
+
+
+def find_rejections(demand: Demand, nodes: NodeView) -> Rejections:
+    """The verdict on many nodes."""
+    if len(demand.amounts) > _MOST_RESOURCES:
+        return Rejections.from_statuses(node_status(demand, node) for node in nodes)
+    complaints: NDArray[np.unsignedinteger] | None = None
+    full = nodes.pod_count >= nodes.allowed_pods
+    if np.count_nonzero(full):
+        complaints = _flagged(demand, full, _NO_POD_LEFT)
+    if demand.amounts:
+        names = [name for name, _ in demand.amounts]
+        wanted = [amount for _, amount in demand.amounts]
+        allocatable, requested = nodes.allocatable_of(names), nodes.requested_of(names)
+        if kernels.is_lacking(allocatable, requested, wanted):
+            lacking = allocatable - requested < np.array(wanted)[:, np.newaxis]
+            complaints = _complain(demand, allocatable, lacking, complaints)
+    if complaints is None:
+        return Rejections.none()
+    codes, distinct = kernels.number_values(complaints)
+    return Rejections(codes, tuple(_status_of(demand, number) for number in distinct))
+
+
+def _complain(
+    demand: Demand,
+    allocatable: NDArray[np.int64],
+    lacking: NDArray[np.bool_],
+    complaints: NDArray[np.unsignedinteger] | None,
+) -> NDArray[np.unsignedinteger] | None:
+    """Add what is lacking of each resource; both matrices are [resource, node]."""
+    for place, (name, amount) in enumerate(demand.amounts):
+        there_is, short = allocatable[place], lacking[place]
+        if name in demand.served_by_devices:
+            short &= there_is > 0
+        if not short.any():
+            continue
+        flagged = _flagged(demand, short, 1 << (_FIRST_RESOURCE + place))
+        complaints = flagged if complaints is None else complaints | flagged
+        never = short & (there_is < amount)
+        if never.any():
+            np.bitwise_or(complaints, _UNRESOLVABLE, out=complaints, where=never)
+    return complaints
+
+
+def _flagged(demand: Demand, rows: NDArray[np.bool_], flag: int) -> NDArray[np.unsignedinteger]:
+    bits = _FIRST_RESOURCE + len(demand.amounts)
+    dtype = next(kind for size, kind in _DTYPES if bits <= size)
+    return rows * dtype(flag)
+
+
+def _status_of(demand: Demand, complaints: int) -> Status:
+    reasons = tuple(_reasons_of(demand, complaints))
+    if complaints & _UNRESOLVABLE:
+        return Status.unresolvable(*reasons)
+    return Status.unschedulable(*reasons)
+
+
+def _reasons_of(demand: Demand, complaints: int) -> Iterator[str]:
+    if complaints & _NO_POD_LEFT:
+        yield TOO_MANY_PODS
+    for place, (name, _) in enumerate(demand.amounts):
+        if complaints >> (_FIRST_RESOURCE + place) & 1:
+            yield _insufficient(name)
+
+
+def _insufficient(name: str) -> str:
+    return f"Insufficient {name}"

@@ -1,0 +1,186 @@
+"""NodeResourcesFit: a node must have room; the strategy ranks those that do.
+
+docs/reference/05 §7.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kubesched.api import DeviceClass, Pod
+from kubesched.api.pod_requests import PodRequestOptions, pod_nonzero_requested, pod_requested
+from kubesched.api.resource_amounts import Resources
+from kubesched.api.resource_names import CPU, MEMORY, is_extended_resource_name
+from kubesched.framework import (
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    EventResource,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    PodPart,
+    PodsOnNode,
+    QueueingHint,
+    Reads,
+    Rejections,
+    StateNotFoundError,
+    Status,
+)
+from kubesched.framework.pod_limits import MOST_RESOURCES
+from kubesched.scheduler.config.args import NodeResourcesFitArgs
+from kubesched.scheduler.config.plugin_names import NODE_RESOURCES_FIT
+from kubesched.scheduler.plugins.helpers.device_classes import DeviceClassResolver
+from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.missing_state import reject_all
+from kubesched.scheduler.plugins.helpers.resource_usage import TrackedResources
+from kubesched.scheduler.plugins.node_resources_fit import hints
+from kubesched.scheduler.plugins.node_resources_fit.filtering import (
+    Demand,
+    find_rejections,
+    node_status,
+)
+from kubesched.scheduler.plugins.node_resources_fit.strategies import make_strategy
+
+__all__ = ["NodeResourcesFit"]
+
+PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
+PRE_SCORE_KEY = "PreScoreNodeResourcesFit"
+
+# The scorer never hears of requests of the pod as a whole, as in the reference.
+_SCORED = PodRequestOptions(pod_level=False)
+
+
+class NodeResourcesFit(Plugin):
+    name = NODE_RESOURCES_FIT
+    args_type = NodeResourcesFitArgs
+    reads = Reads(
+        pod=PodPart.CONTAINERS,
+        pods_on_node=PodsOnNode.TOTALS,
+        other_nodes=False,
+        objects=(DeviceClass,),
+    )
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        config: NodeResourcesFitArgs = args if args is not None else NodeResourcesFitArgs()
+        self._ignored_resources = frozenset(config.ignored_resources)
+        self._ignored_groups = frozenset(config.ignored_resource_groups)
+        strategy = config.scoring_strategy
+        assert strategy is not None, "validated: there is a strategy"
+        self._strategy = make_strategy(strategy)
+        self._tracked = TrackedResources(strategy.resources, handle, with_defaults=True)
+        self._score_of = self._tracked.scoring_by(self._strategy.score)
+        self.reads = replace(self.reads, objects=self._tracked.objects_read)
+        self._options = PodRequestOptions(pod_level=feature_enabled(handle, "PodLevelResources"))
+        self._has_device_classes = feature_enabled(handle, "DRAExtendedResource")
+        self._classes = DeviceClassResolver(handle)
+        # Requests without anything that devices might serve, and what must be free for them.
+        self._last_plain: Resources | None = None
+        self._last_demand: Demand | None = None
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        wanted = pod_info.plain_requested or pod_requested(pod_info.pod, self._options)
+        if wanted is self._last_plain:  # as one pod after another asks for the same
+            state.write(PRE_FILTER_KEY, self._last_demand)
+            return SUCCESS
+        demand = Demand.from_resources(wanted, self._classes.served, self._is_ignored)
+        if (count := len(demand.amounts)) > MOST_RESOURCES:
+            return Status.unresolvable(f"{count} resources, of which {MOST_RESOURCES} are allowed")
+        if not wanted.scalar:
+            self._last_plain, self._last_demand = wanted, demand
+        state.write(PRE_FILTER_KEY, demand)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        try:
+            demand = state.read(PRE_FILTER_KEY)
+        except StateNotFoundError as exc:
+            return _missing(exc)
+        return node_status(demand, node)
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        try:
+            demand = state.read(PRE_FILTER_KEY)
+        except StateNotFoundError as exc:
+            return reject_all(nodes, _missing(exc))
+        return find_rejections(demand, nodes)
+
+    def _is_ignored(self, name: str) -> bool:
+        if not self._ignored_resources and not self._ignored_groups:
+            return False
+        return is_extended_resource_name(name) and (
+            name in self._ignored_resources or name.partition("/")[0] in self._ignored_groups
+        )
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        if pod_info.plain_requested is not None and self._tracked.names == (CPU, MEMORY):
+            state.write(PRE_SCORE_KEY, pod_info.nonzero_requested)
+        else:
+            state.write(PRE_SCORE_KEY, self._scored_requests(pod_info.pod))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return self._score_of(self._wanted(state, pod), node)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        columns = self._tracked.columns(self._wanted(state, pod), nodes)
+        if columns is None:
+            return np.zeros(len(nodes), dtype=np.int64)
+        return self._strategy.score_nodes(columns)
+
+    def _wanted(self, state: CycleState, pod: Pod) -> tuple[int, ...]:
+        try:
+            wanted: tuple[int, ...] = state.read(PRE_SCORE_KEY)
+        except StateNotFoundError:
+            return self._scored_requests(pod)
+        return wanted
+
+    def _scored_requests(self, pod: Pod) -> tuple[int, ...]:
+        """What the pod counts for, in the order of the configured resources."""
+        cpu, memory = pod_nonzero_requested(pod, _SCORED)
+        names = self._tracked.names
+        if names == (CPU, MEMORY):
+            return cpu, memory
+        amounts = pod_requested(pod, _SCORED).clone()
+        amounts.milli_cpu, amounts.memory = cpu, memory
+        return self._tracked.amounts(amounts)
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        pod_changes = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
+        node_changes = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
+        events = (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, pod_changes), hints.after_pod_change
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.NODE, node_changes), self._after_node_change
+            ),
+        )
+        if not self._has_device_classes:
+            return events
+        class_changes = ActionType.ADD | ActionType.UPDATE
+        return (
+            *events,
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.DEVICE_CLASS, class_changes),
+                hints.after_device_class_change,
+            ),
+        )
+
+    def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        wanted = pod_requested(pod, self._options)
+        demand = Demand.from_resources(wanted, self._classes.served)
+        return hints.after_node_change(demand, old, new)
+
+
+def _missing(exc: StateNotFoundError) -> Status:
+    return Status.failure(f'error reading "{PRE_FILTER_KEY}" from cycleState: {exc}')

@@ -1,0 +1,5 @@
+"""PodTopologySpread: pods of a kind spread over zones, nodes or other domains."""
+
+from kubesched.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
+
+__all__ = ["PodTopologySpread"]

@@ -1,0 +1,87 @@
+"""Which pods belong with a pod, as its services and its controller say (docs/reference/06 §1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from kubesched.api import (
+    LabelSelector,
+    OwnerReference,
+    Pod,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+from kubesched.api.labels import EVERYTHING, Selector
+from kubesched.errors import SelectorError
+from kubesched.framework import Handle
+from kubesched.scheduler.plugins.pod_topology_spread.constraints import selector_key
+
+__all__ = ["DefaultSelectors"]
+
+_REMEMBERED = 4096
+
+
+class DefaultSelectors:
+    """Derives selectors from services, replication controllers, replica and stateful sets."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._services = handle.lister(Service)
+        self._replication_controllers = handle.lister(ReplicationController)
+        self._replica_sets = handle.lister(ReplicaSet)
+        self._stateful_sets = handle.lister(StatefulSet)
+        self._remembered: dict[Hashable, Selector] = {}
+
+    def selector_for(self, pod: Pod) -> Selector:
+        """A selector over the pods that belong with this one; empty if nothing says so."""
+        if not pod.metadata.labels and not pod.metadata.owner_references:
+            return EVERYTHING  # what no service can select
+        namespace = pod.metadata.namespace
+        own_labels = pod.metadata.labels.items()
+        labels: dict[str, str] = {}
+        for service in self._services.list(namespace):
+            selected = service.spec.selector
+            if selected is not None and selected.items() <= own_labels:
+                labels.update(selected)
+        more: LabelSelector | None = None
+        for owner in pod.metadata.owner_references:
+            if owner.controller:
+                more = self._of_controller(owner, namespace, labels)
+                break
+        if not labels and more is None:
+            return EVERYTHING
+        key = (frozenset(labels.items()), selector_key(more))
+        selector = self._remembered.get(key)
+        if selector is None:
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            selector = self._remembered[key] = _combined(labels, more)
+        return selector
+
+    def _of_controller(
+        self, owner: OwnerReference, namespace: str, labels: dict[str, str]
+    ) -> LabelSelector | None:
+        """The controller's selector; one that is a plain map goes straight into `labels`."""
+        kind = (owner.api_version, owner.kind)
+        if kind == ("v1", "ReplicationController"):
+            controller = self._replication_controllers.get(owner.name, namespace)
+            if controller is not None:
+                labels.update(controller.spec.selector or {})
+        elif kind == ("apps/v1", "ReplicaSet"):
+            replica_set = self._replica_sets.get(owner.name, namespace)
+            return None if replica_set is None else replica_set.spec.selector
+        elif kind == ("apps/v1", "StatefulSet"):
+            stateful_set = self._stateful_sets.get(owner.name, namespace)
+            return None if stateful_set is None else stateful_set.spec.selector
+        return None
+
+
+def _combined(labels: dict[str, str], more: LabelSelector | None) -> Selector:
+    selector = Selector.from_map(labels)
+    if more is None:
+        return selector
+    try:
+        return selector.add(*Selector.from_label_selector(more).requirements)
+    except SelectorError:
+        return selector  # a controller with a broken selector adds nothing

@@ -1,0 +1,210 @@
+"""Hard constraints: no domain may be too far ahead of the emptiest.
+
+docs/reference/06 §1.4 and §1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.framework import SUCCESS, NodeInfo, NodeView, PodIndex, PodInfo, Rejections, Status
+from kubesched.scheduler.plugins.pod_topology_spread.constraints import Constraint
+from kubesched.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
+
+__all__ = ["LABEL_MISSING", "TOO_SKEWED", "HardSpread"]
+
+TOO_SKEWED = Status.unschedulable("node(s) didn't match pod topology spread constraints")
+LABEL_MISSING = Status.unresolvable(
+    "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+_STATUSES = (LABEL_MISSING, TOO_SKEWED)
+_LABEL_MISSING_CODE, _TOO_SKEWED_CODE = 1, 2
+
+# A dry run changes few domains, so the minimum is almost always among this many.
+_EMPTIEST_KEPT = 16
+
+
+class _Standing:
+    """Where one constraint stands in the cluster as it is. Shared by dry runs."""
+
+    __slots__ = ("_emptiest", "_minimum", "constraint", "counts", "inclusion", "labelled", "slack")
+
+    def __init__(
+        self, constraint: Constraint, pod: Pod, inclusion: Inclusion, index: PodIndex
+    ) -> None:
+        key = constraint.topology_key
+        self.constraint = constraint
+        self.inclusion = inclusion
+        self.labelled = index.domains(key)  # of all nodes, whether they count or not
+        self.labelled.refresh()
+        domains = index.domains(key, inclusion.rule(constraint))
+        self.counts = index.count(constraint.query).by_domain(domains)
+        # How far above the minimum a domain may be before the pod comes.
+        self.slack = constraint.max_skew - constraint.selector.matches(pod.metadata.labels)
+        self._minimum: int | None = None
+        self._emptiest: list[tuple[int, int]] | None = None
+
+    @property
+    def has_too_few_domains(self) -> bool:
+        """Then some domain is missing, and counts as empty."""
+        return len(self.counts.domains.present) < self.constraint.min_domains
+
+    def minimum(self) -> int:
+        if self._minimum is None:
+            self._minimum = 0 if self.has_too_few_domains else self.counts.minimum()
+        return self._minimum
+
+    def minimum_with(self, changes: Mapping[int, int]) -> int:
+        """The minimum if domains had so many pods more or fewer."""
+        if self.has_too_few_domains:
+            return 0
+        counts = self.counts.counts
+        lowest = min(int(counts[number]) + step for number, step in changes.items())
+        emptiest = self._few_emptiest()
+        for count, number in emptiest:
+            if count >= lowest:
+                return lowest
+            if number not in changes:
+                return count
+        if len(emptiest) == len(self.counts.domains.present):
+            return lowest
+        changed = counts.copy()
+        for number, step in changes.items():
+            changed[number] += step
+        return int(changed[self.counts.domains.present].min())
+
+    def _few_emptiest(self) -> list[tuple[int, int]]:
+        """Count and number of some domains, emptiest first."""
+        if self._emptiest is None:
+            present = self.counts.domains.present
+            counts = self.counts.counts[present]
+            few = min(_EMPTIEST_KEPT, len(present))
+            chosen = np.argpartition(counts, few - 1)[:few]
+            self._emptiest = sorted(
+                zip(counts[chosen].tolist(), present[chosen].tolist(), strict=True)
+            )
+        return self._emptiest
+
+
+class _Spread:
+    """One constraint, and what a dry run changed about it."""
+
+    __slots__ = ("_changes", "_limit", "standing")
+
+    def __init__(self, standing: _Standing, changes: dict[int, int], limit: int | None) -> None:
+        self.standing = standing
+        self._changes = changes  # domain -> pods more, or fewer
+        self._limit = limit
+
+    def clone(self) -> _Spread:
+        return _Spread(self.standing, self._changes.copy(), self._limit)
+
+    def change(self, other: Pod, node: NodeInfo, step: int) -> None:
+        standing = self.standing
+        constraint = standing.constraint
+        if not constraint.selector.matches(other.metadata.labels):
+            return
+        if standing.inclusion.accepts(constraint, node):
+            number = standing.labelled.number_of(node.labels[constraint.topology_key])
+            self._changes[number] = self._changes.get(number, 0) + step
+            self._limit = None
+
+    @property
+    def limit(self) -> int:
+        """The largest count with which a domain may still take the pod."""
+        if self._limit is None:
+            standing, changes = self.standing, self._changes
+            minimum = standing.minimum_with(changes) if changes else standing.minimum()
+            self._limit = minimum + standing.slack
+        return self._limit
+
+    def is_too_full(self, value: str) -> bool:
+        """Whether the domain with this value cannot take the pod."""
+        count = self.standing.counts.of_value(value)
+        if self._changes:
+            count += self._changes.get(self.standing.labelled.number_of(value), 0)
+        return count > self.limit
+
+    def codes(self, nodes: NodeView) -> NDArray[np.uint8] | None:
+        """Per node what is wrong with it; None: nothing with any."""
+        limit, changes = self.limit, self._changes
+        counts, labelled = self.standing.counts, self.standing.labelled
+        if counts.is_per_row and not changes:
+            skewed = nodes.at(counts.column) > limit
+            return skewed.view(np.uint8) * np.uint8(_TOO_SKEWED_CODE) if skewed.any() else None
+        per_domain = (counts.counts > limit).view(np.uint8) * np.uint8(_TOO_SKEWED_CODE)
+        for number, step in changes.items():
+            is_too_full = int(counts.counts[number]) + step > limit
+            per_domain[number] = _TOO_SKEWED_CODE if is_too_full else 0
+        per_domain[-1] = _LABEL_MISSING_CODE  # the domain of nodes without the label
+        if labelled.covers_table and not per_domain[:-1].any():
+            return None
+        return per_domain.take(nodes.at(labelled.domain_of), mode="wrap")
+
+
+class HardSpread:
+    """What PreFilter notes: the pod's hard constraints and where they stand."""
+
+    __slots__ = ("_keys", "_spreads")
+
+    def __init__(self, spreads: Sequence[_Spread], keys: Sequence[str]) -> None:
+        self._spreads = spreads
+        self._keys = keys
+
+    @classmethod
+    def of(
+        cls, constraints: Sequence[Constraint], pod: Pod, inclusion: Inclusion, index: PodIndex
+    ) -> HardSpread:
+        return cls(
+            [
+                _Spread(_Standing(constraint, pod, inclusion, index), {}, None)
+                for constraint in constraints
+            ],
+            [constraint.topology_key for constraint in constraints],
+        )
+
+    def clone(self) -> HardSpread:
+        return HardSpread([spread.clone() for spread in self._spreads], self._keys)
+
+    def concerns(self, pod: Pod, other: PodInfo) -> bool:
+        """Whether it makes a difference where `other` is."""
+        metadata = other.pod.metadata
+        return metadata.namespace == pod.metadata.namespace and any(
+            spread.standing.constraint.selector.matches(metadata.labels) for spread in self._spreads
+        )
+
+    def change(self, pod: Pod, other: PodInfo, node: NodeInfo, step: int) -> None:
+        """Count `other` on the node (`step` 1), or no longer (-1).
+
+        Whether it was counted before is not asked: one that terminates was not, and is still
+        taken off, as in the reference.
+        """
+        if other.pod.metadata.namespace != pod.metadata.namespace:
+            return
+        labels = node.labels
+        if all(key in labels for key in self._keys):
+            for spread in self._spreads:
+                spread.change(other.pod, node, step)
+
+    def verdict(self, node: NodeInfo) -> Status:
+        labels = node.labels
+        for spread in self._spreads:
+            value = labels.get(spread.standing.constraint.topology_key)
+            if value is None:
+                return LABEL_MISSING
+            if spread.is_too_full(value):
+                return TOO_SKEWED
+        return SUCCESS
+
+    def verdicts(self, nodes: NodeView) -> Rejections:
+        codes: NDArray[np.uint8] | None = None
+        for spread in self._spreads:
+            found = spread.codes(nodes)
+            if found is not None:
+                # The first constraint that fails decides.
+                codes = found if codes is None else np.where(codes == 0, found, codes)
+        return Rejections.none() if codes is None else Rejections(codes, _STATUSES)

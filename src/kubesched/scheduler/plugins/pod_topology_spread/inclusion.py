@@ -1,0 +1,132 @@
+"""Which nodes count for a constraint (docs/reference/06 §1.4, inclusion policies)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod, Taint, Toleration
+from kubesched.api.node_selector import RequiredNodeAffinity
+from kubesched.api.taints import first_untolerated
+from kubesched.framework import NodeInfo, NodeView, PodIndex
+from kubesched.scheduler.plugins.helpers.node_matching import match_required
+from kubesched.scheduler.plugins.pod_topology_spread.constraints import Constraint
+
+__all__ = ["Inclusion"]
+
+
+class Inclusion:
+    """The rules by which a pod's constraints count nodes.
+
+    `keys` are the labels that a node must have, all of them, to count at all.
+    """
+
+    __slots__ = ("_affinity", "_comparing", "_keys", "_tolerations")
+
+    def __init__(self, pod: Pod, keys: Sequence[str], comparing: bool) -> None:
+        required = RequiredNodeAffinity.of(pod)
+        is_free = required.selector is None and required.affinity is None
+        self._affinity = None if is_free else required
+        self._tolerations = pod.spec.tolerations
+        self._keys = frozenset(keys)
+        self._comparing = comparing  # tolerations may use Lt and Gt
+
+    def accepts(self, constraint: Constraint, node: NodeInfo) -> bool:
+        """Whether the constraint's policies count a node. The keys are not looked at."""
+        assert node.node is not None
+        if (
+            constraint.honors_affinity
+            and self._affinity is not None
+            and not self._affinity.matches(node.labels, node.name)
+        ):
+            return False
+        return not constraint.honors_taints or _is_open(
+            node.node.spec.taints, self._tolerations, self._comparing
+        )
+
+    def rule(self, constraint: Constraint) -> _Rule | None:
+        """The same for all rows; None: every node with the constraint's own key counts."""
+        keys = self._keys - {constraint.topology_key}
+        affinity = self._affinity if constraint.honors_affinity else None
+        tolerations = self._tolerations if constraint.honors_taints else None
+        if not keys and affinity is None and tolerations is None:
+            return None
+        return _Rule(keys, affinity, tolerations, self._comparing)
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    """Labels that must be there, node affinity, and tolerations if taints matter."""
+
+    keys: frozenset[str]
+    affinity: RequiredNodeAffinity | None
+    tolerations: tuple[Toleration, ...] | None
+    comparing: bool
+
+    def on(self, index: PodIndex) -> _IncludedRows:
+        return _IncludedRows(self, index)
+
+
+class _IncludedRows:
+    """The rows of a table that a rule lets count, and how to notice that they change."""
+
+    __slots__ = (
+        "_columns",
+        "_index",
+        "_key_columns",
+        "_names",
+        "_rule",
+    )
+
+    def __init__(self, rule: _Rule, index: PodIndex) -> None:
+        self._rule = rule
+        self._index = index
+        table = index.table
+        self._key_columns = [table.label_column(key) for key in sorted(rule.keys)]
+        self._columns = list(self._key_columns)
+        self._names: list[str] = []
+        if rule.affinity is not None:
+            keys, names = _looked_at(rule.affinity)
+            self._columns += [table.label_column(key) for key in sorted(keys)]
+            self._names = sorted(names)
+
+    def version(self) -> Hashable:
+        table = self._index.table
+        return (
+            *[column.version for column in self._columns],
+            *[table.row_of.get(name) for name in self._names],
+            table.taint_version if self._rule.tolerations is not None else 0,
+        )
+
+    def mask(self) -> NDArray[np.bool_]:
+        rule, table = self._rule, self._index.table
+        mask = np.ones(table.capacity, dtype=bool)
+        for column in self._key_columns:
+            mask &= column.ids >= 0
+        if rule.affinity is not None:
+            live = table.live_rows
+            mask[live] &= match_required(rule.affinity, NodeView(self._index, (), live))
+        if rule.tolerations is not None:
+            # Many nodes share one list of taints: decide per list.
+            is_open = [
+                _is_open(taints, rule.tolerations, rule.comparing)
+                for taints in table.taint_sets.values
+            ]
+            mask &= np.asarray(is_open, dtype=bool).take(table.taint_set)
+        return mask
+
+
+def _looked_at(required: RequiredNodeAffinity) -> tuple[set[str], set[str]]:
+    """The labels, and the node names, that decide whether a node matches."""
+    terms = () if required.affinity is None else required.affinity.terms
+    selectors = [term.selector for term in terms]
+    if required.selector is not None:
+        selectors.append(required.selector)
+    keys = {each.key for selector in selectors for each in selector.requirements}
+    return keys, {field.value for term in terms for field in term.fields}
+
+
+def _is_open(taints: Sequence[Taint], tolerations: Sequence[Toleration], comparing: bool) -> bool:
+    return first_untolerated(taints, tolerations, comparison_operators=comparing) is None

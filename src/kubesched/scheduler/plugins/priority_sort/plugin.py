@@ -1,0 +1,18 @@
+"""PrioritySort: pods of higher priority first, then those that wait longest.
+
+docs/reference/05 §7.1.
+"""
+
+from __future__ import annotations
+
+from kubesched.framework import Plugin, QueuedPodInfo
+from kubesched.scheduler.config.plugin_names import PRIORITY_SORT
+
+__all__ = ["PrioritySort"]
+
+
+class PrioritySort(Plugin):
+    name = PRIORITY_SORT
+
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[int, int]:
+        return -(queued.pod.spec.priority or 0), queued.timestamp_ns

@@ -1,0 +1,253 @@
+"""VolumeBinding: a pod goes where its volumes are, can be bound, or can be made.
+
+The rules are in docs/reference/07 §5.
+
+What is found for a node is worked out when the pod is placed there, not remembered for every
+node that was looked at: nothing changes within an attempt, so it is the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kubesched.api import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    StorageClass,
+)
+from kubesched.foundation.util.clock import SECOND
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ClusterEventWithHint,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    PodsOnNode,
+    Reads,
+    Rejections,
+    StateNotFoundError,
+    Status,
+)
+from kubesched.scheduler.config.args import VolumeBindingArgs
+from kubesched.scheduler.config.plugin_names import VOLUME_BINDING
+from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.missing_state import reject_all
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError, needs_claim
+from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.scheduler.plugins.volume_binding.binding import Binder, Reservation
+from kubesched.scheduler.plugins.volume_binding.finding import STATUSES, Finder, Finding
+from kubesched.scheduler.plugins.volume_binding.finding_many import ManyFinder
+from kubesched.scheduler.plugins.volume_binding.hints import EVENTS
+from kubesched.scheduler.plugins.volume_binding.migration import Migration
+from kubesched.scheduler.plugins.volume_binding.pod_claims import (
+    PodClaims,
+    are_all_bound,
+    claims_of,
+    claims_problem,
+)
+from kubesched.scheduler.plugins.volume_binding.provisioning import Provisioners
+from kubesched.scheduler.plugins.volume_binding.scoring import StorageScore
+from kubesched.scheduler.plugins.volume_binding.volume_index import VolumeIndex
+
+__all__ = ["VolumeBinding"]
+
+STATE_KEY = "VolumeBinding"
+UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
+
+
+class _State:
+    """What is known of the pod; the same in all clones of an attempt's state."""
+
+    __slots__ = ("are_all_bound", "claims", "reservation")
+
+    def __init__(self, claims: PodClaims | None = None) -> None:
+        self.claims = claims  # None: it has none
+        self.are_all_bound = False
+        self.reservation: Reservation | None = None
+
+
+_NO_CLAIMS = _State()
+_NO_CLAIMS.are_all_bound = True
+
+
+class VolumeBinding(Plugin):
+    name = VOLUME_BINDING
+    args_type = VolumeBindingArgs
+    reads = Reads(
+        pods_on_node=PodsOnNode.NOTHING,
+        other_nodes=False,
+        objects=(
+            PersistentVolumeClaim,
+            PersistentVolume,
+            StorageClass,
+            CSINode,
+            CSIDriver,
+            CSIStorageCapacity,
+        ),
+    )
+    pre_bind_in_parallel = True
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        self._score: StorageScore | None = None
+        if handle is None:
+            return
+        settings = VolumeBindingArgs() if args is None else args
+        claims = handle.lister(PersistentVolumeClaim)
+        volumes = handle.lister(PersistentVolume)
+        self._listed_claims = claims
+        self._classes = handle.lister(StorageClass)
+        index = self._index = VolumeIndex()
+        self._volumes = AssumeCache(volumes, "persistentvolumes", index.put)
+        self._claims = AssumeCache(claims, "persistentvolumeclaims")
+        migration = Migration(handle.lister(CSINode))
+        provisioners = Provisioners(handle)
+        self._finder = Finder(index, self._volumes, provisioners, migration)
+        self._many = ManyFinder(self._finder, index, self._volumes, provisioners, migration)
+        timeout_ns = settings.bind_timeout_seconds * SECOND
+        self._binder = Binder(handle, self._volumes, self._claims, migration, timeout_ns)
+        if feature_enabled(handle, "StorageCapacityScoring"):
+            self._score = StorageScore(settings.shape or ())
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        return EVENTS
+
+    def concerns(self, spec: PodSpec) -> bool:
+        return any(map(needs_claim, spec.volumes))
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        pod = pod_info.pod
+        if not pod.spec.volumes:
+            state.write(STATE_KEY, _State())
+            return SKIP
+        problem, has_claims = claims_problem(pod, self._listed_claims)
+        if problem:
+            return Status.unresolvable(problem)
+        if not has_claims:
+            state.write(STATE_KEY, _State())
+            return SKIP
+        try:
+            claims = claims_of(pod, self._claims, self._classes)
+        except VolumeError as exc:
+            return Status.failure(exc)
+        if claims.immediate:
+            return UNBOUND_IMMEDIATE
+        state.write(STATE_KEY, _State(claims))
+        if claims.bound and self._finder.may_fail(claims.bound):
+            state.asks_every_node = True
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        known = _read(state)
+        if isinstance(known, Status):
+            return known
+        try:
+            problems = self._find(known, node).problems
+        except VolumeError as exc:
+            self.handle.metrics.count_volume_error("predicate")
+            return Status.failure(exc)
+        return STATUSES[problems - 1] if problems else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        known = _read(state)
+        if isinstance(known, Status):
+            return reject_all(nodes, known)
+        if known.claims is None:
+            return Rejections.none()
+        problems, errors = self._many.find(known.claims, nodes)
+        if not errors:
+            return Rejections(problems, STATUSES) if problems.any() else Rejections.none()
+        self.handle.metrics.count_volume_error("predicate")
+        codes = problems.astype(np.uint32)
+        statuses = list(STATUSES)
+        for where, text in errors:
+            statuses.append(Status.failure(text))
+            codes[where] = len(statuses)
+        return Rejections(codes, tuple(statuses))
+
+    def _find(self, known: _State, node: NodeInfo) -> Finding:
+        if known.claims is None:
+            return Finding(0)
+        return self._finder.find(known.claims, node.name, node.labels)
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        return SKIP if self._score is None else SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        known = _read(state)
+        if self._score is None or isinstance(known, Status) or known.claims is None:
+            return 0
+        return self._score(self._find(known, node).volumes)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        known = _read(state)
+        if isinstance(known, Status):
+            return known
+        if known.claims is None or are_all_bound(pod, self._claims):
+            known.are_all_bound = True
+            return SUCCESS
+        node = self.handle.snapshot.get(node_name)
+        try:
+            if node is None:
+                raise VolumeError(f'node "{node_name}" not found')
+            found = self._find(known, node)
+            if found.problems:
+                raise VolumeError(STATUSES[found.problems - 1].message)
+            known.reservation = self._binder.assume(found.volumes, node_name)
+        except VolumeError as exc:
+            self.handle.metrics.count_volume_error("assume")
+            return Status.failure(exc)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        known = _read(state)
+        if isinstance(known, Status) or known.reservation is None:
+            return
+        if known.reservation.node_name == node_name:
+            self._binder.give_back(known.reservation)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        known = _read(state)
+        if isinstance(known, Status):
+            return known
+        if known.are_all_bound:
+            return SKIP
+        if known.reservation is None or known.reservation.node_name != node_name:
+            return Status.failure(f'no pod volume found for node "{node_name}"')
+        return SUCCESS
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        known = _read(state)
+        if isinstance(known, Status):
+            return known
+        if known.are_all_bound:
+            return SUCCESS
+        if known.reservation is None or known.reservation.node_name != node_name:
+            return Status.failure(f'no pod volumes found for node "{node_name}"')
+        try:
+            await self._binder.bind(known.reservation, pod)
+        except Exception as exc:  # also what the API server refuses: the error says which
+            self.handle.metrics.count_volume_error("bind")
+            return Status.failure(exc)
+        return SUCCESS
+
+
+def _read(state: CycleState) -> _State | Status:
+    if VOLUME_BINDING in state.skip_filter:
+        return _NO_CLAIMS  # noted or not: a pod without claims need not be shown to PreFilter
+    try:
+        known: _State = state.read(STATE_KEY)
+    except StateNotFoundError as exc:
+        return Status.failure(exc)
+    return known

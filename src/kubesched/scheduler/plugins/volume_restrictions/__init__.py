@@ -1,0 +1,5 @@
+"""VolumeRestrictions: disks and claims that only one pod may use."""
+
+from kubesched.scheduler.plugins.volume_restrictions.plugin import VolumeRestrictions
+
+__all__ = ["VolumeRestrictions"]

@@ -1,0 +1,325 @@
+"""One entry of the answer cache: verdicts and scores for pods with one key, and that key.
+
+The key spells out what plugins read of a pod: pods that look the same to them share it. An entry
+holds what the cached plugins said about every row, up to a version of the cluster. The answer cache
+brings it up to date; nothing here calls a plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import reduce
+from itertools import takewhile
+from operator import attrgetter, or_
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod, PodSpec
+from kubesched.foundation.util.recently_seen import RecentlySeen
+from kubesched.framework import (
+    ClusterVersion,
+    NodeView,
+    Plugin,
+    PodPart,
+    PodsOnNode,
+    Reads,
+    Status,
+)
+from kubesched.framework.engine import TotalIndex
+from kubesched.framework.reads import POD_FIELDS
+
+__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted", "key_of_parts"]
+
+Rows = int | slice | NDArray[np.intp]
+Weighted = Sequence[tuple[Plugin, int]]
+
+_INDEX_BYTES = 120  # per row in the index
+_LARGE_BYTES = 128 << 10
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class CachedFilters:
+    """The filters whose verdicts are in an entry, in the profile's order."""
+
+    __slots__ = ("kinds", "of_node", "plugins", "reading_pods", "skipped")
+
+    def __init__(self, plugins: Sequence[Plugin], skipped: frozenset[str]) -> None:
+        self.skipped = skipped  # by PreFilter, for pods with this key
+        self.plugins = [plugin for plugin in plugins if plugin.name not in skipped]
+        self.kinds = _kinds_read(self.plugins)
+        # Their verdicts stay right whatever pods come and go: no other plugin comes before them.
+        self.of_node = frozenset(plugin.name for plugin in takewhile(_reads_no_pods, self.plugins))
+        self.reading_pods = self.plugins[len(self.of_node) :]
+
+    def to_call(self, only_pods: bool) -> Sequence[Plugin]:
+        """Whose verdicts on changed rows are stale; `only_pods`: nothing but pods changed."""
+        return self.reading_pods if only_pods else self.plugins
+
+
+class CachedScores:
+    """The plugins whose scores are in an entry: summed up, or kept raw to be normalised."""
+
+    __slots__ = (
+        "kinds",
+        "names",
+        "names_reading_pods",
+        "normalizing",
+        "normalizing_pods",
+        "of_node",
+        "reading_pods",
+        "skipped",
+    )
+
+    def __init__(self, summed: Weighted, normalizing: Weighted, skipped: frozenset[str]) -> None:
+        self.skipped = skipped  # by PreScore, for pods with this key
+        used = [each for each in summed if each[0].name not in skipped]
+        self.reading_pods = [each for each in used if not _reads_no_pods(each[0])]
+        self.of_node = [each for each in used if _reads_no_pods(each[0])]
+        self.normalizing = [each for each in normalizing if each[0].name not in skipped]
+        self.normalizing_pods = [each for each in self.normalizing if not _reads_no_pods(each[0])]
+        everyone = [plugin for plugin, _ in (*used, *self.normalizing)]
+        self.kinds = _kinds_read(everyone)
+        self.names = [plugin.name for plugin in everyone]
+        self.names_reading_pods = [each.name for each in everyone if not _reads_no_pods(each)]
+
+    def to_normalize(self, only_pods: bool) -> Weighted:
+        """Whose raw scores of changed rows are stale; `only_pods`: nothing but pods changed."""
+        return self.normalizing_pods if only_pods else self.normalizing
+
+
+class CachedAnswers:
+    """What the cached plugins said about every row, for pods with one key."""
+
+    __slots__ = (
+        "_codes_of",
+        "_is_final",
+        "all_scored",
+        "capacity",
+        "codes",
+        "counted_bytes",
+        "filter_objects",
+        "filtered_at",
+        "filters",
+        "has_final",
+        "index",
+        "index_uses",
+        "is_scored",
+        "may_have_index",
+        "node_total",
+        "plugin_versions",
+        "raw_scores",
+        "refreshed",
+        "score_objects",
+        "scored_at",
+        "scores",
+        "statuses",
+        "steady",
+        "total",
+        "uses",
+    )
+
+    def __init__(
+        self, capacity: int, normalizing: Sequence[str], total_type: type[np.signedinteger]
+    ) -> None:
+        self.capacity = capacity
+        self.filters: CachedFilters | None = None
+        self.scores: CachedScores | None = None
+        # The versions up to which verdicts and scores are right; None: they are not there.
+        self.filtered_at: ClusterVersion | None = None
+        self.scored_at: ClusterVersion | None = None
+        # What else they depend on.
+        self.plugin_versions: tuple[Hashable, ...] = ()
+        self.filter_objects = -1
+        self.score_objects = -1
+        self.codes = np.zeros(capacity, dtype=np.int32)  # int32[row]: 0 passes, k is status k - 1
+        self.statuses: list[Status] = []  # with the plugin that gave them
+        self._codes_of: dict[Status, int] = {}
+        # bool[code]: the node is rejected whatever pods come or go.
+        self._is_final = [False]
+        self.has_final = False
+        # The rows whose verdicts were refreshed last, and the row version since which.
+        self.refreshed: tuple[int, NodeView | None] = (-1, None)
+        # Weighted sum of the scores that are not normalised.
+        self.total: NDArray[np.signedinteger] = np.zeros(capacity, dtype=total_type)
+        # The part of it from plugins that read no pods; None while it is zero everywhere.
+        self.node_total: NDArray[np.signedinteger] | None = None
+        self.is_scored = np.zeros(capacity, dtype=bool)  # bool[row]: that part is right
+        self.all_scored = False  # on every node
+        # Scores before normalisation; None while every row's score is zero, as it mostly is.
+        self.raw_scores: dict[str, NDArray[np.int64] | None] = dict.fromkeys(normalizing)
+        # Rows that pass, by total, of the same version as both; None: there is none.
+        self.index: TotalIndex | None = None
+        self.index_uses = 0
+        self.may_have_index = True
+        self.steady = 0  # how many pods in a row found few changes
+        self.uses = 0
+        self.counted_bytes = 0  # of its size, in the sum over all entries
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes by now. Large arrays that were never written are not in memory."""
+        size = self.total.nbytes + self.is_scored.nbytes
+        if self.statuses or self.codes.nbytes < _LARGE_BYTES:
+            size += self.codes.nbytes
+        if self.node_total is not None:
+            size += self.node_total.nbytes
+        if self.index is not None:
+            size += _INDEX_BYTES * len(self.index)
+        return size + sum(raw.nbytes for raw in self.raw_scores.values() if raw is not None)
+
+    def invalidate(self) -> None:
+        """Drop all answers: what they depended on, besides rows, has changed."""
+        self.filtered_at = None
+        if self.statuses:
+            # Whether a verdict is final depends on the filters before it, so none is kept.
+            self.codes[:] = 0
+            self.statuses = []
+            self._codes_of.clear()
+            self._is_final = [False]
+            self.has_final = False
+        self.invalidate_scores()
+        self.may_have_index = True
+
+    def invalidate_scores(self) -> None:
+        self.scored_at = None
+        self.index = None
+
+    def invalidate_node_scores(self, rows: Rows) -> None:
+        """The nodes in these rows changed, not only their pods."""
+        self.is_scored[rows] = False
+        self.all_scored = False
+
+    def drop_index(self) -> None:
+        """Rows changed that are not in it. One that never helped is not made again."""
+        if self.index is not None:
+            self.may_have_index = self.index_uses > 0
+            self.index = None
+
+    def refreshed_since(self, row_version: int) -> NodeView | None:
+        """The nodes refreshed last, if they are those that changed since the version."""
+        since, changed = self.refreshed
+        return changed if since == row_version else None
+
+    def passing(self, nodes: NodeView) -> NodeView:
+        """Those of the nodes that the cached filters let pass."""
+        if not self.statuses:
+            return nodes  # none was ever rejected
+        codes = nodes.at(self.codes)
+        return nodes.subset(codes == 0) if np.count_nonzero(codes) else nodes
+
+    def is_passing(self, row: int) -> bool:
+        """Whether the cached filters let the node in a row pass."""
+        return not self.statuses or not self.codes[row]
+
+    def code_of(self, status: Status, *, is_final: bool) -> int:
+        """The number that stands for a status in `codes`."""
+        code = self._codes_of.get(status)
+        if code is None:
+            self.statuses.append(status)
+            self._is_final.append(is_final)
+            self.has_final |= is_final
+            code = self._codes_of[status] = len(self.statuses)
+        return code
+
+    def is_final(self, row: int) -> bool:
+        """Whether the node in a row is rejected whatever pods come or go."""
+        return self.has_final and self._is_final[self.codes[row]]
+
+    def without_final(self, nodes: NodeView) -> NodeView:
+        """The nodes but for those that are rejected whatever pods come or go."""
+        if not self.has_final:
+            return nodes
+        codes = nodes.at(self.codes)
+        if not np.count_nonzero(codes):  # as it mostly is: few nodes are rejected
+            return nodes
+        return nodes.subset(~np.array(self._is_final).take(codes))
+
+    def store_raw(self, plugin: str, rows: Rows, scores: int | NDArray[np.int64]) -> None:
+        """Keep scores that are to be normalised."""
+        stored = self.raw_scores[plugin]
+        if stored is None:
+            if not (scores if isinstance(scores, int) else scores.any()):
+                return
+            stored = self.raw_scores[plugin] = np.zeros(self.capacity, dtype=np.int64)
+        stored[rows] = scores
+
+    def store_node_total(self, rows: Rows, totals: int | NDArray[np.int64]) -> None:
+        """Keep the part of the sum that comes from plugins that read no pods."""
+        if self.node_total is None:
+            if not (totals if isinstance(totals, int) else totals.any()):
+                return
+            self.node_total = np.zeros_like(self.total)
+        self.node_total[rows] = totals
+
+
+def _reads_no_pods(plugin: Plugin) -> bool:
+    return plugin.reads.pods_on_node is PodsOnNode.NOTHING
+
+
+def _kinds_read(plugins: Sequence[Plugin]) -> tuple[type[Any], ...] | None:
+    """Kinds of objects that any of the plugins reads; None: any kind."""
+    kinds: dict[type[Any], None] = {}
+    for plugin in plugins:
+        if plugin.reads.objects is None:
+            return None
+        kinds.update(dict.fromkeys(plugin.reads.objects))
+    return tuple(kinds)
+
+
+def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
+    """A function that spells out all that is read of a pod.
+
+    The key is None for a pod whose answers must not be cached.
+    """
+    parts = reduce(or_, (each.pod for each in reads), PodPart.NOTHING)
+    fields = [name for part, names in POD_FIELDS.items() if part in parts for name in names]
+    # With one name attrgetter gives no tuple; for the key that makes no difference.
+    plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
+    others = [get for part, get in _COMPUTED.items() if part in parts]
+    by_spec_alone = all(name.startswith("spec.") for name in fields)
+    known: RecentlySeen[PodSpec, bytes] = RecentlySeen()
+
+    def key(pod: Pod) -> bytes | None:
+        status, spec = pod.status, pod.spec
+        if status.container_statuses or status.resources is not None:
+            return None  # requested amounts may follow the status, which changes by itself
+        found = known.get(spec)
+        if found is not None:
+            return found
+        # As it mostly is, the others say nothing.
+        computed = [get(pod) for get in others] if spec.affinity or spec.volumes else ()
+        made = _encode((plain(pod), computed) if any(computed) else plain(pod))
+        if by_spec_alone:
+            known.keep(spec, made)
+        return made
+
+    return key
+
+
+def _nothing(_pod: Pod) -> None:
+    return None
+
+
+def _image_volumes(pod: Pod) -> Any:
+    return [volume.image for volume in pod.spec.volumes if volume.image is not None]
+
+
+def _node_affinity(pod: Pod) -> Any:
+    affinity = pod.spec.affinity
+    return affinity and affinity.node_affinity
+
+
+def _pod_affinity(pod: Pod) -> Any:
+    affinity = pod.spec.affinity
+    return affinity and (affinity.pod_affinity, affinity.pod_anti_affinity)
+
+
+_COMPUTED: dict[PodPart, Callable[[Pod], Any]] = {
+    PodPart.CONTAINERS: _image_volumes,
+    PodPart.NODE_SELECTION: _node_affinity,
+    PodPart.POD_AFFINITY: _pod_affinity,
+}

@@ -1,0 +1,439 @@
+"""One profile at work: runs the plugins of each extension point (docs/reference/04 §8).
+
+Methods that look for a node return values for an expected "no" and raise PluginError when a
+plugin failed or broke its contract: the attempt then ends in an error for that pod alone.
+`BindingPoints` holds what runs after a node was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod, PodSpec
+from kubesched.api.access import ApiAccess
+from kubesched.errors import PluginError, place_of
+from kubesched.foundation.metrics.instruments import Counter
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.go_format import format_slice
+from kubesched.foundation.util.interrupts import pass_on_interrupt
+from kubesched.foundation.util.logging import get_logger
+from kubesched.foundation.util.recently_seen import RecentlySeen
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ClaimCache,
+    ClusterVersion,
+    Code,
+    CycleState,
+    Diagnosis,
+    EventRecorder,
+    Extender,
+    ExtensionPoint,
+    Informer,
+    Lister,
+    NodeView,
+    Nominator,
+    OnlyNodes,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    QueuedPodInfo,
+    Rejections,
+    SharedState,
+    Snapshot,
+    Status,
+)
+from kubesched.framework.pod_groups import PodGroups
+from kubesched.scheduler.config.types import BY_NAME, KubeSchedulerProfile
+from kubesched.scheduler.runtime.answer_cache import AnswerCache
+from kubesched.scheduler.runtime.binding_points import BindingPoints
+from kubesched.scheduler.runtime.dry_run import ProfileDryRun
+from kubesched.scheduler.runtime.plugin_calls import (
+    PRE_FILTER,
+    PRE_SCORE,
+    THROWN,
+    call,
+    call_filter,
+    call_normalize,
+    call_score,
+    checked_status,
+    fail,
+    is_being_ended,
+    thrown,
+)
+from kubesched.scheduler.runtime.plugin_set import ProfilePlugins, Registry
+from kubesched.scheduler.runtime.point_metrics import PointMetrics
+from kubesched.scheduler.runtime.post_filtering import run_post_filter
+from kubesched.scheduler.runtime.queue_order import sort_key_of
+from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome, Scores
+from kubesched.scheduler.runtime.services import Services
+from kubesched.scheduler.runtime.ties import FirstByName, Ties
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
+
+__all__ = ["Framework"]
+
+log = get_logger(__name__)
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+# Plugins, their names, and where it is counted that they were asked.
+_Asked = Sequence[tuple[Plugin, str, Counter]]
+_ANY_NODE = PreFilterOutcome(SUCCESS, None, frozenset())
+
+
+class Framework:
+    """The plugins of one profile.
+
+    It is also the `Handle` of the plugin contract: what those plugins may call.
+    """
+
+    def __init__(
+        self,
+        profile: KubeSchedulerProfile,
+        registry: Registry,
+        services: Services,
+    ) -> None:
+        self.profile_name = profile.scheduler_name
+        self._services = services
+        self._recorder = services.recorder_of(self.profile_name)
+        self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
+        # None: by chance.
+        self.own_ties: Ties | None = FirstByName() if profile.tie_break == BY_NAME else None
+        plugins = self.plugins = ProfilePlugins(profile, registry, self)
+        metrics = self.point_metrics = PointMetrics(
+            services.metrics, profile.scheduler_name, plugins, services.clock.monotonic_ns
+        )
+        at = plugins.at
+        self.queue_sort_plugin = at(ExtensionPoint.QUEUE_SORT)[0]
+        self._sort_key = sort_key_of(self.queue_sort_plugin)
+        self.pre_enqueue_plugins = at(ExtensionPoint.PRE_ENQUEUE)
+        self.pre_filter_plugins = at(ExtensionPoint.PRE_FILTER)
+        self.filter_plugins = at(ExtensionPoint.FILTER)
+        self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
+        self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
+        self.score_plugins = at(ExtensionPoint.SCORE)
+        # Those who are asked about every pod, with what is needed of them beside the call.
+        self._pre_filters = _with_counters(self.pre_filter_plugins, metrics.pre_filters)
+        self._pre_scores = _with_counters(self.pre_score_plugins, metrics.pre_scores)
+        self._everybody: tuple[_Asked, Collection[str]] = (self._pre_filters, ())
+        self._concerned: RecentlySeen[PodSpec, tuple[_Asked, Collection[str]]] = RecentlySeen()
+        self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
+        self.binding = BindingPoints(plugins, services, metrics)
+        self._dry_run = ProfileDryRun(
+            plugins, services, metrics, self.version, self.answer_cache.uncached_filters
+        )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._services.snapshot
+
+    @property
+    def nominator(self) -> Nominator:
+        return self._services.nominator()
+
+    @property
+    def api(self) -> ApiAccess:
+        return self._services.api
+
+    @property
+    def recorder(self) -> EventRecorder:
+        return self._recorder
+
+    @property
+    def clock(self) -> Clock:
+        return self._services.clock
+
+    @property
+    def random(self) -> Random:
+        return self._services.random
+
+    def lister(self, kind: type[T]) -> Lister[T]:
+        found: Lister[T] = self._services.lister(kind)
+        return found
+
+    @property
+    def claims(self) -> ClaimCache:
+        return self._services.claims
+
+    @property
+    def shared(self) -> SharedState:
+        return self._services.shared
+
+    def informer(self, kind: type[T]) -> Informer[T]:
+        found: Informer[T] = self._services.informer(kind)
+        return found
+
+    @property
+    def extenders(self) -> Sequence[Extender]:
+        return self._services.extenders
+
+    @property
+    def kubeconfig(self) -> Any:
+        return self._services.kubeconfig
+
+    @property
+    def component_config_version(self) -> str:
+        return self._services.component_config_version
+
+    def feature_enabled(self, gate: str) -> bool:
+        return self._services.feature_enabled(gate)
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        return self._services.metrics
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._services.spawn(work, name)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        self._services.activate(pods)
+
+    def waiting_pod(self, uid: str) -> WaitingPodEntry | None:
+        return self._services.waiting_pods.get(uid)
+
+    def waiting_pods(self) -> Iterable[WaitingPodEntry]:
+        return self._services.waiting_pods
+
+    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
+        return self._services.pods_in_pre_bind.get(uid)
+
+    @property
+    def pod_groups(self) -> PodGroups | None:
+        return self._services.pod_groups
+
+    def version(self) -> ClusterVersion:
+        """Of the cluster as the snapshot shows it."""
+        services = self._services
+        table = services.snapshot.nodes.table
+        return ClusterVersion(
+            table.changes.position,
+            table.node_version,
+            table.membership_version,
+            table.pod_changes.position,
+            services.nominator().position,
+            services.object_versions.total,
+        )
+
+    @property
+    def dry_run(self) -> ProfileDryRun:
+        return self._dry_run
+
+    async def close(self) -> None:
+        """Close the plugins, in order; one that fails keeps no other from being closed."""
+        for plugin in self.plugins.by_name.values():
+            try:
+                closing = plugin.close()
+                if closing is not None:
+                    await closing
+            except THROWN as exc:
+                if is_being_ended(exc):
+                    raise
+                pass_on_interrupt(exc)
+                log.error("Failed to close plugins", exc=exc, plugin=plugin.name, at=place_of(exc))
+
+    def sort_key(self, queued: QueuedPodInfo) -> Any:
+        return self._sort_key(queued)
+
+    def run_pre_filter(self, state: CycleState, pod_info: PodInfo) -> PreFilterOutcome:
+        nodes = self.snapshot.nodes
+        rejection: Status | None = None
+        only_nodes: frozenset[str] | None = None
+        narrowing: set[str] = set()
+        skipped = state.skip_filter
+        is_timed = state.plugin_timer is not None
+        asked = self._pre_filters
+        if not is_timed:
+            asked, spared = self._concerned_by(pod_info.pod)
+            skipped.update(spared)
+        for plugin, name, evaluations in asked:
+            # As `call`, without its cost: this is done for every pod and plugin.
+            try:
+                answer: Any = (
+                    call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
+                    if is_timed
+                    else plugin.pre_filter(state, pod_info, nodes)
+                )
+            except PluginError:
+                raise
+            except THROWN as exc:
+                raise thrown(PRE_FILTER, plugin, exc) from exc
+            if answer is SKIP:  # as it mostly is
+                skipped.add(name)
+                continue
+            if answer is SUCCESS:
+                evaluations.value += 1
+                continue
+            if isinstance(answer, OnlyNodes) and isinstance(answer.names, frozenset):
+                evaluations.value += 1
+                narrowing.add(name)
+                only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
+                if not only_nodes:
+                    return PreFilterOutcome(_none_left(narrowing), only_nodes, frozenset(narrowing))
+                continue
+            if checked_status(PRE_FILTER, plugin, answer).is_skip:
+                skipped.add(name)
+                continue
+            evaluations.value += 1
+            if answer.is_success:
+                continue
+            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PreFilterOutcome(answer.blame(name), None, frozenset(narrowing))
+            elif answer.code is Code.UNSCHEDULABLE:
+                # The others still run: preemption needs what they note.
+                rejection = answer.blame(name)
+            else:
+                fail(PRE_FILTER, plugin, answer)
+        if rejection is None and not narrowing:
+            return _ANY_NODE
+        return PreFilterOutcome(rejection or SUCCESS, only_nodes, frozenset(narrowing))
+
+    def _concerned_by(self, pod: Pod) -> tuple[_Asked, Collection[str]]:
+        """Those who must look at the pod in PreFilter, and the names of those who need not.
+
+        The latter are known from the second pod of a spec on: asking everybody about one that does
+        not come again would cost more than it saves.
+        """
+        spec = pod.spec
+        known = self._concerned.get(spec)
+        if known is None:
+            self._concerned.keep(spec, self._everybody)
+            return self._everybody
+        if pod.status.container_statuses:  # which may say more of its requests than its spec does
+            return self._everybody
+        if known is self._everybody:
+            concerned = [each for each in self._pre_filters if each[0].concerns(spec)]
+            spared = [each[1] for each in self._pre_filters if each not in concerned]
+            known = concerned, spared
+            self._concerned.keep(spec, known)
+        return known
+
+    def run_filter(
+        self, state: CycleState, pod: Pod, nodes: NodeView, diagnosis: Diagnosis
+    ) -> NodeView:
+        """Nodes that pass every filter; the others are noted in the diagnosis.
+
+        Each plugin looks only at the nodes that all plugins before it let pass.
+        """
+        return self.filter_by(self.filter_plugins, state, pod, nodes, diagnosis)
+
+    def filter_by(
+        self,
+        plugins: Sequence[Plugin],
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        diagnosis: Diagnosis | None,
+    ) -> NodeView:
+        """As `run_filter`, with some of the filters.
+
+        Without a diagnosis the answers are kept for a call with one: a search that finds no node
+        from the cache begins anew, and must not ask everybody again.
+        """
+        for plugin in plugins:
+            if not len(nodes):
+                break
+            if plugin.name in state.skip_filter:
+                continue
+            rejections = _answered(state, plugin, nodes) if diagnosis is not None else None
+            if rejections is None:
+                self.point_metrics.filters[plugin.name].value += len(nodes)
+                rejections = call_filter(plugin, state, pod, nodes)
+                if diagnosis is None:
+                    state.filter_answers[plugin.name] = (nodes.rows, rejections)
+            if rejections.codes is not None and np.count_nonzero(rejections.codes):
+                if diagnosis is not None:
+                    diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
+                nodes = nodes.subset(rejections.codes == 0)
+        return nodes
+
+    def run_post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Ask the plugins in turn to make room; the first that succeeds ends it."""
+        return run_post_filter(self.post_filter_plugins, state, pod_info, diagnosis)
+
+    def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
+        is_timed = state.plugin_timer is not None
+        for plugin, name, evaluations in self._pre_scores:
+            try:
+                answer: Any = (
+                    call(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
+                    if is_timed
+                    else plugin.pre_score(state, pod_info, nodes)
+                )
+            except PluginError:
+                raise
+            except THROWN as exc:
+                raise thrown(PRE_SCORE, plugin, exc) from exc
+            if answer is SUCCESS:
+                evaluations.value += 1
+                continue
+            if answer is SKIP or checked_status(PRE_SCORE, plugin, answer).is_skip:
+                state.skip_score.add(name)
+                continue
+            evaluations.value += 1
+            if not answer.is_success:
+                fail(PRE_SCORE, plugin, answer)
+
+    def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
+        """Score, normalise and weigh. A score out of range is an error of its plugin."""
+        total = np.zeros(len(nodes), dtype=np.int64)
+        self.add_scores(total, self.score_plugins, state, pod, nodes)
+        return Scores(total, lambda: self.score_by_plugin(state, pod, nodes))
+
+    def add_scores(
+        self,
+        total: NDArray[np.int64],
+        plugins: Sequence[Plugin],
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+    ) -> None:
+        """Add the weighted scores of some plugins to a sum."""
+        for plugin in plugins:
+            if plugin.name not in state.skip_score:
+                total += self._weighted_score(plugin, state, pod, nodes)
+
+    def score_by_plugin(
+        self, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> dict[str, NDArray[np.int64]]:
+        return {
+            plugin.name: self._weighted_score(plugin, state, pod, nodes)
+            for plugin in self.score_plugins
+            if plugin.name not in state.skip_score
+        }
+
+    def _weighted_score(
+        self, plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView
+    ) -> NDArray[np.int64]:
+        self.point_metrics.scores[plugin.name].value += len(nodes)
+        scores = call_score(plugin, state, pod, nodes)
+        normalized = call_normalize(plugin, state, pod, nodes, scores)
+        return normalized * self.plugins.score_weights[plugin.name]
+
+
+def _with_counters(plugins: Sequence[Plugin], counters: Mapping[str, Counter]) -> _Asked:
+    return [(plugin, plugin.name, counters[plugin.name]) for plugin in plugins]
+
+
+def _none_left(narrowing: set[str]) -> Status:
+    if len(narrowing) == 1:
+        return Status.unresolvable(f"node(s) didn't satisfy plugin {next(iter(narrowing))}")
+    names = format_slice(sorted(narrowing))
+    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) {names} simultaneously")
+
+
+def _answered(state: CycleState, plugin: Plugin, nodes: NodeView) -> Rejections | None:
+    """What the plugin said of the same nodes in this attempt; None if it was not asked."""
+    answer = state.filter_answers.pop(plugin.name, None)
+    if answer is None:
+        return None
+    rows, rejections = answer
+    return rejections if np.array_equal(rows, nodes.rows) else None

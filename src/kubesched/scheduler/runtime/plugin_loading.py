@@ -1,0 +1,141 @@
+"""Plugins from outside the package: installed ones, modules, and single files.
+
+An installed package offers plugins as entry points of the group `kubesched.plugins`. For a
+quick try a plugin is named as `module:Class`, as the path of a `.py` file with one plugin in
+it, or as `path.py:Class`. Whatever is wrong with one is a `ConfigError` of one line that begins
+with what the user named.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Final, TypeVar
+
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.interrupts import pass_on_interrupt
+from kubesched.framework import Plugin
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry, check_plugin_type
+
+__all__ = ["GROUP", "installed_plugins", "load_plugin", "out_of_tree_plugins"]
+
+GROUP: Final = "kubesched.plugins"
+
+_T = TypeVar("_T")
+
+
+def out_of_tree_plugins(
+    named: Iterable[str] = (),
+    installed: Iterable[EntryPoint] | None = None,
+    given: Registry | None = None,
+) -> PluginRegistry:
+    """Load the installed plugins and those that the user named, beside those that are given.
+
+    A plugin that is installed, named or given more than once is loaded once.
+    """
+    registry = PluginRegistry(given)
+    for name, factory in installed_plugins(installed).items():
+        if registry.get(name) is not factory:
+            registry.register(name, factory)
+    for spec in named:
+        plugin = load_plugin(spec)
+        if registry.get(plugin.name) is plugin:
+            continue
+        try:
+            registry.register(plugin.name, plugin)
+        except ConfigError as exc:
+            raise ConfigError(f"plugin {spec}: {exc}") from exc
+    return registry
+
+
+def installed_plugins(installed: Iterable[EntryPoint] | None = None) -> PluginRegistry:
+    """Load the plugins that installed packages offer."""
+    registry = PluginRegistry()
+    offered = entry_points(group=GROUP) if installed is None else installed
+    for entry in sorted(offered, key=lambda entry: entry.name):
+        package = entry.dist.name if entry.dist is not None else "an installed package"
+        where = f"plugin {entry.name} of {package} ({entry.value})"
+        try:
+            plugin = check_plugin_type(_attempt(entry.load))
+            registry.register(plugin.name, plugin)
+        except ConfigError as exc:
+            raise ConfigError(f"{where}: {exc}") from exc
+    return registry
+
+
+def load_plugin(spec: str) -> type[Plugin]:
+    """Load the plugin that a user named."""
+    source, colon, name = spec.rpartition(":")
+    if not colon:
+        source, name = spec, ""
+    try:
+        if source.endswith(".py"):
+            module = _module_of_file(Path(source))
+            return _named(module, name) if name else _only_plugin(module)
+        if not source or not name:
+            raise ConfigError("expected module:Class or the path of a .py file")
+        return _named(_attempt(lambda: importlib.import_module(source)), name)
+    except ConfigError as exc:
+        raise ConfigError(f"plugin {spec}: {exc}") from exc
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError("no such file")
+    # Known under its path, so that two files of one name do not get in each other's way.
+    name = f"kubesched_plugin_{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # the name ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # msgspec looks up annotations in the module, so it must be findable while it runs.
+    sys.modules[name] = module
+    try:
+        execute = spec.loader.exec_module
+        _attempt(lambda: execute(module))
+    except ConfigError:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _named(module: ModuleType, name: str) -> type[Plugin]:
+    if not hasattr(module, name):
+        raise ConfigError(f"has no {name}")
+    return check_plugin_type(getattr(module, name))
+
+
+def _only_plugin(module: ModuleType) -> type[Plugin]:
+    found = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and issubclass(value, Plugin)
+        and value.__module__ == module.__name__
+    ]
+    if len(found) == 1:
+        return check_plugin_type(found[0])
+    if not found:
+        raise ConfigError("defines no subclass of kubesched.framework.Plugin")
+    names = ", ".join(sorted(plugin.__name__ for plugin in found))
+    raise ConfigError(f"defines several plugins, add :Class to name one: {names}")
+
+
+def _attempt(load: Callable[[], _T]) -> _T:
+    """Run someone else's code; whatever it raises becomes one line."""
+    try:
+        return load()
+    except BaseException as exc:
+        pass_on_interrupt(exc)
+        reason = " ".join(str(exc).split())
+        name = type(exc).__name__
+        what = f"{name}: {reason}" if reason else name
+        raise ConfigError(f"cannot be imported: {what}") from exc

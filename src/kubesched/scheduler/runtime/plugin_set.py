@@ -1,0 +1,111 @@
+"""Builds the plugins of one profile and says which run where (docs/reference/01 §7, 04 §8.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.interrupts import pass_on_interrupt
+from kubesched.foundation.util.logging import get_logger
+from kubesched.framework import ExtensionPoint, Handle, Plugin, extension_points
+from kubesched.scheduler.config.plugin_lists import expand_plugins
+from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
+from kubesched.scheduler.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
+from kubesched.scheduler.runtime.plugin_registry import PluginFactory, Registry, args_type_of
+
+__all__ = ["ProfilePlugins", "Registry"]
+
+log = get_logger(__name__)
+
+_IN_TREE = frozenset(IN_TREE_EXTENSION_POINTS)
+
+
+class ProfilePlugins:
+    """The plugins of a profile, built, by extension point and in order."""
+
+    def __init__(self, profile: KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
+        self.profile_name = profile.scheduler_name
+        plugins = _without_missing(profile.plugins, registry)
+        enabled = plugins.enabled_names()
+        built = {
+            name: _build(name, factory, profile.args_of(name), handle)
+            for name, factory in registry.items()
+            if name in enabled
+        }
+        expanded = expand_plugins(
+            plugins,
+            {name: [str(p) for p in extension_points(plugin)] for name, plugin in built.items()},
+            scheduler_name=profile.scheduler_name,
+        )
+        names = {ref.name for refs in expanded.values() for ref in refs}
+        self.by_name: dict[str, Plugin] = {
+            name: plugin for name, plugin in built.items() if name in names
+        }
+        self._at: dict[ExtensionPoint, tuple[Plugin, ...]] = {
+            point: tuple(self.by_name[ref.name] for ref in expanded[str(point)])
+            for point in ExtensionPoint
+        }
+        self.score_weights: dict[str, int] = {
+            ref.name: ref.weight for ref in expanded[str(ExtensionPoint.SCORE)]
+        }
+
+    @property
+    def pre_filters(self) -> tuple[Plugin, ...]:
+        return self._at[ExtensionPoint.PRE_FILTER]
+
+    @property
+    def filters(self) -> tuple[Plugin, ...]:
+        return self._at[ExtensionPoint.FILTER]
+
+    @property
+    def scores(self) -> tuple[Plugin, ...]:
+        return self._at[ExtensionPoint.SCORE]
+
+    def at(self, point: ExtensionPoint) -> tuple[Plugin, ...]:
+        return self._at[point]
+
+
+def _build(name: str, factory: PluginFactory, args: Any, handle: Handle) -> Plugin:
+    try:
+        args_type = args_type_of(factory)
+        if args is None and args_type is not None:
+            # A profile that was put together by hand may leave out what has defaults.
+            args = msgspec.convert({}, args_type)
+        plugin = factory(args, handle)
+        if not isinstance(plugin, Plugin):
+            raise ConfigError(f"its factory returned {plugin!r}, which is not a Plugin")
+        if plugin.name != name:
+            # One class may be registered under several names.
+            plugin.name = name  # type: ignore[misc]  # hides the class's own
+        return plugin
+    except ConfigError as exc:
+        raise ConfigError(f'initializing plugin "{name}": {exc}') from exc
+    except BaseException as exc:
+        pass_on_interrupt(exc)
+        # Someone else's code: the start ends with one line, whatever it did.
+        what = f"{type(exc).__name__}: {exc}"
+        raise ConfigError(f'initializing plugin "{name}": {what}') from exc
+
+
+def _without_missing(plugins: Plugins, registry: Registry) -> Plugins:
+    """Leave out in-tree plugins that are not built yet (docs/differences.md lists them)."""
+    missing = sorted((plugins.enabled_names() & _IN_TREE) - registry.keys())
+    if not missing:
+        return plugins
+    log.detail(1, "Leaving out plugins that are not built yet", plugins=" ".join(missing))
+    gone = set(missing)
+
+    def kept(plugin_set: PluginSet) -> PluginSet:
+        enabled: tuple[PluginRef, ...] = tuple(
+            ref for ref in plugin_set.enabled if ref.name not in gone
+        )
+        return msgspec.structs.replace(plugin_set, enabled=enabled)
+
+    return Plugins(
+        **{
+            field.name: kept(getattr(plugins, field.name))
+            for field in msgspec.structs.fields(Plugins)
+        }
+    )

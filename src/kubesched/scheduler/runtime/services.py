@@ -1,0 +1,109 @@
+"""What all profiles of a scheduler share: the snapshot, listers, the clock, the API, the queue."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from kubesched.api import Pod, ResourceClaim
+from kubesched.api.access import ApiAccess
+from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.clock import Clock
+from kubesched.framework import (
+    ClaimCache,
+    ClusterVersion,
+    EventRecorder,
+    Extender,
+    Informer,
+    Lister,
+    Nominator,
+    PodInfo,
+    SharedState,
+    Snapshot,
+)
+from kubesched.framework.pod_groups import PodGroups
+from kubesched.scheduler.runtime.object_versions import ObjectVersions
+from kubesched.scheduler.runtime.waiting_pods import PodsInPreBind, WaitingPods
+
+__all__ = ["Services"]
+
+_CLAIMS = "claims"
+
+
+class Services:
+    """Collaborators that the scheduler hands to every framework it builds.
+
+    What the queue and the loop do is given as functions: both are built from the plugins that
+    are built with these services.
+    """
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        api: ApiAccess,
+        recorder_of: Callable[[str], EventRecorder],
+        clock: Clock,
+        random: random.Random,
+        lister: Callable[[type[Any]], Lister[Any]],
+        feature_enabled: Callable[[str], bool],
+        nominator: Callable[[], Nominator],
+        activate: Callable[[Mapping[str, Pod]], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        fits_now: Callable[[str, PodInfo, ClusterVersion], bool],
+        fits_without: Callable[[str, PodInfo, str, Collection[PodInfo]], bool],
+        metrics: SchedulerMetrics | None = None,
+        informer: Callable[[type[Any]], Informer[Any]] | None = None,
+        extenders: Sequence[Extender] = (),
+        kubeconfig: Any = None,
+        component_config_version: str = "",
+        shared: SharedState | None = None,
+        pod_groups: PodGroups | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.api = api
+        self.recorder_of = recorder_of  # by profile: the reporting controller of its events
+        self.clock = clock
+        self.random = random
+        self.lister = lister
+        self.feature_enabled = feature_enabled
+        self.nominator = nominator
+        self.activate = activate
+        self.spawn = spawn
+        # By the name of a profile, a pod of it, and the version in which it fitted nowhere.
+        self.fits_now = fits_now
+        # By the name of a profile, a pod of it, a node, and who would be gone from there.
+        self.fits_without = fits_without
+        self._informer = informer
+        self.extenders = tuple(extenders)
+        self.kubeconfig = kubeconfig
+        self.component_config_version = component_config_version
+        self.metrics = metrics or SchedulerMetrics(CollectorRegistry())
+        self.object_versions = ObjectVersions()
+        self.waiting_pods = WaitingPods()
+        self.pods_in_pre_bind = PodsInPreBind()
+        self.shared = shared or SharedState()
+        self.pod_groups = pod_groups
+
+    def informer(self, kind: type[Any]) -> Informer[Any]:
+        if self._informer is None:
+            raise RuntimeError("nothing is watched here")
+        return self._informer(kind)
+
+    @property
+    def claims(self) -> ClaimCache:
+        """The claims that all profiles share; they are watched from when this is first read."""
+        return self.shared.get(_CLAIMS, self._build_claims)
+
+    @property
+    def uses_claims(self) -> bool:
+        """Whether some plugin reads claims from there."""
+        return _CLAIMS in self.shared
+
+    def _build_claims(self) -> ClaimCache:
+        claims = ClaimCache()
+        self.lister(ResourceClaim).follow(claims.watched)
+        return claims

@@ -1,0 +1,142 @@
+"""Pods that Permit plugins asked to wait, and pods that PreBind is working on.
+
+docs/reference/04 §8.5 and §8.6. Timers belong to the running event loop, so virtual time applies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from kubesched.api import Pod
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.go_format import format_duration
+from kubesched.framework import SUCCESS, Status
+
+__all__ = ["PodInPreBind", "PodsInPreBind", "WaitingPodEntry", "WaitingPods"]
+
+
+class WaitingPodEntry:
+    """One waiting pod: which plugins it waits for, and how that ended. The first end counts."""
+
+    def __init__(self, pod: Pod, timeouts_ns: Mapping[str, int]) -> None:
+        self.pod = pod
+        loop = asyncio.get_running_loop()
+        self._outcome: asyncio.Future[Status] = loop.create_future()
+        self._timers = {
+            plugin: loop.call_later(
+                timeout_ns / SECOND,
+                self.reject,
+                plugin,
+                "rejected due to timeout after waiting "
+                f"{format_duration(timeout_ns)} at plugin {plugin}",
+            )
+            for plugin, timeout_ns in timeouts_ns.items()
+        }
+
+    @property
+    def pending_plugins(self) -> tuple[str, ...]:
+        return tuple(self._timers)
+
+    def allow(self, plugin: str) -> None:
+        timer = self._timers.pop(plugin, None)
+        if timer is None:
+            return
+        timer.cancel()
+        if not self._timers:
+            self._finish(SUCCESS)
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """False if the pod was allowed or refused before."""
+        return self._finish(Status.unschedulable(message).blame(plugin))
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """Stop waiting because the pod was chosen as a victim."""
+        return self._finish(Status.failure(message).blame(plugin))
+
+    def abandon(self) -> None:
+        """The scheduler ends: cancel whoever waits for the outcome."""
+        self._stop_timers()
+        self._outcome.cancel()
+
+    def _finish(self, status: Status) -> bool:
+        if self._outcome.done():
+            return False
+        self._stop_timers()
+        self._outcome.set_result(status)
+        return True
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+    async def outcome(self) -> Status:
+        return await self._outcome
+
+
+class WaitingPods:
+    """The waiting pods of all profiles, by uid."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPodEntry] = {}
+
+    def __iter__(self) -> Iterator[WaitingPodEntry]:
+        return iter(list(self._pods.values()))
+
+    def add(self, entry: WaitingPodEntry) -> None:
+        self._pods[entry.pod.metadata.uid] = entry
+
+    def get(self, uid: str) -> WaitingPodEntry | None:
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+
+
+class PodInPreBind:
+    """Lets preemption stop a pod that is between Permit and Bind."""
+
+    def __init__(self, pod: Pod, task: asyncio.Task[object]) -> None:
+        self.pod = pod
+        self.cancel_reason = ""
+        self._task = task
+        self._is_prebound = False
+
+    def cancel(self, reason: str) -> bool:
+        """Stop PreBind; False if it is over."""
+        if self._is_prebound:
+            return False
+        if not self.cancel_reason:
+            self.cancel_reason = reason
+            self._task.cancel()
+        return True
+
+    def abandon(self) -> None:
+        """The scheduler ends: stop the work and undo nothing."""
+        self._task.cancel()
+
+    def mark_prebound(self) -> bool:
+        """PreBind is over; False if the pod was cancelled meanwhile."""
+        if self.cancel_reason:
+            return False
+        self._is_prebound = True
+        return True
+
+
+class PodsInPreBind:
+    """Pods that PreBind plugins work on, by uid."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodInPreBind] = {}
+
+    def __iter__(self) -> Iterator[PodInPreBind]:
+        return iter(list(self._pods.values()))
+
+    def add(self, entry: PodInPreBind) -> None:
+        self._pods[entry.pod.metadata.uid] = entry
+
+    def get(self, uid: str) -> PodInPreBind | None:
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)

@@ -1,0 +1,127 @@
+"""Whether a user may ask for a path (docs/reference/02 §4).
+
+The first definite answer wins: masters may do everything, some paths are open to all, and for
+the rest the cluster's API server is asked. Without one, the rest is closed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kubesched.api.authorization import (
+    NonResourceAttributes,
+    SubjectAccessReview,
+    SubjectAccessReviewSpec,
+)
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.logging import get_logger
+from kubesched.scheduler.server.access.expiring_cache import ExpiringCache
+from kubesched.scheduler.server.access.reviews import Reviewer, ReviewError
+from kubesched.scheduler.server.access.user import MASTERS, User
+
+__all__ = ["AlwaysAllowPaths", "Authorizer", "Decision", "SubjectAccess", "Verdict"]
+
+log = get_logger(__name__)
+
+_MAX_CACHED_ANSWERS = 8192
+_MAX_CACHED_TEXT = 10_000
+
+
+class Verdict(enum.Enum):
+    ALLOW = "allowed"
+    DENY = "denied"
+    NO_OPINION = "no-opinion"
+
+
+class Decision(NamedTuple):
+    verdict: Verdict
+    reason: str = ""
+
+
+_ALLOW = Decision(Verdict.ALLOW)
+_NO_OPINION = Decision(Verdict.NO_OPINION)
+
+
+class AlwaysAllowPaths:
+    """Paths that anybody may ask for: exact, or a beginning if the entry ends with `*`."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._exact: set[str] = set()
+        self._prefixes: tuple[str, ...] = ()
+        for path in paths:
+            if "*" in path[:-1]:
+                raise ConfigError(f"only trailing * allowed in {quote(path)}")
+            bare = path.removeprefix("/")
+            if bare.endswith("*"):
+                self._prefixes += (bare[:-1],)
+            else:
+                self._exact.add(bare)
+
+    def __contains__(self, path: str) -> bool:
+        bare = path.removeprefix("/")
+        return bare in self._exact or (bool(self._prefixes) and bare.startswith(self._prefixes))
+
+
+class SubjectAccess:
+    """Asks the API server, and remembers what it said for a while."""
+
+    def __init__(
+        self, reviewer: Reviewer, clock: Clock, *, allow_ttl_ns: int, deny_ttl_ns: int
+    ) -> None:
+        self._reviewer, self._clock = reviewer, clock
+        self._allow_ttl_ns, self._deny_ttl_ns = allow_ttl_ns, deny_ttl_ns
+        self._answers: ExpiringCache[bytes, Decision] = ExpiringCache(_MAX_CACHED_ANSWERS)
+
+    async def decide(self, user: User, verb: str, path: str) -> Decision:
+        """Raises ReviewError when there is no usable answer."""
+        spec = SubjectAccessReviewSpec(
+            non_resource_attributes=NonResourceAttributes(path=path, verb=verb),
+            user=user.name,
+            groups=user.groups,
+            extra=dict(user.extra),
+            uid=user.uid,
+        )
+        key = msgspec.json.encode(spec, order="deterministic")
+        known = self._answers.get(key, self._clock.monotonic_ns())
+        if known is not None:
+            return known
+        status = (await self._reviewer.ask(SubjectAccessReview(spec=spec))).status
+        if status.allowed and status.denied:
+            raise ReviewError("webhook subject access review returned both allow and deny response")
+        verdict = Verdict.NO_OPINION
+        if status.denied:
+            verdict = Verdict.DENY
+        elif status.allowed:
+            verdict = Verdict.ALLOW
+        decision = Decision(verdict, status.reason)
+        ttl_ns = self._allow_ttl_ns if verdict is Verdict.ALLOW else self._deny_ttl_ns
+        if ttl_ns > 0 and len(verb) + len(path) < _MAX_CACHED_TEXT:
+            self._answers.put(key, decision, self._clock.monotonic_ns() + ttl_ns)
+        return decision
+
+
+class Authorizer:
+    """All the ways to get a permission, in order."""
+
+    def __init__(self, always_allow: AlwaysAllowPaths, access: SubjectAccess | None) -> None:
+        self._always_allow = always_allow
+        self._access = access
+        if access is None:
+            log.warning(
+                "No authorization-kubeconfig provided, so SubjectAccessReview of authorization "
+                "tokens won't work."
+            )
+
+    async def decide(self, user: User, verb: str, path: str) -> Decision:
+        """Raises ReviewError when the question stays open."""
+        if MASTERS in user.groups or path in self._always_allow:
+            return _ALLOW
+        if self._access is None:
+            return _NO_OPINION
+        return await self._access.decide(user, verb, path)

@@ -1,0 +1,92 @@
+"""Which API server to talk to, and by which credentials: found, not yet used.
+
+docs/reference/02 §9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kubesched.errors import ConfigError
+from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.logging import get_logger
+from kubesched.scheduler.config.types import ClientConnectionConfiguration
+from kubesched.scheduler.config.yaml_text import read_yaml
+from kubesched.scheduler.server.options.option_validation import ReadFile, open_error
+
+__all__ = ["ClusterAccess", "find_cluster"]
+
+log = get_logger(__name__)
+
+_NOTHING_PROVIDED: Final = (
+    "invalid configuration: no configuration has been provided, "
+    "try setting KUBERNETES_MASTER environment variable"
+)
+_TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+
+class ClusterAccess(msgspec.Struct, frozen=True):
+    """The way to an API server; `master` overrides the address in the kubeconfig.
+
+    With neither and not in a cluster, it is in the files that $KUBECONFIG lists.
+    """
+
+    kubeconfig: str = ""
+    master: str = ""
+    in_cluster: bool = False
+
+
+def find_cluster(
+    connection: ClientConnectionConfiguration,
+    master: str,
+    read_file: ReadFile,
+    environment: Mapping[str, str],
+) -> ClusterAccess:
+    """Find the API server that the configuration, the flags or the pod's surroundings name.
+
+    Raises:
+        ConfigError: there is none, or it could not be talked to with these settings.
+    """
+    if connection.kubeconfig:
+        _check_kubeconfig(connection.kubeconfig, master, read_file)
+        access = ClusterAccess(connection.kubeconfig, master)
+    elif master:
+        access = ClusterAccess(master=master)
+    else:
+        log.warning(
+            "Neither --kubeconfig nor --master was specified.  "
+            "Using the inClusterConfig.  This might not work."
+        )
+        in_cluster = _is_in_cluster(read_file, environment)
+        if not in_cluster and not environment.get("KUBECONFIG"):
+            raise ConfigError(_NOTHING_PROVIDED)
+        access = ClusterAccess(in_cluster=in_cluster)
+    return access
+
+
+def _check_kubeconfig(path: str, master: str, read_file: ReadFile) -> None:
+    try:
+        content, _ = read_yaml(read_file(path))
+    except FileNotFoundError as exc:
+        raise ConfigError(open_error(path, exc, "stat")) from exc
+    except OSError as exc:
+        raise ConfigError(
+            f"error loading config file {quote(path)}: {open_error(path, exc)}"
+        ) from exc
+    except ConfigError as exc:
+        raise ConfigError(f"error loading config file {quote(path)}: {exc}") from exc
+    if not content and not master:
+        raise ConfigError(_NOTHING_PROVIDED)
+
+
+def _is_in_cluster(read_file: ReadFile, environment: Mapping[str, str]) -> bool:
+    if not all(environment.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT")):
+        return False
+    try:
+        read_file(_TOKEN)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Builders of API objects and of whole random clusters."""

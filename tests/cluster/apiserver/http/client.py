@@ -1,0 +1,78 @@
+"""A client of the service without a socket: requests as one writes them, answers decoded."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from kubesched.cluster.apiserver.http import Answer, ApiService, Request, Stream, Users
+from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.util.clock import ManualClock
+
+Json = Any
+
+NOW_NS = 1_800_000_000 * 10**9
+APPLICATION_JSON = "application/json"
+
+
+class Client:
+    """Requests to a service over a store at a time that tests set."""
+
+    def __init__(
+        self,
+        users: Users | None = None,
+        now_ns: int = NOW_NS,
+        features: frozenset[str] | None = None,
+    ) -> None:
+        """A server with these features; None: with all of them."""
+        self.clock = ManualClock(now_ns)
+        features = ALL_FEATURES if features is None else features
+        self.store = Store(random.Random(7), now_ns=now_ns, features=features)
+        self.service = ApiService(self.store, self.clock, users=users)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        *,
+        content_type: str = APPLICATION_JSON,
+        **headers: str,
+    ) -> Answer | Stream:
+        url = urlsplit(path)
+        query = {key: v[0] for key, v in parse_qs(url.query, keep_blank_values=True).items()}
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None:
+            sent["content-type"] = content_type
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body)
+        data = data.encode() if isinstance(data, str) else data
+        return self.service.answer(Request(method, url.path, query, sent, data))
+
+    def send(self, method: str, path: str, body: Json = None, **options: Any) -> tuple[int, Json]:
+        answer = self.ask(method, path, body, **options)
+        assert isinstance(answer, Answer)
+        if answer.content_type.startswith(APPLICATION_JSON):
+            return answer.status, json.loads(answer.body)
+        return answer.status, answer.body.decode()
+
+    def get(self, path: str, **options: Any) -> Json:
+        status, body = self.send("GET", path, **options)
+        assert status == 200, body
+        return body
+
+    def create(self, path: str, body: Json) -> Json:
+        status, created = self.send("POST", path, body)
+        assert status == 201, created
+        return created
+
+    def watch(self, path: str, **options: Any) -> list[Json]:
+        """The events that are there, without waiting for more."""
+        answer = self.ask("GET", path, **options)
+        assert isinstance(answer, Stream), answer
+        lines = answer.encode([seen for seen in answer.watcher.read() if seen.record is not None])
+        if answer.initial_events:
+            lines += answer.bookmark(answer.revision(), True)
+        return [json.loads(line) for line in lines.splitlines()]

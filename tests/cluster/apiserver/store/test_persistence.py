@@ -1,0 +1,203 @@
+"""A cluster that is kept in a file: nothing acknowledged is lost, nothing is counted twice."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubesched.api import ApiError, PodGroup
+from kubesched.cluster.apiserver.store.custom_resource_definitions import (
+    CUSTOM_RESOURCE_DEFINITION,
+    serve,
+)
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
+from kubesched.errors import KubeschedError
+
+NOW_NS = 1_800_000_000 * 10**9
+
+
+def opened(path: Path) -> tuple[DataFile, Store]:
+    data = DataFile(path)
+    return data, open_store(data, random.Random(1), NOW_NS)
+
+
+def reopened(data: DataFile, path: Path) -> tuple[DataFile, Store]:
+    data.close()
+    return opened(path)
+
+
+def content(store: Store) -> dict[str, Any]:
+    return {
+        f"{resource.group_resource}/{key}": (record.revision, record.data)
+        for resource in store.catalog.all()
+        for key, record in store.collection(resource).objects.items()
+    }
+
+
+def config_maps(store: Store) -> Any:
+    return store.catalog.by_url("", "v1", "configmaps")
+
+
+def put(store: Store, name: str, value: str = "x") -> None:
+    body = {"metadata": {"name": name}, "data": {"a": value}}
+    if store.find_record(config_maps(store), "default", name) is None:
+        store.create(config_maps(store), "default", body, NOW_NS)
+    else:
+        store.update(config_maps(store), "default", name, body, NOW_NS)
+
+
+WRITES = st.lists(
+    st.tuples(st.sampled_from(["put", "delete", "reopen"]), st.sampled_from("abc"), st.text()),
+    max_size=12,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(WRITES)
+def test_a_store_is_the_same_after_it_was_opened_again(
+    tmp_path: Path, writes: list[tuple[str, str, str]]
+) -> None:
+    path = tmp_path / f"{random.getrandbits(64)}.db"
+    data, store = opened(path)
+    for action, name, value in writes:
+        if action == "put":
+            put(store, name, value.replace("\ud800", ""))
+        elif action == "delete":
+            if store.find_record(config_maps(store), "default", name) is not None:
+                store.delete(config_maps(store), "default", name, NOW_NS)
+        else:
+            before, revision = content(store), store.revision
+            data, store = reopened(data, path)
+            assert (content(store), store.revision) == (before, revision)
+            store.check_invariants()
+    data.close()
+
+
+def test_watches_from_before_are_told_to_list_again(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    data, store = opened(path)
+    put(store, "a")
+    seen = store.revision
+    put(store, "b")
+    data, store = reopened(data, path)
+    with pytest.raises(ApiError) as refusal:
+        store.watch(config_maps(store), resource_version=str(seen))
+    assert refusal.value.code == 410
+    watcher = store.watch(config_maps(store), resource_version=str(store.revision))
+    put(store, "c")
+    assert [each.type for each in watcher.read()] == ["ADDED"]
+    data.close()
+
+
+def test_uids_are_not_given_twice(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    data, store = opened(path)
+    put(store, "a")
+    data, store = reopened(data, path)
+    put(store, "b")
+    uids = [value["metadata"]["uid"] for _, value in content(store).values()]
+    assert len(uids) == len(set(uids))
+    data.close()
+
+
+def test_custom_resources_are_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    data, store = opened(path)
+    store.register(CUSTOM_RESOURCE_DEFINITION)
+    names = {"plural": "widgets", "kind": "Widget"}
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    version = {"name": "v1", "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {"group": "x.io", "names": names, "versions": [version]}
+    definition = {"metadata": {"name": "widgets.x.io"}, "spec": spec}
+    serve(store, store.create(CUSTOM_RESOURCE_DEFINITION, None, definition, NOW_NS).data)
+    widgets = store.catalog.by_url("x.io", "v1", "widgets")
+    store.create(widgets, "default", {"metadata": {"name": "w"}, "size": 1}, NOW_NS)
+    data, store = reopened(data, path)
+    widgets = store.catalog.by_url("x.io", "v1", "widgets")
+    assert store.get(widgets, "default", "w").data["size"] == 1
+    # The definition goes, and the process dies before its objects do.
+    store.delete(CUSTOM_RESOURCE_DEFINITION, None, "widgets.x.io", NOW_NS)
+    for _ in range(2):
+        data, store = reopened(data, path)
+        assert "widgets" not in {each.plural for each in store.catalog.all()}
+    data.close()
+
+
+def test_a_namespace_that_was_going_goes(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    data, store = opened(path)
+    namespaces = store.catalog.by_url("", "v1", "namespaces")
+    store.create(namespaces, None, {"metadata": {"name": "n"}}, NOW_NS)
+    data.close()
+    with sqlite3.connect(path) as raw:
+        change = "UPDATE objects SET data = json_set(data, '$.metadata.deletionTimestamp', 'x')"
+        raw.execute(f"{change} WHERE resource = 'namespaces' AND key = 'n'")
+    raw.close()
+    data, store = opened(path)
+    assert store.find_record(namespaces, None, "n") is None
+    data.close()
+
+
+def test_a_write_that_cannot_be_kept_does_not_happen(tmp_path: Path) -> None:
+    data, store = opened(tmp_path / "c.db")
+    put(store, "a")
+    before, revision = content(store), store.revision
+    data.close()
+    with pytest.raises(ApiError, match="cannot write"):
+        put(store, "b")
+    assert content(store) == before
+    # It would be given once more after a restart.
+    assert store.revision == revision
+
+
+def test_a_file_has_one_user_at_a_time(tmp_path: Path) -> None:
+    data, _ = opened(tmp_path / "c.db")
+    with pytest.raises(KubeschedError, match="another process uses it"):
+        opened(tmp_path / "c.db")
+    data.close()
+    assert (tmp_path / "c.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_something_else_is_no_cluster(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("this is not a database" * 100)
+    other.chmod(0o600)
+    with pytest.raises(KubeschedError, match="cannot use"):
+        DataFile(other)
+    with sqlite3.connect(tmp_path / "future") as raw:
+        raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    (tmp_path / "future").chmod(0o600)
+    with pytest.raises(KubeschedError, match="format 99 is not known"):
+        DataFile(tmp_path / "future")
+
+
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
+    data, _ = opened(tmp_path / "c.db")
+    assert data.secret("token", lambda: b"one") == b"one"
+    data.close()
+    data, _ = opened(tmp_path / "c.db")
+    assert data.secret("token", lambda: b"two") == b"one"
+    data.close()
+
+
+def test_objects_of_a_feature_that_is_off_are_there_when_it_is_on_again(tmp_path: Path) -> None:
+    data, store = opened(tmp_path / "data")
+    groups = store.catalog.by_type(PodGroup)
+    body = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}}
+    store.create(groups, "default", body, NOW_NS)
+    data.close()
+    data = DataFile(tmp_path / "data")
+    without = open_store(data, random.Random(2), NOW_NS, frozenset())
+    with pytest.raises(ApiError):
+        without.catalog.by_type(PodGroup)
+    data, store = reopened(data, tmp_path / "data")
+    assert store.get(store.catalog.by_type(PodGroup), "default", "g").data["spec"]
+    data.close()

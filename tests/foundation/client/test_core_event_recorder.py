@@ -1,0 +1,141 @@
+"""Core events against the embedded API server, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from kubesched.api import ApiError, Event, Lease, ObjectMeta, Pod, Status
+from kubesched.cluster.apiserver import Fault, LocalApi, Store
+from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster, CoreEventRecorder
+from kubesched.foundation.util.clock import MINUTE, SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
+
+LEASE = Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system", uid="u"))
+POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u", resource_version="1"))
+
+
+class World:
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        self.faults: list[Fault] = []
+
+        def note(verb: str, *_: object) -> Fault | None:
+            self.requests.append(verb)
+            return self.faults.pop(0) if self.faults else None
+
+        store = Store(random.Random(0))
+        self.api = LocalApi(store, current_clock())
+        self.broadcaster = CoreEventBroadcaster(
+            LocalApi(store, current_clock(), faults=note), current_clock(), random.Random(1)
+        )
+        self.recorder: CoreEventRecorder = self.broadcaster.recorder("default-scheduler", "vm")
+
+    async def events(self) -> list[Event]:
+        await asyncio.sleep(1)
+        return list((await self.api.list(Event)).items)
+
+
+def tell(story: Callable[[World], Awaitable[None]]) -> World:
+    async def main() -> World:
+        world = World()
+        async with running(world.broadcaster):
+            await story(world)
+        return world
+
+    return run(main)
+
+
+def failed(world: World, message: str) -> None:
+    world.recorder.event(POD, "Warning", "FailedScheduling", "Scheduling", message)
+
+
+def test_an_event_about_leadership() -> None:
+    async def story(world: World) -> None:
+        world.recorder.event(LEASE, "Normal", "LeaderElection", "", "me became leader")
+        (event,) = await world.events()
+        assert event.metadata.namespace == "kube-system"
+        assert event.metadata.name.startswith("kube-scheduler.")
+        assert event.involved_object.kind == "Lease"
+        assert event.involved_object.api_version == "coordination.k8s.io/v1"
+        assert (event.reason, event.message) == ("LeaderElection", "me became leader")
+        assert (event.type, event.count) == ("Normal", 1)
+        assert (event.source.component, event.source.host) == ("default-scheduler", "")
+        assert event.reporting_component == "default-scheduler"
+        assert event.reporting_instance == ""
+        assert event.first_timestamp == event.last_timestamp
+
+    tell(story)
+
+
+def test_the_same_event_is_counted() -> None:
+    async def story(world: World) -> None:
+        for _ in range(3):
+            failed(world, "no nodes")
+            await asyncio.sleep(60)
+        (event,) = await world.events()
+        assert event.count == 3
+        assert event.last_timestamp != event.first_timestamp
+
+    assert tell(story).requests == ["create", "patch", "patch"]
+
+
+def test_a_counted_event_that_is_gone_is_created_anew() -> None:
+    async def story(world: World) -> None:
+        failed(world, "no nodes")
+        (event,) = await world.events()
+        await world.api.delete(Event, event.metadata.name, "default")
+        failed(world, "no nodes")
+        (again,) = await world.events()
+        assert (again.count, again.metadata.name) == (2, event.metadata.name)
+
+    tell(story)
+
+
+def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
+    async def story(world: World) -> None:
+        for number in range(12):
+            failed(world, f"reason {number}")
+        events = await world.events()
+        combined = [event for event in events if event.message.startswith("(combined")]
+        assert len(events) == 10
+        assert [(event.message, event.count) for event in combined] == [
+            ("(combined from similar events): reason 11", 3)
+        ]
+
+    tell(story)
+
+
+def test_a_flood_about_one_object_is_cut_off_and_refills_slowly() -> None:
+    async def story(world: World) -> None:
+        for _ in range(40):
+            failed(world, "no nodes")
+        await asyncio.sleep(1)
+        assert len(world.requests) == 25
+        await asyncio.sleep(5 * MINUTE // SECOND)
+        failed(world, "no nodes")
+        failed(world, "no nodes")
+        await asyncio.sleep(1)
+        assert len(world.requests) == 26
+
+    tell(story)
+
+
+def test_a_server_that_is_away_is_tried_again_and_one_that_refuses_is_not() -> None:
+    away = Fault(error=ApiError(Status(code=0, message="away")))
+    no = Fault(error=ApiError(Status(code=403, reason="Forbidden", message="no")))
+
+    async def story(world: World) -> None:
+        world.faults = [away, away]
+        failed(world, "one")
+        await asyncio.sleep(30)
+        assert world.requests == ["create"] * 3
+        world.faults = [no]
+        failed(world, "two")
+        await asyncio.sleep(30)
+        assert world.requests == ["create"] * 4
+        assert len(await world.events()) == 1
+
+    tell(story)

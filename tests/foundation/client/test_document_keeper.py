@@ -1,0 +1,360 @@
+"""The JSON of pods and nodes, kept beside what is decoded of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod, codec
+from kubesched.api.access import ApiError, ObjectList, WatchEvent
+from kubesched.api.raw_objects import NodeDocument, PodDocument
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.client.document_keeper import DocumentKeeper
+from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
+
+MANAGED = [{"manager": "someone", "operation": "Update"}]
+
+
+def node_document(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "managedFields": MANAGED},
+        "spec": {"podCIDR": "10.0.0.0/24"},
+        "status": {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def pod_document(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "default", "managedFields": MANAGED},
+        "spec": {"containers": [{"name": "c", "image": "i", "stdin": True}], "hostname": "h"},
+    }
+
+
+class World:
+    """A store, a keeper in front of it, and an informer of each kind on the keeper."""
+
+    def __init__(self, keeps: dict[type, Callable[[Any], bool]]) -> None:
+        clock = current_clock()
+        self.api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        self.keeper = DocumentKeeper(self.api, keeps)
+        api: Any = self.keeper
+        self.nodes = Informer(api, Node, clock, derive(0, "nodes"))
+        self.pods = Informer(api, Pod, clock, derive(0, "pods"))
+        for informer in (self.nodes, self.pods):
+            informer.add_handler(on_delete=lambda gone, _: self.keeper.forget(gone))
+
+    async def create(self, kind: type, document: dict[str, Any]) -> None:
+        namespace = document["metadata"].get("namespace")
+        await self.api.create_document(kind, namespace, document)
+
+    def pod(self, name: str) -> Any:
+        found = self.pods.store.get(name, "default")
+        assert found is not None
+        return msgspec.json.decode(self.keeper.pod(found))
+
+    def node(self, name: str) -> Any:
+        found = self.nodes.store.get(name)
+        assert found is not None
+        return msgspec.json.decode(self.keeper.node(found))
+
+
+def everything(_: Any) -> bool:
+    return True
+
+
+def run(keeps: dict[type, Callable[[Any], bool]], work: Any) -> None:
+    async def scenario() -> None:
+        world = World(keeps)
+        async with running(world.nodes, world.pods):
+            await world.nodes.wait_for_sync()
+            await world.pods.wait_for_sync()
+            await work(world)
+
+    virtual_loop.run(scenario)
+
+
+async def turn() -> None:
+    await current_clock().sleep(1_000_000)
+
+
+def test_fields_that_no_type_declares_are_kept_with_what_the_reference_always_writes() -> None:
+    async def work(world: World) -> None:
+        await world.create(Node, node_document("n"))
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        node, pod = world.node("n"), world.pod("p")
+        assert node["spec"]["podCIDR"] == "10.0.0.0/24"
+        assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+        assert node["status"]["conditions"][0]["lastHeartbeatTime"] is None
+        assert pod["spec"]["hostname"] == "h"
+        assert pod["spec"]["containers"][0]["stdin"] is True
+        assert "kind" not in pod
+        assert "kind" not in node
+
+    run({Pod: everything, Node: everything}, work)
+
+
+def test_managed_fields_are_dropped_from_pods_alone() -> None:
+    metadata = msgspec.Raw(b'{"name":"x","managedFields":[{"manager":"m"}]}')
+    pod, node = PodDocument(metadata_part=metadata), NodeDocument(metadata_part=metadata)
+    assert msgspec.json.decode(pod.body)["metadata"] == {"name": "x"}
+    assert msgspec.json.decode(node.body)["metadata"]["managedFields"] == [{"manager": "m"}]
+    assert pod.metadata.name == "x"
+
+
+def test_the_version_seen_last_is_the_one_that_is_kept() -> None:
+    async def work(world: World) -> None:
+        await world.create(Node, node_document("n"))
+        await turn()
+        await world.api.patch(Node, "n", None, {"metadata": {"labels": {"a": "b"}}})
+        await turn()
+        found = world.nodes.store.get("n")
+        assert found is not None
+        assert world.node("n")["metadata"]["labels"]["a"] == "b"
+        assert world.node("n")["metadata"]["resourceVersion"] == found.metadata.resource_version
+
+    run({Node: everything}, work)
+
+
+def test_what_nobody_may_be_sent_is_not_kept_and_what_is_gone_is_forgotten() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("wanted"))
+        await world.create(Pod, pod_document("other"))
+        await world.create(Node, node_document("n"))
+        await turn()
+        assert len(world.keeper) == 1
+        await world.api.delete(Pod, "wanted", "default", grace_period_seconds=0)
+        await turn()
+        assert len(world.keeper) == 0
+
+    run({Pod: lambda pod: pod.metadata.name == "wanted"}, work)
+
+
+class Plain(LocalApi):
+    """Leaves out what the reference's server writes for what is not set."""
+
+    node = NodeDocument(
+        metadata_part=msgspec.Raw(b'{"name":"n"}'),
+        status_part=msgspec.Raw(b'{"conditions":[{"type":"Ready","status":"True"}]}'),
+    )
+    pod = PodDocument(
+        metadata_part=msgspec.Raw(b'{"name":"p","namespace":"default"}'),
+        status_part=msgspec.Raw(b'{"conditions":[{"type":"Ready","status":"True"}]}'),
+    )
+
+    async def list(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
+        return ObjectList([self.node if kind is NodeDocument else self.pod], "1")
+
+
+def test_what_another_server_leaves_out_is_filled_in() -> None:
+    async def scenario() -> None:
+        clock = current_clock()
+        api: Any = Plain(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        keeper = DocumentKeeper(api, {Pod: everything, Node: everything})
+        [node], [pod] = (await keeper.list(Node)).items, (await keeper.list(Pod)).items
+        shown = msgspec.json.decode(keeper.node(node))
+        assert shown["spec"] == {}
+        assert shown["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+        assert shown["status"]["nodeInfo"]["kubeletVersion"] == ""
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": None}
+        assert shown["status"]["conditions"] == [{**ready, "lastHeartbeatTime": None}]
+        shown = msgspec.json.decode(keeper.pod(pod))
+        assert shown["status"]["conditions"] == [{**ready, "lastProbeTime": None}]
+
+    virtual_loop.run(scenario)
+
+
+def test_the_end_of_an_object_does_not_touch_another_of_its_name() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        before = world.pods.store.get("p", "default")
+        assert before is not None
+        await world.api.delete(Pod, "p", "default", grace_period_seconds=0)
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        world.keeper.forget(before)
+        assert world.pod("p")["spec"]["hostname"] == "h"
+
+    run({Pod: everything}, work)
+
+
+def test_an_object_that_is_first_heard_of_when_it_goes_is_not_kept() -> None:
+    async def scenario() -> None:
+        clock = current_clock()
+        api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        keeper: Any = DocumentKeeper(api, {Node: everything})
+        await api.create_document(Node, None, node_document("n"))
+        version = (await api.list(Node)).resource_version
+        await api.delete(Node, "n")
+        event = await anext(keeper.watch(Node, resource_version=version))
+        assert event.type == "DELETED"
+        assert len(keeper) == 0
+
+    virtual_loop.run(scenario)
+
+
+def test_a_pod_that_was_given_a_node_is_shown_on_it() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        pod = world.pods.store.get("p", "default")
+        assert pod is not None
+        placed = replace(pod, spec=replace(pod.spec, node_name="n"))
+        shown = msgspec.json.decode(world.keeper.pod(placed))
+        assert shown["spec"]["nodeName"] == "n"
+        assert shown["spec"]["hostname"] == "h"
+
+    run({Pod: everything}, work)
+
+
+def test_a_pod_that_is_not_kept_is_shown_as_far_as_its_type_goes() -> None:
+    async def work(world: World) -> None:
+        await world.create(Pod, pod_document("p"))
+        await turn()
+        shown = world.pod("p")
+        assert shown["metadata"]["name"] == "p"
+        assert shown["spec"]["containers"][0]["image"] == "i"
+
+    run({}, work)
+
+
+class Odd(LocalApi):
+    """Has one pod that cannot be read beside one that can."""
+
+    broken = PodDocument(
+        metadata_part=msgspec.Raw(b'{"name":"odd","resourceVersion":"7"}'),
+        spec_part=msgspec.Raw(b'{"containers":"none"}'),
+    )
+    sound = PodDocument(metadata_part=msgspec.Raw(b'{"name":"sound"}'))
+
+    async def list(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
+        return ObjectList([self.broken, self.sound], "1")
+
+    async def watch(self, kind: Any, namespace: str | None = None, **_: Any) -> Any:
+        yield WatchEvent("MODIFIED", self.broken, "7")
+        yield WatchEvent("ADDED", self.sound, "8")
+        yield WatchEvent("DELETED", self.broken, "9")
+
+
+def test_what_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        clock = current_clock()
+        api: Any = Odd(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
+        keeper = DocumentKeeper(api, {Pod: everything})
+        assert [each.metadata.name for each in (await keeper.list(Pod)).items] == ["sound"]
+        events = keeper.watch(Pod, resource_version="1")
+        seen = [await anext(events) for _ in range(2)]
+        assert [each.type for each in seen] == ["BOOKMARK", "ADDED"]
+        assert [each.resource_version for each in seen] == ["7", "8"]
+        with pytest.raises(ApiError):  # so that a new list shows what is gone
+            await anext(events)
+
+    virtual_loop.run(scenario)
+    assert "object=odd" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "options", [{"send_initial_events": True}, {"resource_version": "8"}], ids=["a list", "old"]
+)
+def test_what_cannot_be_read_is_left_out_of_lists_and_of_old_events(options: Any) -> None:
+    """Whoever follows a watch must not be shown an object that is not there."""
+
+    async def scenario() -> None:
+        script = Script()
+        broken, sound = Odd.broken, Odd.sound
+        script.pages = [ObjectList([], "8")]
+        script.events = [WatchEvent("ADDED", broken, "7"), WatchEvent("ADDED", sound, "6")]
+        keeper = DocumentKeeper(cast("Any", script), {Pod: everything})
+        await keeper.list(Pod)
+        seen = [each async for each in keeper.watch(Pod, **options)]
+        assert [(each.type, each.object is None) for each in seen] == [
+            ("BOOKMARK", True),
+            ("ADDED", False),
+        ]
+
+    virtual_loop.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [(b'{"name":"x","labels":null}', "x"), (b'"odd"', ""), (b'{"name":1}', "")],
+    ids=["null counts as absent", "no metadata at all", "metadata of other types"],
+)
+def test_which_object_a_document_is(metadata: bytes, name: str) -> None:
+    assert PodDocument(metadata_part=msgspec.Raw(metadata)).metadata.name == name
+
+
+class Script:
+    """An API whose watches and lists bring what is written down."""
+
+    def __init__(self) -> None:
+        self.events: list[WatchEvent[Any]] = []
+        self.pages: list[ObjectList[Any]] = []
+
+    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[WatchEvent[Any]]:
+        for event in self.events:
+            yield event
+
+    async def list(self, *_: Any, **__: Any) -> ObjectList[Any]:
+        return self.pages.pop(0)
+
+
+def event(happened: str, name: str, version: str) -> WatchEvent[Any]:
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": version}
+    body = msgspec.json.encode({"metadata": metadata, "spec": {"containers": []}})
+    return WatchEvent(happened, msgspec.json.decode(body, type=PodDocument), version)
+
+
+END = WatchEvent("BOOKMARK", None, "20", is_initial_end=True)
+
+
+async def kept_after(script: Script, **options: Any) -> DocumentKeeper:
+    keeper = DocumentKeeper(cast("Any", script), {Pod: everything})
+    async for _ in keeper.watch(Pod, resource_version="", **options):
+        pass
+    return keeper
+
+
+def test_old_events_of_what_is_gone_are_not_kept() -> None:
+    """Seed 275: a watch began too early, and nobody would ever have it forgotten again."""
+
+    async def scenario() -> None:
+        script = Script()
+        script.events = [event("ADDED", "a", "12"), event("ADDED", "gone", "10")]
+        assert len(await kept_after(script)) == 1
+
+    virtual_loop.run(scenario)
+
+
+def test_what_a_list_does_not_show_any_more_is_forgotten() -> None:
+    """A list that was sent as a watch may break off, and what it had shown may go meanwhile."""
+
+    async def scenario() -> None:
+        script = Script()
+        script.events = [event("ADDED", "a", "12"), event("ADDED", "gone", "10")]
+        keeper = await kept_after(script, send_initial_events=True)
+        assert len(keeper) == 0  # nobody has seen a whole list
+        script.events = [event("ADDED", "a", "12"), END]
+        async for _ in keeper.watch(Pod, resource_version="", send_initial_events=True):
+            pass
+        assert len(keeper) == 1
+        one = event("ADDED", "b", "21").object
+        script.pages = [ObjectList([one], "30", "more"), ObjectList([], "30", "")]
+        await keeper.list(Pod)
+        assert len(keeper) == 1
+        await keeper.list(Pod, continue_token="more")
+        gone = codec.decode(event("ADDED", "a", "12").object.body, Pod)
+        keeper.forget(gone)
+        assert len(keeper) == 1
+
+    virtual_loop.run(scenario)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubesched.api.access import EventType, WatchEvent
+from kubesched.api.meta import ObjectMeta
+from kubesched.api.node import Node
+from kubesched.api.pod import Pod
+from kubesched.foundation.client.informer_store import Change, ObjectStore
+
+
+def pod(name: str, version: int = 1, namespace: str = "default", uid: str = "") -> Pod:
+    metadata = ObjectMeta(name=name, namespace=namespace, resource_version=str(version), uid=uid)
+    return Pod(metadata=metadata)
+
+
+def event(kind: EventType, changed: Pod) -> WatchEvent[Pod]:
+    return WatchEvent(kind, changed, changed.metadata.resource_version)
+
+
+def filled(*pods: Pod) -> ObjectStore[Pod]:
+    store: ObjectStore[Pod] = ObjectStore()
+    store.replace(pods)
+    return store
+
+
+def test_an_added_object_is_new() -> None:
+    store = filled()
+    assert store.apply(event("ADDED", pod("a"))) == Change(None, pod("a"))
+    assert store.get("a", "default") == pod("a")
+
+
+def test_a_modified_object_comes_with_its_former_self() -> None:
+    store = filled(pod("a", 1))
+    assert store.apply(event("MODIFIED", pod("a", 2))) == Change(pod("a", 1), pod("a", 2))
+
+
+def test_what_is_known_decides_not_what_the_event_claims() -> None:
+    store = filled(pod("a", 1))
+    assert store.apply(event("ADDED", pod("a", 2))) == Change(pod("a", 1), pod("a", 2))
+    assert store.apply(event("MODIFIED", pod("b", 3))) == Change(None, pod("b", 3))
+
+
+def test_a_deletion_brings_the_final_state() -> None:
+    store = filled(pod("a", 1))
+    assert store.apply(event("DELETED", pod("a", 2))) == Change(pod("a", 2), None)
+    assert store.get("a", "default") is None
+    assert len(store) == 0
+
+
+def test_deleting_the_unknown_changes_nothing() -> None:
+    assert filled(pod("b")).apply(event("DELETED", pod("a"))) is None
+
+
+def test_an_object_that_was_made_anew_unseen_and_is_gone_was_the_known_one() -> None:
+    """Seed 7078 of storms: the room of the first pod was never given back."""
+    known, successor = pod("a", 1, uid="first"), pod("a", 3, uid="second")
+    store = filled(known)
+    told: list[tuple[Pod | None, Pod | None]] = []
+    store.follow(lambda old, new: told.append((old, new)))
+    gone = Change(known, None, final_state_unknown=True)
+    assert store.apply(event("DELETED", successor)) == gone
+    assert told == [(None, known), (known, None)]
+    assert store.get("a", "default") is None
+
+
+def test_bookmarks_change_nothing() -> None:
+    bookmark: WatchEvent[Pod] = WatchEvent("BOOKMARK", None, "7")
+    assert filled(pod("a")).apply(bookmark) is None
+
+
+def test_a_list_yields_missed_deletions_first_then_all_that_is_listed_in_order() -> None:
+    store = filled(pod("gone"), pod("changed", 1), pod("same", 1))
+    assert store.replace([pod("new", 5), pod("same", 1), pod("changed", 4)]) == [
+        Change(pod("gone"), None, final_state_unknown=True),
+        Change(None, pod("new", 5)),
+        Change(pod("same", 1), pod("same", 1)),
+        Change(pod("changed", 1), pod("changed", 4)),
+    ]
+    assert len(store) == 3
+
+
+def test_objects_are_found_by_namespace_and_name() -> None:
+    store = filled(pod("a", namespace="one"), pod("a", 2, namespace="two"), pod("b", 3, "two"))
+    assert store.get("a", "two") == pod("a", 2, "two")
+    assert store.get("a") is None
+    assert store.get("a", "three") is None
+    assert list(store.list("two")) == [pod("a", 2, "two"), pod("b", 3, "two")]
+    assert list(store.list("three")) == []
+    everything = store.list()
+    assert len(everything) == 3
+    assert pod("b", 3, "two") in everything
+    assert pod("c") not in everything
+    assert {found.metadata.namespace for found in everything} == {"one", "two"}
+
+
+def test_objects_without_a_namespace_need_none() -> None:
+    store: ObjectStore[Node] = ObjectStore()
+    node = Node(metadata=ObjectMeta(name="n"))
+    store.replace([node])
+    assert store.get("n") is node
+    assert list(store.list()) == [node]
+
+
+def test_an_empty_store_lists_nothing() -> None:
+    assert list(filled().list()) == []
+    assert len(filled().list()) == 0
+
+
+names = st.sampled_from("abcd")
+namespaces = st.sampled_from(["x", "y"])
+steps = st.one_of(
+    st.tuples(st.sampled_from(["ADDED", "MODIFIED", "DELETED"]), names, namespaces),
+    st.lists(st.tuples(names, namespaces), unique=True, max_size=6),
+)
+
+
+@given(st.lists(steps, max_size=30))
+def test_replaying_the_changes_gives_the_content(history: list[Any]) -> None:
+    store, copy = filled(), dict[tuple[str, str], Pod]()
+    for version, step in enumerate(history):
+        if isinstance(step, list):
+            changes = store.replace([pod(name, version, namespace) for name, namespace in step])
+        else:
+            kind, name, namespace = step
+            change = store.apply(event(kind, pod(name, version, namespace)))
+            changes = [] if change is None else [change]
+        for change in changes:
+            shown = change.new or change.old
+            assert shown is not None
+            key = (shown.metadata.namespace, shown.metadata.name)
+            assert (key in copy) == (change.old is not None)
+            if change.new is None:
+                del copy[key]
+            else:
+                copy[key] = change.new
+        assert {(p.metadata.namespace, p.metadata.name): p for p in store.list()} == copy
+        assert len(store) == len(store.list()) == len(copy)
+        for space in ("x", "y"):
+            assert len(store.list(space)) == sum(key[0] == space for key in copy)
+
+
+def test_a_follower_hears_of_what_is_there_and_of_every_change_after_it_is_stored() -> None:
+    store = filled(pod("a", 1))
+    heard: list[tuple[Any, Any, bool]] = []
+
+    def listener(old: Pod | None, new: Pod | None) -> None:
+        changed = old if new is None else new
+        assert changed is not None
+        heard.append((old, new, store.get(changed.metadata.name, "default") is new))
+
+    store.follow(listener)
+    store.apply(event("MODIFIED", pod("a", 2)))
+    store.apply(event("ADDED", pod("b", 3)))
+    store.apply(event("DELETED", pod("a", 4)))
+    store.replace([pod("c", 5)])
+    assert heard == [
+        (None, pod("a", 1), True),
+        (pod("a", 1), pod("a", 2), True),
+        (None, pod("b", 3), True),
+        (pod("a", 4), None, True),
+        (pod("b", 3), None, True),
+        (None, pod("c", 5), True),
+    ]

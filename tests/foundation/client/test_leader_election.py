@@ -1,0 +1,373 @@
+"""Leader election on virtual time: the cases of the chapter, and storms of trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client.registry import CollectorRegistry
+
+from kubesched.api import ApiError, Lease, LeaseSpec, ObjectMeta, Status
+from kubesched.cluster.apiserver import Fault, LocalApi, Store
+from kubesched.errors import ConfigError
+from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.foundation.metrics.client_metrics import LeaderElectionMetrics
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
+from tests.foundation.client.own_clock import OwnClock
+
+HOUR = 3600 * SECOND
+LOST = ApiError(Status(status="Failure", code=0, message="connection lost"))
+
+
+class World:
+    """A store, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.clock = current_clock()
+        self.store = Store(random.Random(0))
+        self.api = LocalApi(self.store, self.clock)
+        self.calls: list[str] = []
+        self.fail: dict[str, Fault] = {}
+        self.told: list[str] = []
+        self.registry = CollectorRegistry()
+
+    def elector(self, identity: str = "me", **settings: Any) -> LeaderElector:
+        def note(verb: str, _kind: str, _namespace: str | None, _name: str) -> Fault | None:
+            self.calls.append(verb)
+            return self.fail.get(verb, Fault(delay_ns=MILLISECOND))
+
+        return LeaderElector(
+            LocalApi(self.store, self.clock, faults=note),
+            self.clock,
+            random.Random(identity),
+            ElectionSettings(identity=identity, **settings),
+            metrics=LeaderElectionMetrics(self.registry) if identity == "me" else None,
+            record=lambda lease, what: self.told.append(f"{lease.metadata.name}: {what}"),
+        )
+
+    async def lease(self) -> LeaseSpec:
+        return (await self.api.get(Lease, "kube-scheduler", "kube-system")).spec
+
+    async def hold(
+        self, holder: str | None, *, duration: int | None = 15, transitions: int = 3
+    ) -> Lease:
+        """Have someone hold the lease, with a renewal long past."""
+        spec = LeaseSpec(
+            holder_identity=holder,
+            lease_duration_seconds=duration,
+            renew_time="2001-01-01T00:00:00.000000Z",
+            lease_transitions=transitions if holder is not None else None,
+        )
+        metadata = ObjectMeta(name="kube-scheduler", namespace="kube-system")
+        return await self.api.create(Lease(metadata=metadata, spec=spec))
+
+    def metric(self, name: str) -> float | None:
+        return self.registry.get_sample_value(f"leader_election_{name}", {"name": "kube-scheduler"})
+
+    async def seconds_until_leading(self, elector: LeaderElector) -> float:
+        began_ns = self.clock.monotonic_ns()
+        await elector.leading.wait()
+        return (self.clock.monotonic_ns() - began_ns) / SECOND
+
+
+def virtually(story: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await story(World())
+
+    run(main)
+
+
+def test_an_absent_lease_is_created_and_renewed_at_once() -> None:
+    async def story(world: World) -> None:
+        elector = world.elector()
+        assert world.metric("master_status") == 0
+        async with running(elector):
+            await elector.leading.wait()
+            await asyncio.sleep(0.5)
+            assert world.calls == ["get", "create", "update"]
+            assert elector.may_act()
+            assert world.metric("master_status") == 1
+            spec = await world.lease()
+            assert (spec.holder_identity, spec.lease_duration_seconds) == ("me", 15)
+            assert spec.lease_transitions == 0
+            world.calls.clear()
+            await asyncio.sleep(10)
+            assert world.calls == ["update"] * 5  # about every two seconds
+            assert (await world.lease()).acquire_time == spec.acquire_time
+        assert not elector.may_act()
+        assert world.told == [
+            "kube-scheduler: me became leader",
+            "kube-scheduler: me stopped leading",
+        ]
+
+    virtually(story)
+
+
+def test_stopping_a_leader_releases_the_lease() -> None:
+    async def story(world: World) -> None:
+        async with running(elector := world.elector()):
+            await elector.leading.wait()
+        spec = await world.lease()
+        assert (spec.holder_identity, spec.lease_duration_seconds) == ("", 1)
+        assert world.metric("master_status") == 0
+        async with running(other := world.elector("other")):
+            assert await world.seconds_until_leading(other) < 0.1
+            assert (await world.lease()).lease_transitions == 1
+
+    virtually(story)
+
+
+def test_stopping_a_waiting_contender_leaves_the_lease_alone() -> None:
+    async def story(world: World) -> None:
+        before = await world.hold("other")
+        async with running(elector := world.elector()):
+            await asyncio.sleep(5)
+            assert not elector.may_act()
+        after = await world.api.get(Lease, "kube-scheduler", "kube-system")
+        assert after == before
+        assert world.told == []
+
+    virtually(story)
+
+
+def test_a_lease_that_has_changed_hands_as_often_as_can_be_counted() -> None:
+    async def story(world: World) -> None:
+        await world.hold("", transitions=2**31 - 1)
+        async with running(elector := world.elector()):
+            assert await world.seconds_until_leading(elector) < 0.1
+            assert (await world.lease()).lease_transitions == 0
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("holder", ["", None])
+def test_a_lease_that_nobody_holds_is_taken_at_once(holder: str | None) -> None:
+    async def story(world: World) -> None:
+        await world.hold(holder)
+        async with running(elector := world.elector()):
+            assert await world.seconds_until_leading(elector) < 0.1
+            assert (await world.lease()).lease_transitions == (1 if holder is None else 4)
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(("duration", "at_least", "at_most"), [(15, 15, 20), (60, 60, 65)])
+def test_a_dead_holder_is_waited_for_as_long_as_its_lease_says(
+    duration: int, at_least: float, at_most: float
+) -> None:
+    async def story(world: World) -> None:
+        await world.hold("dead", duration=duration)
+        async with running(elector := world.elector()):
+            assert at_least <= await world.seconds_until_leading(elector) < at_most
+            assert (await world.lease()).lease_transitions == 4
+
+    virtually(story)
+
+
+def test_a_lease_without_a_duration_is_taken_at_the_second_look() -> None:
+    async def story(world: World) -> None:
+        await world.hold("dead", duration=None)
+        async with running(elector := world.elector()):
+            assert 2 <= await world.seconds_until_leading(elector) <= 4.5
+
+    virtually(story)
+
+
+def test_each_sign_of_life_starts_the_wait_anew() -> None:
+    async def story(world: World) -> None:
+        lease = await world.hold("alive")
+        async with running(elector := world.elector()):
+            for minute in range(5):
+                await asyncio.sleep(10)
+                renew_time = f"2001-01-01T00:0{minute + 1}:00.000000Z"
+                renewed = msgspec.structs.replace(lease.spec, renew_time=renew_time)
+                lease = await world.api.update(msgspec.structs.replace(lease, spec=renewed))
+                assert not elector.may_act()
+            assert await world.seconds_until_leading(elector) >= 15
+
+    virtually(story)
+
+
+def test_one_conflict_is_overcome_within_the_attempt() -> None:
+    async def story(world: World) -> None:
+        async with running(elector := world.elector()):
+            await elector.leading.wait()
+            await asyncio.sleep(0.5)
+            lease = await world.api.get(Lease, "kube-scheduler", "kube-system")
+            labelled = msgspec.structs.replace(lease.metadata, labels={"a": "b"})
+            await world.api.update(msgspec.structs.replace(lease, metadata=labelled))
+            world.calls.clear()
+            await asyncio.sleep(2)
+            assert world.calls == ["update", "get", "update"]
+            assert elector.may_act()
+            assert world.metric("slowpath_total") == 1
+            kept = await world.api.get(Lease, "kube-scheduler", "kube-system")
+            assert kept.metadata.labels == {"a": "b"}
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("delay_s", [0, 3, 1000])
+def test_a_leader_who_cannot_write_gives_up_before_anyone_may_follow(delay_s: int) -> None:
+    async def story(world: World) -> None:
+        elector = world.elector()
+        task = asyncio.create_task(elector.run())
+        await elector.leading.wait()
+        await asyncio.sleep(1)
+        lease = await world.lease()
+        began_ns = world.clock.monotonic_ns()
+        world.fail = {"update": Fault(delay_ns=delay_s * SECOND, error=LOST)}
+        while elector.may_act():
+            await asyncio.sleep(0.1)
+            assert await world.lease() == lease
+        assert 8 < (world.clock.monotonic_ns() - began_ns) / SECOND < 10.1
+        await elector.over.wait()
+        assert 9 < (world.clock.monotonic_ns() - began_ns) / SECOND < 13
+        world.fail = {}
+        await task
+
+    virtually(story)
+
+
+def test_a_lease_that_someone_else_took_is_not_released() -> None:
+    async def story(world: World) -> None:
+        elector = world.elector()
+        task = asyncio.create_task(elector.run())
+        await elector.leading.wait()
+        lease = await world.api.get(Lease, "kube-scheduler", "kube-system")
+        taken = msgspec.structs.replace(lease.spec, holder_identity="thief")
+        await asyncio.sleep(1)
+        lease = await world.api.get(Lease, "kube-scheduler", "kube-system")
+        await world.api.update(msgspec.structs.replace(lease, spec=taken))
+        await asyncio.sleep(2)
+        assert not elector.may_act()  # although it goes on trying until the deadline
+        await task
+        assert (await world.lease()).holder_identity == "thief"
+
+    virtually(story)
+
+
+def test_a_deleted_lease_is_not_taken_from_its_living_holder() -> None:
+    async def story(world: World) -> None:
+        elector, other = world.elector(), world.elector("other")
+        async with running(elector):
+            await elector.leading.wait()
+            async with running(other):
+                await asyncio.sleep(5)
+                await world.api.delete(Lease, "kube-scheduler", "kube-system")
+                for _ in range(100):
+                    await asyncio.sleep(0.1)
+                    assert not other.may_act()
+                assert elector.may_act()
+
+    virtually(story)
+
+
+SETTINGS = {
+    "leaseDuration must be greater than renewDeadline": {"renew_deadline_ns": 15 * SECOND},
+    "renewDeadline must be greater than retryPeriod*JitterFactor": {
+        "renew_deadline_ns": 2 * SECOND
+    },
+    "retryPeriod must be greater than zero": {"retry_period_ns": 0},
+}
+
+
+@pytest.mark.parametrize(("message", "settings"), SETTINGS.items(), ids=SETTINGS)
+def test_durations_that_cannot_work(message: str, settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError) as error:
+        ElectionSettings(identity="me", **settings).check()
+    assert str(error.value) == message
+
+
+# Storms
+
+
+class Machine:
+    """One replica after another on a machine that has all kinds of trouble."""
+
+    def __init__(self, number: int, store: Store, base: Clock, dice: random.Random) -> None:
+        self.number, self._dice, self._store = number, dice, store
+        self.clock = OwnClock(base, dice.uniform(0.95, 1.05))
+        self.trouble = True
+        self.elector: LeaderElector | None = None
+        self.terms = 0
+
+    async def run(self) -> None:
+        life = 0
+        while True:
+            life += 1
+            self.elector = LeaderElector(
+                LocalApi(self._store, self.clock, faults=self._fault),
+                self.clock,
+                self._dice,
+                ElectionSettings(identity=f"{self.number}-{life}"),
+            )
+            if self.trouble and self._dice.random() < 0.3:
+                # A replica that is killed says nothing to anyone.
+                try:
+                    async with asyncio.timeout(self._dice.uniform(1, 100)):
+                        await self.elector.run()
+                except TimeoutError:
+                    self.elector = None
+            else:
+                await self.elector.run()
+            await self.clock.sleep(SECOND)
+
+    async def suffer(self) -> None:
+        """Pause now and then, and have the wall clock jump."""
+        while self.trouble:
+            await asyncio.sleep(self._dice.uniform(1, 40))
+            if self._dice.random() < 0.5:
+                self.clock.wall_offset_ns = self._dice.randint(-HOUR, HOUR)
+            else:
+                self.clock.awake.clear()
+                await asyncio.sleep(self._dice.uniform(0.1, 40))
+                self.clock.awake.set()
+
+    def acts(self) -> bool:
+        return self.elector is not None and self.elector.may_act()
+
+    def _fault(self, *_: object) -> Fault | None:
+        chance = self._dice.random() if self.trouble else 1.0
+        if chance < 0.1:
+            return Fault(error=LOST)
+        if chance < 0.2:
+            return Fault(error=LOST, answer_lost=True)
+        if chance < 0.3:
+            return Fault(delay_ns=self._dice.randint(0, 30 * SECOND))
+        return Fault(delay_ns=self._dice.randint(0, 100 * MILLISECOND))
+
+
+@pytest.mark.parametrize("contenders", [2, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_there_are_never_two_who_may_act(seed: int, contenders: int) -> None:
+    async def main() -> int:
+        base, dice = current_clock(), random.Random(seed * 10 + contenders)
+        store = Store(random.Random(0))
+        machines = [Machine(number, store, base, dice) for number in range(contenders)]
+        tasks = [asyncio.create_task(machine.run()) for machine in machines]
+        troubles = [asyncio.create_task(machine.suffer()) for machine in machines]
+        leaders: list[int] = []
+        for moment in range(20_000):
+            await asyncio.sleep(0.05)
+            acting = [machine.number for machine in machines if machine.acts()]
+            assert len(acting) <= 1, f"{acting} after {moment * 0.05} s, seed {seed}"
+            if acting and acting[0] != (leaders[-1] if leaders else None):
+                leaders.append(acting[0])
+        for machine in machines:
+            machine.trouble = False
+        await asyncio.gather(*troubles)
+        await asyncio.sleep(120)
+        assert sum(machine.acts() for machine in machines) == 1, "nobody leads in good weather"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return len(leaders)
+
+    assert run(main) > 1

@@ -1,0 +1,433 @@
+"""An API server and its clients on virtual time, with a network between them that has troubles.
+
+Everything is real but the sockets: requests are made by `HttpApi`, and answered by the embedded
+server's `ApiService`. What is sent goes on without its sender, as on a real network: a client
+that gives up does not call back what is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from kubesched.api.access import ApiError
+from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.http import request_and_answer
+from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.store.watching import Seen
+from kubesched.cluster.apiserver.store.wire_form import status_body
+from kubesched.foundation.client.http_api import HttpApi
+from kubesched.foundation.client.transport import Answer, Request, Streamed, TransportError, limited
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, current_clock
+
+TIMED_OUT = Answer(
+    504, b'{"kind":"Status","status":"Failure","reason":"Timeout","code":504,"message":"timed out"}'
+)
+
+
+_LATE_S = 0.01
+SILENCE_S = 90
+"""After which the real transport gives a connection up."""
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """What happens to one request."""
+
+    refused: bool = False
+    queued_ns: int = 0
+    """Until the client has a connection."""
+    lost: bool = False
+    """It never arrives, and the connection breaks."""
+    travel_ns: int = MILLISECOND
+    server_ns: int = 0
+    """How long the server thinks before it does what was asked."""
+    answer: Answer | None = None
+    """What is said in the server's place."""
+    answer_ns: int = 0
+    answer_lost: bool = False
+    stalls: bool = False
+    """No answer ever comes, and the connection looks alive."""
+    again_ns: int = 0
+    """After which the request arrives a second time, as from a proxy that tries again."""
+    garbled: bytes = b""
+    """What the client reads instead of what the server said."""
+
+
+CALM = Trouble()
+Mangled = bytes | TransportError | tuple[bytes, TransportError]
+"""Lines as they arrive, a broken connection, or the one and then the other."""
+
+
+class Machine:
+    """Where a client runs. One that is stopped does nothing, whatever its timers say."""
+
+    def __init__(self, clock: Clock, rate: float = 1.0, awake: asyncio.Event | None = None) -> None:
+        self.clock, self.rate = clock, rate
+        self.awake = awake or asyncio.Event()
+        self.awake.set()
+        self.is_dead = False
+        """Whether the process was killed: it sends nothing any more."""
+
+
+class Network:
+    """One server, and what is on its way to and from it."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.clock = current_clock()
+        self.store = store or Store(random.Random(0), now_ns=self.clock.now_ns())
+        self._service = ApiService(self.store, self.clock)
+        self.trouble: Callable[[Request], Trouble | None] = lambda _: None
+        self.on_sent: Callable[[str, Request], None] = lambda *_: None
+        self.on_connecting: Callable[[str, Request], None] = lambda *_: None
+        """Called before a request has a connection."""
+        self.on_applied: Callable[[str, Request, Answer], None] = lambda *_: None
+        self.on_answered: Callable[[str, Request, Answer], None] = lambda *_: None
+        """Called when the sender has the answer in hands."""
+        self.mangle: Callable[[str, bytes], Mangled] = lambda _, lines: lines
+        """What becomes of the lines of a watch, given its target."""
+        self.acting = ""
+        """Whose request is being carried out."""
+        self.skips = False
+        """Whether watches tell of several changes of an object as one."""
+        self.replays = 0
+        """How many revisions before the one that it asks for a watch begins."""
+        self.faults: Counter[str] = Counter()
+        """How often watches skipped or replayed something that there was."""
+        self.chunk_size = 1 << 20
+        self.is_up = True
+        self.requests: list[tuple[str, Request]] = []
+        # In the order in which they began: a run is to repeat itself.
+        self._under_way: dict[asyncio.Task[None], None] = {}
+        self._streams: dict[_Stream, None] = {}
+
+    def client(self, name: str = "client", machine: Machine | None = None, **more: Any) -> HttpApi:
+        clock = self.clock if machine is None else machine.clock
+        options: dict[str, Any] = {"qps": -1.0, **more}
+        transport = _Transport(self, name, machine or Machine(clock))
+        return HttpApi(transport, clock, random.Random(name), **options)
+
+    def count(self, method: str = "", part: str = "") -> int:
+        return sum(r.method.startswith(method) and part in r.target for _, r in self.requests)
+
+    def go_down(self) -> None:
+        """Kill the server: whatever is on its way is lost, and nothing is accepted."""
+        self.is_up = False
+        for task in list(self._under_way):
+            task.cancel()
+        self.break_streams()
+
+    def come_up(self, *, forgetful: bool = False) -> None:
+        """Start it again on what it had stored, perhaps without the history of changes."""
+        self.is_up = True
+        if forgetful:
+            self.compact()
+
+    def restart_on(self, store: Store) -> None:
+        """Start the server again on another store, which was read back from a file."""
+        self.store = store
+        self._service = ApiService(store, self.clock)
+        self.is_up = True
+
+    def compact(self) -> None:
+        """Forget all history: no watch can be resumed from before now."""
+        self.store.compact()
+
+    def break_streams(self, error: TransportError | None = None) -> None:
+        for stream in list(self._streams):
+            stream.end(error or TransportError("connection lost", "reset"))
+
+    def end_streams(self) -> None:
+        """End every watch in an orderly way."""
+        for stream in list(self._streams):
+            stream.end(None)
+
+    def stall_streams(self) -> None:
+        """Leave every open watch without a sign of life for ever."""
+        for stream in self._streams:
+            stream.is_stalled = True
+
+    @property
+    def watches(self) -> int:
+        return len(self._streams)
+
+    # The server's side
+
+    def arrive(self, name: str, request: Request, trouble: Trouble) -> asyncio.Future[Answer]:
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.requests.append((name, request))
+        task = asyncio.create_task(self._process(name, request, trouble, answered), name="network")
+        self._under_way[task] = None
+        task.add_done_callback(lambda done: self._over(done, answered))
+        return answered
+
+    def _over(self, task: asyncio.Task[None], answered: asyncio.Future[Answer]) -> None:
+        self._under_way.pop(task, None)
+        if not answered.done() and task.cancelled():
+            answered.set_exception(TransportError("connection lost", "reset"))
+            answered.exception()  # its sender may have gone
+
+    async def _process(
+        self, name: str, request: Request, trouble: Trouble, answered: asyncio.Future[Answer]
+    ) -> None:
+        await self.clock.sleep(trouble.travel_ns)
+        lost = TransportError("connection lost", "reset")
+        answer = trouble.answer
+        if answer is None and not trouble.lost:
+            limit_ns = _limit_ns(request)
+            await self.clock.sleep(min(trouble.server_ns, limit_ns))
+            answer = TIMED_OUT
+            # As real ones do: nothing is stored for a request whose time is over.
+            if trouble.server_ns < limit_ns:
+                answer = self._carry_out(name, request)
+            if trouble.again_ns and trouble.server_ns + trouble.again_ns < limit_ns:
+                await self.clock.sleep(trouble.again_ns)
+                answer = self._carry_out(name, request)
+        await self.clock.sleep(trouble.answer_ns)
+        if trouble.stalls:
+            await asyncio.Event().wait()
+        if answered.done():
+            return
+        if answer is None or trouble.answer_lost:
+            answered.set_exception(lost)
+            answered.exception()
+        elif trouble.garbled:
+            answered.set_result(msgspec.structs.replace(answer, body=trouble.garbled))
+        else:
+            answered.set_result(answer)
+
+    def _carry_out(self, name: str, request: Request) -> Answer:
+        self.acting = name
+        try:
+            answer = self.answer(request)
+            self.on_applied(name, request, answer)
+        finally:
+            self.acting = ""
+        return answer
+
+    def answer(self, request: Request) -> Answer:
+        got = self._service.answer(_as_served(request))
+        assert isinstance(got, request_and_answer.Answer)
+        return Answer(got.status, got.body, got.headers)
+
+    def open(self, request: Request) -> _Stream:
+        served = _as_served(request)
+        version = served.query.get("resourceVersion", "")
+        if self.replays and version.isdecimal() and "sendInitialEvents" not in served.query:
+            earlier = str(max(1, int(version) - self.replays))
+            query = {**served.query, "resourceVersion": earlier}
+            served = msgspec.structs.replace(served, query=query)
+        got = self._service.answer(served)
+        is_replay = served.query.get("resourceVersion", "") != version
+        self.faults["watches replay"] += is_replay
+        if is_replay and isinstance(got, request_and_answer.Answer):  # it is too old for that
+            got = self._service.answer(_as_served(request))
+        stream = _Stream(self, request.target, got)
+        self._streams[stream] = None
+        return stream
+
+    def forget(self, stream: _Stream) -> None:
+        self._streams.pop(stream, None)
+
+
+class _Transport:
+    host = "virtual:6443"
+    base_url = "https://virtual:6443"
+
+    def __init__(self, network: Network, name: str, machine: Machine) -> None:
+        self._network, self._name, self._machine = network, name, machine
+
+    async def send(self, request: Request) -> Answer:
+        try:
+            limit_s = request.timeout_ns / SECOND / self._machine.rate
+            async with asyncio.timeout(limit_s or SILENCE_S) as timer:
+                return await self._send(request, timer)
+        except TimeoutError:
+            raise TransportError("timed out", "timeout") from None
+
+    async def _send(self, request: Request, timer: asyncio.Timeout) -> Answer:
+        trouble = self._network.trouble(request) or CALM
+        self._network.on_connecting(self._name, request)
+        if not self._machine.awake.is_set():
+            # A process that is stopped has no timers either. When it wakes, what it was about to do
+            # comes before those that are late.
+            when = timer.when()
+            timer.reschedule(None)
+            await self._machine.awake.wait()
+            timer.reschedule(max(when or 0.0, asyncio.get_running_loop().time() + _LATE_S))
+        await self._connect(trouble)
+        if request.before_send is not None:
+            target = limited(request.target, request.before_send())
+            request = msgspec.structs.replace(request, target=target)
+        self._network.on_sent(self._name, request)
+        answer = await self._network.arrive(self._name, request, trouble)
+        await self._machine.awake.wait()
+        self._network.on_answered(self._name, request, answer)
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Streamed]:
+        trouble = self._network.trouble(request) or CALM
+        await self._connect(trouble)
+        self._network.requests.append((self._name, request))
+        if trouble.lost:
+            raise TransportError("connection lost", "reset")
+        await self._network.clock.sleep(trouble.travel_ns)
+        if trouble.answer is not None:
+            yield _Refused(trouble.answer)
+            return
+        stream = self._network.open(request)
+        stream.awake = self._machine.awake
+        try:
+            yield stream
+        finally:
+            stream.close()
+
+    async def close(self) -> None:
+        pass
+
+    async def _connect(self, trouble: Trouble) -> None:
+        await self._network.clock.sleep(trouble.queued_ns)
+        await self._machine.awake.wait()
+        if self._machine.is_dead or trouble.refused or not self._network.is_up:
+            raise TransportError("connection refused", "refused")
+
+
+class _Refused:
+    def __init__(self, answer: Answer) -> None:
+        self.status, self.headers, self._body = answer.status, answer.headers, answer.body
+
+    async def read_chunk(self) -> bytes:
+        return b""
+
+    async def read(self) -> bytes:
+        return self._body
+
+
+class _Stream:
+    """An open watch."""
+
+    def __init__(
+        self,
+        network: Network,
+        target: str,
+        served: request_and_answer.Answer | request_and_answer.Stream,
+    ) -> None:
+        self._network, self._target = network, target
+        self.awake: asyncio.Event | None = None
+        self.headers: Mapping[str, str] = {}
+        self._body = b""
+        self._served: request_and_answer.Stream | None = None
+        self._waiting = b""
+        self._changed = asyncio.Event()
+        self._error: TransportError | None = None
+        self._is_over = self.is_stalled = False
+        if isinstance(served, request_and_answer.Answer):
+            # Also a watch that ends with its first event: all of it is there at once.
+            self.status, self._body, self._waiting = served.status, served.body, served.body
+            self._is_over = True
+            return
+        self.status, self._served = 200, served
+        self._owes_bookmark = served.initial_events
+        loop, seconds = asyncio.get_running_loop(), served.timeout_seconds or 1800
+        self._timer = loop.call_later(seconds, self.end, None)
+
+    def end(self, error: TransportError | None) -> None:
+        self._is_over, self._error = True, error
+        if self._served is not None:
+            self._changed.set()
+
+    def close(self) -> None:
+        self._network.forget(self)
+        if self._served is not None:
+            self._timer.cancel()
+
+    async def _wait(self) -> None:
+        assert self._served is not None
+        collection = self._served.watcher.collection
+        collection.call_on_change(self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            collection.forget(self._changed.set)
+
+    async def read(self) -> bytes:
+        return self._body
+
+    async def read_chunk(self) -> bytes:
+        while not self._waiting:
+            if self.awake is not None:
+                await self.awake.wait()
+            self._changed.clear()
+            if self._is_over:
+                if self._error is not None:
+                    raise self._error
+                return b""
+            lines = b"" if self.is_stalled else self._lines()
+            if lines:
+                mangled = self._network.mangle(self._target, lines)
+                if isinstance(mangled, TransportError):
+                    raise mangled
+                if isinstance(mangled, tuple):
+                    self._waiting, self._error = mangled
+                    self._is_over = True
+                else:
+                    self._waiting = mangled
+            else:
+                await self._wait()
+        size = self._network.chunk_size
+        chunk, self._waiting = self._waiting[:size], self._waiting[size:]
+        return chunk
+
+    def _lines(self) -> bytes:
+        assert self._served is not None
+        try:
+            seen = [each for each in self._served.watcher.read() if each.record is not None]
+            if self._network.skips:
+                latest = _latest(seen)
+                self._network.faults["watches skip"] += len(latest) < len(seen)
+                seen = latest
+        except ApiError as error:
+            self._is_over = True
+            status = msgspec.json.encode({"type": "ERROR", "object": status_body(error.status)})
+            return status + b"\n"
+        lines = self._served.encode(seen) if seen else b""
+        if self._owes_bookmark and self._served.watcher.idle:
+            self._owes_bookmark = False
+            lines += self._served.bookmark(self._served.revision(), True)
+        return lines
+
+
+def _latest(seen: list[Seen]) -> list[Seen]:
+    """Only the last state of each object, in the order of those."""
+    last: dict[str, Seen] = {}
+    first: dict[str, Seen] = {}
+    for each in seen:
+        assert each.record is not None
+        first.setdefault(each.record.key, each)
+        last.pop(each.record.key, None)
+        last[each.record.key] = each
+    return [
+        each
+        for key, each in last.items()
+        if not (first[key].type == "ADDED" and each.type == "DELETED")
+    ]
+
+
+def _as_served(request: Request) -> request_and_answer.Request:
+    url = urlsplit(request.target)
+    headers = {"content-type": request.content_type} if request.content_type else {}
+    return request_and_answer.Request(
+        request.method, url.path, dict(parse_qsl(url.query)), headers, request.body
+    )
+
+
+def _limit_ns(request: Request) -> int:
+    given = dict(parse_qsl(urlsplit(request.target).query)).get("timeout", "60000ms")
+    return int(given.removesuffix("ms")) * MILLISECOND

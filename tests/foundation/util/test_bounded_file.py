@@ -1,0 +1,36 @@
+"""Files are read to an end, also those that have none."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+from pathlib import Path
+
+import pytest
+
+from kubesched.foundation.util.bounded_file import read_bounded, read_bounded_text, unzipped
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"\xef\xbb\xbfa\r\nb\n")
+    assert read_bounded(file, 8) == b"\xef\xbb\xbfa\r\nb\n"
+    assert read_bounded_text(file, "utf-8-sig") == "a\nb\n"
+
+
+def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"123456789")
+    for path in (file, Path("/dev/zero")):
+        with pytest.raises(OSError, match="File too large") as refused:
+            read_bounded(path, 8)
+        assert refused.value.errno == errno.EFBIG
+
+
+def test_little_that_becomes_much_is_refused() -> None:
+    much = gzip.compress(bytes(1_000_000))
+    assert unzipped(much, 1_000_000) == bytes(1_000_000)
+    with pytest.raises(OSError, match="File too large"):
+        unzipped(much, 999_999)
+    with pytest.raises(OSError, match="Not a gzipped file"):
+        unzipped(b"no")

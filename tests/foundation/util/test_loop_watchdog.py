@@ -1,0 +1,81 @@
+"""A loop that stands still is noticed, with where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.loop_watchdog import LoopWatchdog
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_silence_is_told_once_then_when_it_has_doubled(caplog: pytest.LogCaptureFixture) -> None:
+    time = Time()
+    watchdog = LoopWatchdog(5, monotonic_s=time, frame_of=lambda _: sys._getframe())
+    told = []
+    for _ in range(50):
+        time.now_s += 1
+        watchdog.look()
+        told.append(len(caplog.records))
+    assert told[:4] == [0, 0, 0, 0]
+    assert told[4] == told[8] == 1
+    assert told[9] == told[18] == 2
+    assert told[-1] == 4
+    assert "test_silence_is_told_once" in caplog.text
+
+
+def test_a_loop_that_has_its_turns_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    time = Time()
+    watchdog = LoopWatchdog(5, monotonic_s=time)
+    for _ in range(50):
+        time.now_s += 4
+        watchdog.look()
+        watchdog.beat()
+    assert caplog.records == []
+
+
+def test_after_a_stand_still_it_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    time = Time()
+    watchdog = LoopWatchdog(5, monotonic_s=time)
+    time.now_s += 6
+    watchdog.look()
+    watchdog.beat()
+    time.now_s += 6
+    watchdog.look()
+    assert sum("stands still" in each.getMessage() for each in caplog.records) == 2
+
+
+def blocked_by_this_function(seen: threading.Event) -> None:
+    assert seen.wait(20)
+
+
+def test_the_place_is_named_while_the_loop_is_blocked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen = threading.Event()
+
+    class Telling(LoopWatchdog):
+        def look(self) -> None:
+            super().look()
+            if "stands still" in caplog.text:
+                seen.set()
+
+    async def main() -> None:
+        async with running(Telling(0.05)):
+            await asyncio.sleep(0)  # it has begun
+            blocked_by_this_function(seen)
+
+    asyncio.run(main())
+    assert "blocked_by_this_function" in caplog.text
+    assert "loop-watchdog" not in [each.name for each in threading.enumerate() if not each.daemon]

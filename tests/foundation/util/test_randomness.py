@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubesched.foundation.util.randomness import beside, derive, derive_seed
+
+names = st.lists(st.one_of(st.text(max_size=5), st.integers(0, 99)), max_size=4)
+
+
+@given(st.integers(), names)
+def test_a_name_always_gives_the_same_stream(seed: int, name: list[str | int]) -> None:
+    assert derive(seed, *name).random() == derive(seed, *name).random()
+
+
+@given(st.integers(0, 99), names, st.integers(0, 99), names)
+def test_another_seed_or_name_gives_another_stream(
+    seed: int, name: list[str | int], other_seed: int, other_name: list[str | int]
+) -> None:
+    same = (seed, name) == (other_seed, other_name)
+    assert (derive_seed(seed, *name) == derive_seed(other_seed, *other_name)) == same
+
+
+def test_drawing_from_one_stream_leaves_the_others_alone() -> None:
+    untouched = derive(1, "b").random()
+    busy, other = derive(1, "a"), derive(1, "b")
+    for _ in range(100):
+        busy.random()
+    assert other.random() == untouched
+
+
+def test_streams_do_not_depend_on_the_process() -> None:
+    module = "kubesched.foundation.util.randomness"
+    code = f"from {module} import derive_seed; print(derive_seed(7, 'x', 3))"
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)},
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert answers == {f"{derive_seed(7, 'x', 3)}\n"}
+
+
+def test_a_generator_beside_another_leaves_it_alone() -> None:
+    one, same = random.Random(7), random.Random(7)
+    drawn = beside(one).random()
+    assert drawn == beside(same).random()
+    assert one.random() == same.random() != drawn
+    assert beside(one).random() != drawn

@@ -1,0 +1,56 @@
+"""A file is as it was, or whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kubesched.foundation.util.whole_file import replaced_whole, write_whole
+
+
+def test_a_new_file_and_one_in_the_place_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"one", b"two"):
+        write_whole(path, content)
+        assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    with contextlib.suppress(RuntimeError), replaced_whole(path) as partial:
+        partial.write_bytes(b"half")
+        raise RuntimeError
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_keeps_pointing_at_its_file(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"before")
+    link.symlink_to(real)
+    write_whole(link, b"after")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"after"
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, b"content")
+    reader.join()
+    assert read == [b"content"]
+    assert pipe.is_fifo()
+
+
+def test_a_folder_is_none(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path, b"")

@@ -1,0 +1,104 @@
+"""When the queue is flushed (docs/reference/03 §3.4, §5.11)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
+from kubesched.foundation.util.virtual_loop import run
+from kubesched.scheduler.backend.queue_flusher import QueueFlusher
+from kubesched.testing.objects.builders import make_pod
+from tests.scheduler.backend.queue.queue_world import QueueWorld
+
+START_NS = 1_700_000_000 * SECOND + 300_000_000  # three tenths into a second
+
+
+class Recorder(QueueWorld):
+    """A queue that notes when it is flushed, in seconds since the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backoff: list[float] = []
+        self.unschedulable: list[float] = []
+        flush_backoff, flush_unschedulable = (
+            self.queue.flush_backoff,
+            self.queue.flush_unschedulable,
+        )
+
+        def noting_backoff(now_ns: int) -> int:
+            self.backoff.append((now_ns - START_NS) / SECOND)
+            return flush_backoff(now_ns)
+
+        def noting_unschedulable(now_ns: int) -> int:
+            self.unschedulable.append((now_ns - START_NS) / SECOND)
+            return flush_unschedulable(now_ns)
+
+        self.queue.flush_backoff = noting_backoff  # type: ignore[method-assign]
+        self.queue.flush_unschedulable = noting_unschedulable  # type: ignore[method-assign]
+
+
+def test_unschedulable_at_once_and_every_thirty_and_nothing_in_between_without_backoffs() -> None:
+    world = Recorder()
+
+    async def main() -> None:
+        async with running(QueueFlusher(world.queue, current_clock())):
+            await asyncio.sleep(60.5)
+
+    run(main, start_ns=START_NS)
+    assert world.unschedulable == [0, 30, 60]
+    assert world.backoff == [30, 60]
+
+
+def test_backoff_at_every_whole_second_from_when_a_pod_backs_off() -> None:
+    world = Recorder()
+
+    async def main() -> None:
+        clock = current_clock()
+        async with running(QueueFlusher(world.queue, clock)):
+            await asyncio.sleep(5.1)
+            world.now_ns = clock.now_ns()
+            world.add(make_pod("p"))
+            for _ in range(3):  # the penalty doubles: 1 s, 2 s, 4 s
+                world.fail(world.pop())
+                await asyncio.sleep(5)
+                world.now_ns = clock.now_ns()
+
+    run(main, start_ns=START_NS)
+    times = [round(time, 3) for time in world.backoff]
+    assert times[:4] == [5.7, 6.7, 10.7, 11.7]
+    # From 15.1 on for four seconds, which are cut to whole ones, and then no more.
+    assert times[4:] == [12.7, 15.7, 16.7, 17.7, 18.7, 19.7]
+
+
+def test_a_pod_leaves_its_backoff_at_the_first_whole_second_it_may() -> None:
+    world = Recorder()
+
+    async def main() -> int:
+        clock = current_clock()
+        ready = asyncio.Event()
+        async with running(QueueFlusher(world.queue, clock)):
+            world.now_ns = clock.now_ns()
+            world.add(make_pod("p"))
+            world.fail(world.pop())
+            world.queue.on_ready = ready.set
+            await ready.wait()
+            return clock.now_ns()
+
+    # Failed at .3 with a penalty of a second: expiry is cut to the second that begins at .7.
+    assert run(main, start_ns=START_NS) == START_NS + 1_700_000_000
+
+
+def test_it_ends_when_told_and_may_be_told_twice() -> None:
+    world = Recorder()
+
+    async def main() -> None:
+        flusher = QueueFlusher(world.queue, current_clock())
+        task = asyncio.create_task(flusher.run())
+        await asyncio.sleep(2)
+        flusher.stop()
+        flusher.stop()
+        await task
+
+    run(main, start_ns=START_NS)
+    assert world.unschedulable == [0]

@@ -1,0 +1,140 @@
+"""Feature gates (docs/reference/01 §16)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kubesched.errors import ConfigError
+from kubesched.scheduler.config import DEFAULT_FEATURE_GATES, FeatureGates, parse_feature_gates
+from kubesched.scheduler.config.feature_gates import FEATURES
+
+
+def test_gates_are_those_of_the_reference_with_their_stages(goldens: Path) -> None:
+    metrics = (goldens / "api" / "metrics.txt").read_text()
+    pattern = r'^kubernetes_feature_enabled\{name="(\w+)",stage="(\w*)"\} (\d)$'
+    want = {name: (stage, on == "1") for name, stage, on in re.findall(pattern, metrics, re.M)}
+    got = {f.name: (f.stage.value, on) for f, on in DEFAULT_FEATURE_GATES.items()}
+    assert got == want
+
+
+# docs/reference/01 §16.2: what the scheduler itself asks for.
+LOCKED = (
+    "DynamicResourceAllocation",
+    "DRAAdminAccess",
+    "InPlacePodVerticalScaling",
+    "SidecarContainers",
+    "NodeInclusionPolicyInPodTopologySpread",
+    "SchedulerQueueingHints",
+    "VolumeAttributesClass",
+)
+DEPENDENCIES = {
+    "DRADeviceBindingConditions": ("DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
+    "DRADeviceTaintRules": ("DRADeviceTaints",),
+    "DRAWorkloadResourceClaims": ("DynamicResourceAllocation", "GenericWorkload"),
+    "GangScheduling": ("GenericWorkload",),
+    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
+    "WorkloadAwarePreemption": ("GangScheduling",),
+    "InPlacePodLevelResourcesVerticalScaling": (
+        "InPlacePodVerticalScaling",
+        "PodLevelResources",
+        "NodeDeclaredFeatures",
+    ),
+}
+
+
+def test_locks_and_dependencies_of_the_scheduler() -> None:
+    assert all(FEATURES[name].locked and FEATURES[name].default for name in LOCKED)
+    assert not FEATURES["DRAPrioritizedList"].locked
+    assert {name: FEATURES[name].depends_on for name in DEPENDENCIES} == DEPENDENCIES
+
+
+def test_every_dependency_exists_and_holds_by_default() -> None:
+    for feature, on in DEFAULT_FEATURE_GATES.items():
+        for name in feature.depends_on:
+            assert DEFAULT_FEATURE_GATES.enabled(name) or not on
+
+
+ERRORS = {
+    "unknown": (["Nope=true"], "unrecognized feature gate: Nope"),
+    "unknown ends the list": (
+        ["Nope=true,SchedulerQueueingHints=false"],
+        "unrecognized feature gate: Nope",
+    ),
+    "locked": (
+        ["DynamicResourceAllocation=false"],
+        "cannot set feature gate DynamicResourceAllocation to false, feature is locked to true",
+    ),
+    "locked twice": (
+        ["SidecarContainers=false", "SchedulerQueueingHints=false"],
+        "[cannot set feature gate SidecarContainers to false, feature is locked to true, "
+        "cannot set feature gate SchedulerQueueingHints to false, feature is locked to true]",
+    ),
+    "dependency off": (
+        ["GangScheduling=true"],
+        "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
+    ),
+    "no value": (["GenericWorkload"], "missing bool value for GenericWorkload"),
+    "no boolean": (
+        ["GenericWorkload=maybe"],
+        'invalid value of GenericWorkload=maybe, err: strconv.ParseBool: parsing "maybe": '
+        "invalid syntax",
+    ),
+    "mixed prefixes": (
+        ["kube:GenericWorkload=true,GangScheduling=true"],
+        "set kube feature gates with default empty prefix or kube: prefix consistently, "
+        "do not mix use",
+    ),
+    "prefix of nobody": (["foo:GenericWorkload=true"], "component not registered: foo"),
+}
+
+
+@pytest.mark.parametrize(("values", "want"), ERRORS.values(), ids=ERRORS)
+def test_refused(values: list[str], want: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_feature_gates(values)
+    assert str(caught.value) == want
+
+
+def test_a_gate_others_depend_on_is_refused_for_each_of_them() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_feature_gates(["NodeDeclaredFeatures=false"])
+    assert set(re.findall(r"(\w+) is enabled", str(caught.value))) == {
+        "ExtendWebSocketsToKubelet",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
+        "RestartAllContainersOnContainerExits",
+    }
+
+
+def test_settings_of_all_uses_are_merged() -> None:
+    gates = parse_feature_gates(["kube:GenericWorkload=1", "kube:GangScheduling=T,"])
+    assert gates == FeatureGates({"GenericWorkload": True, "GangScheduling": True})
+    assert gates.enabled("GangScheduling")
+    assert hash(gates) != hash(DEFAULT_FEATURE_GATES)
+
+
+def test_last_setting_of_a_gate_wins() -> None:
+    gates = parse_feature_gates(["GenericWorkload=true", "GenericWorkload=false"])
+    assert gates == DEFAULT_FEATURE_GATES
+
+
+def test_all_of_a_stage_but_what_is_set_by_name() -> None:
+    gates = FeatureGates({"AllAlpha": True, "StorageCapacityScoring": False})
+    assert gates.enabled("GangScheduling")
+    assert not gates.enabled("StorageCapacityScoring")
+    assert not gates.enabled("SchedulerAsyncAPICalls"), "a beta gate that is off by default"
+    betas = FeatureGates({"AllBeta": True})
+    assert betas.enabled("SchedulerAsyncAPICalls")
+    assert not betas.enabled("GangScheduling")
+
+
+def test_locked_gate_may_be_set_to_what_it_is() -> None:
+    assert FeatureGates({"SidecarContainers": True}) == DEFAULT_FEATURE_GATES
+
+
+def test_asking_for_a_gate_that_does_not_exist_is_a_bug() -> None:
+    with pytest.raises(KeyError):
+        DEFAULT_FEATURE_GATES.enabled("Nope")

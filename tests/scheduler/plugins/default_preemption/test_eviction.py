@@ -1,0 +1,616 @@
+"""Evicting the victims: what is written, in which order, and when it is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import Pod, PodCondition
+from kubesched.api import Status as ApiStatus
+from kubesched.api.access import ApiError
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.framework import Nominating, NominatingMode, PodInfo
+from kubesched.scheduler.plugins.default_preemption.candidates import Candidate
+from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
+from kubesched.testing import (
+    FakeApi,
+    FakeHandle,
+    FakeObjects,
+    FakePodInPreBind,
+    FakeWaitingPod,
+    make_node,
+    make_pod,
+)
+from kubesched.testing.fakes.fake_handle import RecordedEvent
+from tests.scheduler.plugins.default_preemption.preemption_world import run
+
+GOING = "2026-05-31T00:00:00Z"
+PREEMPTOR = make_pod("preemptor", priority=1000)
+MARK = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "PreemptionByScheduler",
+    "message": "default-scheduler: preempting to accommodate a higher priority pod",
+}
+
+
+def error(code: int, reason: str) -> ApiError:
+    return ApiError(ApiStatus(code=code, reason=reason, message=f"injected {reason}"))
+
+
+def victim(name: str, **more: Any) -> Pod:
+    return make_pod(name, node_name="n", **more)
+
+
+class SlowApi(FakeApi):
+    """Every write takes a second; some of them fail."""
+
+    def __init__(self, objects: FakeObjects) -> None:
+        super().__init__(objects)
+        self.fails: dict[tuple[str, str], list[ApiError]] = {}  # (verb, name) -> errors to come
+        self.started: list[tuple[str, str, int]] = []  # verb, name, and the second it began
+
+    async def _wait(self, verb: str, name: str) -> None:
+        clock = current_clock()
+        self.started.append((verb, name, clock.monotonic_ns() // SECOND))
+        await clock.sleep(SECOND)
+        if errors := self.fails.get((verb, name)):
+            raise errors.pop(0)
+
+    async def patch(self, kind: Any, name: str, *args: Any, **more: Any) -> Any:
+        await self._wait("patch", name)
+        return await super().patch(kind, name, *args, **more)
+
+    async def delete(self, kind: Any, name: str, *args: Any, **more: Any) -> None:
+        await self._wait("delete", name)
+        await super().delete(kind, name, *args, **more)
+
+
+def nominate(handle: FakeHandle, pod: Pod, node_name: str) -> None:
+    nominating = Nominating(NominatingMode.OVERRIDE, node_name)
+    handle.nominator.add_nominated_pod(PodInfo(pod), nominating)
+
+
+class World:
+    def __init__(self, *pods: Pod, is_gating: bool = True, **options: Any) -> None:
+        self.victims = pods
+        self.handle = FakeHandle([*pods, PREEMPTOR], clock=current_clock(), **options)
+        self.api = SlowApi(self.handle.objects)
+        self.handle.api = self.api
+        self.evictions = Evictions("DefaultPreemption", self.handle, is_gating=is_gating)
+
+    def start(self) -> None:
+        candidate = Candidate("n", tuple(map(PodInfo, self.victims)), 0)
+        self.evictions.start(candidate, PREEMPTOR)
+
+    async def evict(self) -> None:
+        self.start()
+        await self.handle.finish_work()
+
+    async def after(self, seconds: float) -> None:
+        await current_clock().sleep(int(seconds * SECOND))
+
+    @property
+    def deleted(self) -> list[str]:
+        return [call.name for call in self.api.calls if call.verb == "delete"]
+
+    @property
+    def patches(self) -> Mapping[str, Any]:
+        return {call.name: call.what for call in self.api.calls if call.verb == "patch"}
+
+    @property
+    def is_gated(self) -> bool:
+        return self.evictions.is_running(PREEMPTOR.metadata.uid)
+
+    def pod(self, name: str) -> Pod | None:
+        return self.handle.objects.get(Pod, name, "default")
+
+
+def test_a_victim_is_marked_deleted_and_announced() -> None:
+    async def scenario() -> None:
+        pod = victim("v")
+        world = World(replace(pod, metadata=replace(pod.metadata, generation=3)))
+        await world.evict()
+        patch = world.patches["v"]["status"]["conditions"][0]
+        assert {key: patch[key] for key in MARK} == MARK
+        assert patch["observedGeneration"] == 3
+        assert world.deleted == ["v"]
+        assert world.api.calls[-1].what is None  # its own grace period
+        assert world.handle.recorder.events == [
+            RecordedEvent(
+                "default/v",
+                "Normal",
+                "Preempted",
+                "Preempting",
+                "Preempted by pod pod.default.preemptor on node n",
+            )
+        ]
+        assert not world.handle.activated
+
+    run(scenario)
+
+
+def test_a_condition_that_is_there_already_is_not_written_again() -> None:
+    async def scenario() -> None:
+        world = World(victim("v", conditions=[PodCondition(**MARK)]))
+        await world.evict()
+        assert world.patches == {}
+        assert world.deleted == ["v"]
+
+    run(scenario)
+
+
+def test_the_last_victim_waits_for_the_others() -> None:
+    async def scenario() -> None:
+        world = World(victim("a"), victim("b"), victim("c"))
+        await world.evict()
+        assert world.api.started == [
+            ("patch", "a", 0),
+            ("patch", "b", 0),
+            ("delete", "a", 1),
+            ("delete", "b", 1),
+            ("patch", "c", 2),
+            ("delete", "c", 3),
+        ]
+
+    run(scenario)
+
+
+def test_victims_that_are_going_anyway_are_left_alone() -> None:
+    async def scenario() -> None:
+        world = World(victim("going", deletion_timestamp=GOING), victim("v"))
+        await world.evict()
+        assert world.deleted == ["v"]
+        metrics = world.handle.metrics
+        assert (metrics.preemption_victims.count, metrics.preemption_victims.sum) == (1, 2)
+
+    run(scenario)
+
+
+def test_if_all_victims_are_going_nothing_happens() -> None:
+    async def scenario() -> None:
+        world = World(victim("going", deletion_timestamp=GOING))
+        world.start()
+        assert not world.is_gated
+        assert not world.handle.work
+        assert world.handle.metrics.preemption_victims.count == 0
+
+    run(scenario)
+
+
+# -- failures --------------------------------------------------------------------------
+
+
+def test_if_one_of_the_first_fails_the_last_is_not_attempted() -> None:
+    async def scenario() -> None:
+        world = World(victim("a"), victim("b"), victim("c"))
+        world.api.fails["delete", "a"] = [error(500, "InternalError")]
+        await world.evict()
+        assert world.deleted == ["b"]
+        assert "c" not in world.patches
+        assert list(world.handle.activated) == ["default/preemptor"]
+        assert not world.is_gated
+
+    run(scenario)
+
+
+def test_a_victim_that_cannot_be_marked_is_not_deleted() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.api.fails["patch", "v"] = [error(403, "Forbidden")]
+        await world.evict()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+        assert world.handle.recorder.events == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(500, "InternalError"), (503, "ServiceUnavailable"), (409, "Conflict"), (0, "")],
+)
+def test_a_busy_server_is_asked_again(code: int, reason: str) -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.api.fails["patch", "v"] = [error(code, reason)] * 3
+        await world.evict()
+        assert world.deleted == ["v"]
+        assert [name for verb, name, _ in world.api.started if verb == "patch"] == ["v"] * 4
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_victim_that_left_by_itself_counts_as_gone(verb: str, is_seen: bool) -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.api.fails[verb, "v"] = [error(404, "NotFound")]
+        world.start()
+        await world.after(0.5 if verb == "patch" else 1.5)
+        if is_seen:
+            world.handle.objects.remove(Pod, "v", "default")
+        await world.handle.finish_work()
+        assert world.handle.recorder.events == []
+        # If its end was seen, nobody will wake the preemptor for it once more.
+        assert list(world.handle.activated) == (["default/preemptor"] if is_seen else [])
+
+    run(scenario)
+
+
+def test_a_pod_that_took_the_name_of_a_victim_is_spared() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.handle.objects.put(victim("v", uid="another"))
+        await world.evict()
+        assert world.api.calls == []
+        assert world.pod("v") is not None
+
+    run(scenario)
+
+
+def test_a_pod_that_takes_the_name_of_a_victim_at_the_last_moment_is_spared() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        await world.after(1.5)
+        world.handle.objects.put(victim("v", uid="another"))
+        await world.handle.finish_work()
+        assert world.pod("v") is not None
+        assert world.handle.recorder.events == []
+
+    run(scenario)
+
+
+# -- nobody is evicted for nothing -----------------------------------------------------
+
+
+def test_if_the_preemptor_is_deleted_those_not_yet_evicted_stay() -> None:
+    async def scenario() -> None:
+        world = World(victim("a"), victim("b"), victim("c"))
+        world.start()
+        await world.after(1.5)
+        world.handle.objects.remove(Pod, "preemptor", "default")
+        await world.handle.finish_work()
+        # The deletions of a and b were on their way.
+        assert world.deleted == ["a", "b"]
+        assert world.pod("c") is not None
+        assert "c" not in world.patches
+
+    run(scenario)
+
+
+GONE = {
+    "deleted": None,
+    "terminating": replace(
+        PREEMPTOR, metadata=replace(PREEMPTOR.metadata, deletion_timestamp=GOING)
+    ),
+    "re-created": replace(PREEMPTOR, metadata=replace(PREEMPTOR.metadata, uid="another")),
+    "bound": replace(PREEMPTOR, spec=replace(PREEMPTOR.spec, node_name="elsewhere")),
+}
+
+
+@pytest.mark.parametrize("change", GONE.values(), ids=GONE)
+@pytest.mark.parametrize("seconds", [0, 0.5])
+def test_a_preemptor_that_needs_no_room_any_more(change: Pod | None, seconds: float) -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        if seconds:
+            await world.after(seconds)
+        if change is None:
+            world.handle.objects.remove(Pod, "preemptor", "default")
+        else:
+            world.handle.objects.put(change)
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert not world.is_gated
+
+    run(scenario)
+
+
+def test_if_another_place_opens_up_those_not_yet_evicted_stay() -> None:
+    async def scenario() -> None:
+        world = World(victim("a"), victim("b"), victim("c"))
+        world.start()
+        await world.after(1.5)
+        world.handle.room = True
+        await world.handle.finish_work()
+        assert world.deleted == ["a", "b"]
+        assert world.pod("c") is not None
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_if_a_place_opens_up_before_the_deletion_the_victim_stays() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        await world.after(0.5)
+        world.handle.room = True
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert world.handle.recorder.events == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_if_the_room_would_not_help_any_more_the_victim_stays() -> None:
+    """Seed 200195: the node was cordoned while the victim was told."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        await world.after(0.5)
+        world.handle.helps = False
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("change", [{"labels": {"app": "web"}}, {"node_selector": {"disk": "ssd"}}])
+def test_if_the_preemptor_is_another_one_the_victim_stays(change: dict[str, Any]) -> None:
+    """Seed 8745: it had other labels by then, and somebody else on the node wanted those away."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        await world.after(0.5)
+        world.handle.objects.put(make_pod("preemptor", priority=1000, **change))
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_if_those_that_go_already_are_enough_the_victim_stays() -> None:
+    """Seed 250: others had left since, and one victim less had to go."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.handle.objects.put(make_node("n"))
+        world.handle.objects.put(victim("leaving", deletion_timestamp=GOING))
+        world.handle.refresh()
+        world.handle.enough = frozenset({"leaving"})
+        await world.evict()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_if_somebody_else_is_given_the_node_the_victim_stays() -> None:
+    """Seed 242: a more important pod had the preemptor look elsewhere."""
+
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        nominate(world.handle, PREEMPTOR, "n")
+        await world.after(0.5)
+        world.handle.nominator.delete_nominated_pod(PREEMPTOR)
+        await world.handle.finish_work()
+        assert world.deleted == []
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_a_victim_that_was_on_no_node_by_then_leaves_nobody_waiting() -> None:
+    """Seed 546: its binding failed while it was deleted, so no node told of its end."""
+
+    async def scenario() -> None:
+        world = World(make_pod("v"))
+        await world.evict()
+        assert world.deleted == ["v"]
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+def test_a_preemptor_that_is_offered_room_in_vain_gets_its_way() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.handle.room = True
+        for _ in range(2):
+            await world.evict()
+            assert world.deleted == []
+        await world.evict()
+        assert world.deleted == ["v"]
+
+    run(scenario)
+
+
+def test_a_server_in_trouble_is_left_in_peace_for_longer_and_longer() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        clock = current_clock()
+        waited = []
+        for _ in range(7):
+            world.api.fails["delete", "v"] = [error(500, "InternalError")]
+            world.handle.activated.clear()
+            begun_ns = clock.monotonic_ns()
+            await world.evict()
+            assert list(world.handle.activated) == ["default/preemptor"]
+            waited.append((clock.monotonic_ns() - begun_ns) // SECOND)
+        # The deletion takes a second, and at first the marking does too.
+        assert waited == [2, 1 + 1, 1 + 2, 1 + 4, 1 + 8, 1 + 10, 1 + 10]
+        await world.evict()
+        assert world.deleted == ["v"]
+
+    run(scenario)
+
+
+def test_the_gate_is_open_while_the_next_try_is_put_off() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        for _ in range(2):
+            world.api.fails["delete", "v"] = [error(500, "InternalError")]
+            world.start()
+            await world.after(2.5)
+        assert not world.is_gated
+        await world.handle.finish_work()
+
+    run(scenario)
+
+
+# -- victims that are not bound yet ----------------------------------------------------
+
+
+def test_a_victim_that_waits_on_permit_is_taken_back_in_memory() -> None:
+    async def scenario() -> None:
+        pod = victim("v")
+        waiting = FakeWaitingPod(pod, "SomePlugin")
+        world = World(pod, waiting=[waiting])
+        await world.evict()
+        assert waiting.preemption == ("DefaultPreemption", "preempted")
+        assert world.api.calls == []
+        assert [event.note for event in world.handle.recorder.events] == [
+            "Preempted by pod pod.default.preemptor on node n (in kube-scheduler memory)."
+        ]
+        assert not world.handle.activated
+
+    run(scenario)
+
+
+def test_a_victim_in_pre_bind_is_stopped() -> None:
+    async def scenario() -> None:
+        pod = victim("v")
+        binding = FakePodInPreBind(pod)
+        world = World(pod, in_pre_bind=[binding])
+        await world.evict()
+        assert binding.cancel_reason == "preempted by DefaultPreemption"
+        assert world.api.calls == []
+
+    run(scenario)
+
+
+def test_a_victim_that_was_just_allowed_or_bound_is_deleted() -> None:
+    async def scenario() -> None:
+        pod = victim("v")
+        waiting, binding = FakeWaitingPod(pod, "SomePlugin"), FakePodInPreBind(pod)
+        waiting.allow("SomePlugin")
+        binding.is_over = True
+        world = World(pod, waiting=[waiting], in_pre_bind=[binding])
+        await world.evict()
+        assert world.deleted == ["v"]
+
+    run(scenario)
+
+
+# -- the gate --------------------------------------------------------------------------
+
+
+def test_the_gate_is_closed_until_the_last_victim_goes() -> None:
+    async def scenario() -> None:
+        world = World(victim("a"), victim("b"))
+        assert not world.is_gated
+        world.start()
+        assert world.is_gated
+        await world.after(2.5)  # a is gone, b is being marked
+        assert world.pod("a") is None
+        assert world.is_gated
+        marked = world.pod("b")
+        assert marked is not None
+        terminating = replace(marked, metadata=replace(marked.metadata, deletion_timestamp=GOING))
+        world.handle.objects.put(terminating)
+        assert not world.is_gated
+        await world.handle.finish_work()
+        assert not world.is_gated
+
+    run(scenario)
+
+
+def test_a_last_victim_that_is_gone_opens_the_gate() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.start()
+        await world.after(0.5)
+        assert world.is_gated
+        world.handle.objects.remove(Pod, "v", "default")
+        assert not world.is_gated
+        await world.handle.finish_work()
+
+    run(scenario)
+
+
+def test_the_gate_opens_if_the_work_breaks() -> None:
+    async def scenario() -> None:
+        world = World(victim("v"))
+        world.api.failures["delete"] = ValueError("a bug")  # type: ignore[assignment]
+        world.start()
+        with pytest.raises(ValueError, match="a bug"):
+            await world.handle.finish_work()
+        assert not world.is_gated
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+# -- nominations of others -------------------------------------------------------------
+
+
+def test_pods_of_lower_priority_lose_their_nomination_to_the_node() -> None:
+    async def scenario() -> None:
+        lower = make_pod("lower", priority=10, nominated_node_name="n")
+        equal = make_pod("equal", priority=1000, nominated_node_name="n")
+        elsewhere = make_pod("elsewhere", priority=10, nominated_node_name="m")
+        unwritten = make_pod("unwritten", priority=10)
+        world = World(victim("v"))
+        for pod, node in ((lower, "n"), (equal, "n"), (elsewhere, "m"), (unwritten, "n")):
+            world.handle.objects.put(pod)
+            nominate(world.handle, pod, node)
+        await world.evict()
+        assert world.api.started[0] == ("patch", "lower", 0)
+        assert world.patches["lower"]["status"] == {"nominatedNodeName": None}
+        assert set(world.patches) == {"lower", "v"}
+
+    run(scenario)
+
+
+def test_a_nomination_that_cannot_be_cleared_does_not_stop_the_evictions() -> None:
+    async def scenario() -> None:
+        lower = make_pod("lower", priority=10, nominated_node_name="n")
+        world = World(victim("v"))
+        world.handle.objects.put(lower)
+        nominate(world.handle, lower, "n")
+        world.api.fails["patch", "lower"] = [error(403, "Forbidden")]
+        await world.evict()
+        assert world.deleted == ["v"]
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)
+
+
+# -- without the gate ------------------------------------------------------------------
+
+
+def test_without_gating_all_victims_go_side_by_side() -> None:
+    async def scenario() -> None:
+        world = World(victim("a"), victim("b"), is_gating=False)
+        world.start()
+        assert not world.is_gated
+        await world.handle.finish_work()
+        assert [second for verb, _, second in world.api.started if verb == "delete"] == [1, 1]
+        assert world.handle.metrics.preemption_victims.count == 1
+
+    run(scenario)
+
+
+def test_without_gating_a_failure_wakes_the_preemptor() -> None:
+    async def scenario() -> None:
+        world = World(victim("a"), victim("b"), is_gating=False)
+        world.api.fails["delete", "a"] = [error(500, "InternalError")]
+        await world.evict()
+        assert world.deleted == ["b"]
+        assert list(world.handle.activated) == ["default/preemptor"]
+
+    run(scenario)

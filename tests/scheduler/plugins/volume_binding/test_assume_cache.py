@@ -1,0 +1,138 @@
+"""The overlay of assumed volumes, and the index over it: equal to a recount at every step."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from kubesched.api import ObjectReference, PersistentVolume
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError
+from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.scheduler.plugins.volume_binding.volume_index import (
+    VolumeIndex,
+    is_free,
+    kind_of_volume,
+    required_nodes,
+    size_of,
+)
+from kubesched.testing import FakeObjects
+from tests.scheduler.plugins.volume_binding.volume_world import volume
+
+NAMES = ("a", "b", "c", "d")
+
+
+def versioned(pv: PersistentVolume, version: int) -> PersistentVolume:
+    return replace(pv, metadata=replace(pv.metadata, resource_version=str(version)))
+
+
+def claimed(pv: PersistentVolume, name: str = "x") -> PersistentVolume:
+    reference = ObjectReference(namespace="default", name=name, uid="u")
+    return replace(pv, spec=replace(pv.spec, claim_ref=reference))
+
+
+def made(*volumes: PersistentVolume) -> tuple[FakeObjects, AssumeCache[PersistentVolume]]:
+    objects = FakeObjects(volumes)
+    return objects, AssumeCache(objects.lister(PersistentVolume), "persistentvolumes")
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_only_the_stored_version_can_be_assumed(version: int) -> None:
+    stored = versioned(volume("a"), 5)
+    _, cache = made(stored)
+    with pytest.raises(VolumeError) as raised:
+        cache.assume(versioned(claimed(stored), version))
+    assert str(raised.value) == f'"a" is out of sync (stored: 5, assume: {version})'
+    assert cache.get("a") == stored
+
+
+def test_what_is_not_there_cannot_be_assumed() -> None:
+    _, cache = made()
+    with pytest.raises(VolumeError, match='persistentvolumes "a" not found'):
+        cache.assume(volume("a"))
+
+
+def test_an_assumption_ends_with_the_next_version() -> None:
+    stored = versioned(volume("a"), 5)
+    objects, cache = made(stored)
+    assumed = claimed(stored)
+    cache.assume(assumed)
+    objects.put(stored)  # the same version again
+    assert cache.get("a") is assumed
+    assert cache.stored("a") == stored
+    newer = versioned(stored, 7)
+    objects.put(newer)
+    assert cache.get("a") is newer
+    assert len(cache) == 0
+    cache.assume(claimed(newer))
+    cache.restore(assumed)  # of another version: nothing happens
+    assert cache.get("a") == claimed(newer)
+    cache.restore(claimed(newer))
+    assert cache.get("a") is newer
+
+
+def test_an_assumption_ends_with_its_object() -> None:
+    objects, cache = made(volume("a"))
+    cache.assume(claimed(volume("a")))
+    objects.remove(PersistentVolume, "a")
+    assert cache.get("a") is None
+    assert len(cache) == 0
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_the_index_equals_a_recount(seed: int) -> None:
+    rng = random.Random(seed)
+    objects = FakeObjects()
+    index = VolumeIndex()
+    cache = AssumeCache(objects.lister(PersistentVolume), "persistentvolumes", index.put)
+    assumed: list[PersistentVolume] = []
+    version = 1
+    for _ in range(40):
+        name = rng.choice(NAMES)
+        stored = objects.get(PersistentVolume, name)
+        match rng.randrange(4):
+            case 0:
+                version += 1
+                objects.put(versioned(_random_volume(rng, name), version))
+            case 1 if stored is not None:
+                objects.remove(PersistentVolume, name)
+            case 2 if stored is not None:
+                changed = claimed(stored, rng.choice(("x", "y")))
+                cache.assume(changed)
+                assumed.append(changed)
+            case 3 if assumed:
+                cache.restore(rng.choice(assumed))
+        _check(index, cache)
+
+
+def _random_volume(rng: random.Random, name: str) -> PersistentVolume:
+    node = rng.choice(("", "n1", "n2"))
+    made = volume(
+        f"{name}@{node}:{rng.randint(1, 3)}Gi",
+        storage_class=rng.choice(("np", "dp")),
+        phase=rng.choice(("Available", "Available", "Released")),
+    )
+    return claimed(made) if rng.random() < 0.2 else made
+
+
+def _check(index: VolumeIndex, cache: AssumeCache[PersistentVolume]) -> None:
+    present = {name: found for name in NAMES if (found := cache.get(name)) is not None}
+    kinds = {kind_of_volume(each) for each in present.values()}
+    for kind in kinds:
+        free = {
+            name for name, each in present.items() if is_free(each) and kind_of_volume(each) == kind
+        }
+        assert index.has_free(kind) == bool(free)
+        assert set(index.all_free(kind, 0)) == free
+        for node in ("n1", "n2"):
+            labels = {"k": node}
+            within_reach = sorted(
+                (size_of(present[name]), name)
+                for name in free
+                if (matcher := required_nodes(present[name])) is None or matcher.matches(labels, "")
+            )
+            assert list(index.free(kind, 0, labels)) == [name for _, name in within_reach]

@@ -1,0 +1,175 @@
+"""Filters in a dry run: who is asked, and whose verdict counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kubesched.api import Pod
+from kubesched.errors import PluginError
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    PodsOnNode,
+    Reads,
+    Rejections,
+    Status,
+    TotalsView,
+)
+from kubesched.testing import make_node, make_pod
+from tests.support import World, plugin_class
+
+NOTHING, TOTALS, SPECS, DETAIL = PodsOnNode
+
+NODES = [make_node(name) for name in ("a", "b", "c")]
+
+
+def judge(name: str, matter: PodsOnNode, *rejected: str, **more: Any) -> type[Plugin]:
+    """A filter in both forms that rejects the nodes named, and every node with 5 pods."""
+    status = Status.unschedulable(f"{name} says no")
+
+    def filter_(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return status if node.name in rejected or len(node.pods) == 5 else SUCCESS
+
+    def filter_nodes(state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        held = np.isin(list(nodes.names), rejected) | (nodes.pod_count == 5)
+        return Rejections.where(held, status)
+
+    return plugin_class(
+        name, filter=filter_, filter_nodes=filter_nodes, reads=Reads(pods_on_node=matter), **more
+    )
+
+
+def ask(
+    world: World, *pod_counts: int, again: bool = False, in_full: bool = False, skip: str = ""
+) -> list[str]:
+    """What each node is told when so many pods are on it."""
+    nodes = world.cache.update_snapshot().nodes
+    view = TotalsView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
+    state = CycleState()
+    state.skip_filter = {skip}
+    found = world.framework.dry_run.filter_nodes(
+        state, make_pod("p"), view, again=again, in_full=in_full
+    )
+    statuses = [found.status(place) for place in range(3)]
+    return ["" if status is None else f"{status.plugin}: {status.message}" for status in statuses]
+
+
+def test_the_first_filter_that_rejects_a_node_is_the_one_that_counts() -> None:
+    world = World(
+        judge("A", NOTHING, "a"),
+        judge("B", TOTALS, "a", "b"),
+        judge("C", TOTALS, "c", "b"),
+        nodes=NODES,
+    )
+    assert ask(world, 0, 0, 0) == ["A: A says no", "B: B says no", "C: C says no"]
+    assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "C: C says no", "C: C says no"]
+    assert ask(world, 0, 0, 0, again=True) == ["B: B says no", "B: B says no", "C: C says no"]
+
+
+def test_totals_are_those_of_the_dry_run() -> None:
+    world = World(judge("A", TOTALS), nodes=NODES)
+    assert ask(world, 5, 4, 5) == ["A: A says no", "", "A: A says no"]
+    assert ask(world, 0, 0, 0) == ["", "", ""]
+
+
+def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
+    world = World(judge("A", TOTALS, "a"), judge("B", DETAIL), judge("C", TOTALS, "c"), nodes=NODES)
+    assert ask(world, 0, 0, 0) == ["A: A says no", "", ""]
+    assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
+
+
+def test_in_full_all_filters_are_asked_in_their_order() -> None:
+    world = World(
+        judge("A", TOTALS, "a"),
+        judge("B", DETAIL, "a", "b"),
+        judge("C", TOTALS, "b", "c"),
+        nodes=NODES,
+    )
+    assert ask(world, 0, 0, 0, in_full=True) == ["A: A says no", "B: B says no", "C: C says no"]
+    # The second time, whoever looks at single pods has let the nodes pass.
+    assert ask(world, 0, 0, 0, again=True) == ["A: A says no", "C: C says no", "C: C says no"]
+
+
+def ignoring(name: str, **more: Any) -> type[Plugin]:
+    """A filter that looks at single pods, but not at those called like itself."""
+    return judge(
+        name,
+        DETAIL,
+        ignores=lambda _state, _pod, other: other.pod.metadata.name == name,
+        **more,
+    )
+
+
+def test_a_pod_makes_no_difference_if_all_who_look_at_single_pods_ignore_it() -> None:
+    framework = World(judge("A", TOTALS), ignoring("B"), nodes=NODES).framework
+    tell = framework.dry_run.ignored_pods(CycleState(), make_pod("p"))
+    assert tell is not None
+    assert tell(PodInfo(make_pod("B")))
+    assert not tell(PodInfo(make_pod("C")))
+    both = World(ignoring("B"), ignoring("C"), nodes=NODES).framework
+    tell = both.dry_run.ignored_pods(CycleState(), make_pod("p"))
+    assert tell is not None
+    assert not tell(PodInfo(make_pod("B")))
+
+
+CANNOT_TELL: dict[str, type[Plugin]] = {
+    "a plugin says nothing about it": judge("B", DETAIL),
+    "only the one-node form exists": plugin_class(
+        "B", filter=lambda *_: SUCCESS, ignores=lambda *_: True
+    ),
+    "a plugin has hooks only": plugin_class(
+        "B", pre_filter=lambda *_: SUCCESS, remove_pod=lambda *_: SUCCESS
+    ),
+}
+
+
+@pytest.mark.parametrize("plugin", CANNOT_TELL.values(), ids=CANNOT_TELL)
+def test_nobody_can_tell_who_makes_a_difference(plugin: type[Plugin]) -> None:
+    framework = World(plugin, nodes=NODES).framework
+    state = CycleState()
+    assert framework.dry_run.ignored_pods(state, make_pod("p")) is None
+    state.skip_filter.add("B")
+    assert framework.dry_run.ignored_pods(state, make_pod("p")) is not None
+
+
+SUFFICE: dict[str, tuple[type[Plugin], bool]] = {
+    "pods do not matter": (judge("B", NOTHING), True),
+    "totals matter": (judge("B", TOTALS), True),
+    "single pods matter": (judge("B", DETAIL), False),
+    "a plugin says nothing about it": (plugin_class("B", filter=lambda *_: SUCCESS), False),
+    "only the one-node form exists": (
+        plugin_class("B", filter=lambda *_: SUCCESS, reads=Reads(pods_on_node=TOTALS)),
+        False,
+    ),
+    "hooks follow single pods": (
+        judge("B", TOTALS, pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: SUCCESS),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("plugin", "want"), SUFFICE.values(), ids=SUFFICE)
+def test_totals_suffice(plugin: type[Plugin], want: bool) -> None:
+    framework = World(judge("A", TOTALS), plugin, nodes=NODES).framework
+    state = CycleState()
+    assert framework.dry_run.reads_totals_only(state) is want
+    state.skip_filter.add("B")
+    assert framework.dry_run.reads_totals_only(state)
+
+
+def test_a_filter_that_fails_is_said_so() -> None:
+    def fails(*_: object) -> Rejections:
+        raise ValueError("no idea")
+
+    broken = plugin_class(
+        "A", filter=lambda *_: SUCCESS, filter_nodes=fails, reads=Reads(pods_on_node=TOTALS)
+    )
+    with pytest.raises(PluginError, match='running "A" filter plugin: no idea'):
+        ask(World(broken, nodes=NODES), 0, 0, 0)

@@ -1,0 +1,174 @@
+"""Who may ask for what (docs/reference/02 §4, cases 23 to 29)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from prometheus_client.registry import CollectorRegistry
+
+from kubesched.api.authorization import SubjectAccessReviewStatus
+from kubesched.errors import ConfigError
+from kubesched.foundation.metrics.server_metrics import ServerMetrics
+from kubesched.foundation.util.clock import SECOND, ManualClock
+from kubesched.scheduler.server.access.authorization import (
+    AlwaysAllowPaths,
+    Authorizer,
+    Decision,
+    SubjectAccess,
+    Verdict,
+)
+from kubesched.scheduler.server.access.reviews import Reviewer, ReviewError
+from kubesched.scheduler.server.access.user import ANONYMOUS, User
+from tests.scheduler.server.serving_world import ReviewingApi, refused
+
+READER = User(name="reader", groups=("monitoring",))
+
+
+class Court:
+    """An authorizer with its clock and the API server it asks."""
+
+    def __init__(self, *paths: str, allow_ttl_ns: int = 10 * SECOND) -> None:
+        self.clock = ManualClock()
+        self.api = ReviewingApi(self.clock)
+        metrics = ServerMetrics(CollectorRegistry())
+        reviewer = Reviewer(
+            self.api,
+            self.clock,
+            random.Random(1),
+            metrics.delegated_authz_request_total,
+            metrics.delegated_authz_request_duration_seconds,
+        )
+        access = SubjectAccess(
+            reviewer, self.clock, allow_ttl_ns=allow_ttl_ns, deny_ttl_ns=10 * SECOND
+        )
+        self._authorizer = Authorizer(AlwaysAllowPaths(paths), access)
+
+    def decide(self, user: User, path: str, verb: str = "get") -> Decision:
+        return asyncio.run(self._authorizer.decide(user, verb, path))
+
+    def allows(self, user: User, path: str, verb: str = "get") -> bool:
+        return self.decide(user, path, verb).verdict is Verdict.ALLOW
+
+
+ALWAYS = {
+    ("/healthz", "/healthz"): True,
+    ("/healthz", "/healthz/"): False,
+    ("/healthz", "/healthz/ping"): False,
+    ("healthz", "/healthz"): True,
+    ("/healthz", "//healthz"): False,
+    ("/metrics*", "/metrics/resources"): True,
+    ("/metrics*", "/metricsx"): True,
+    ("/metrics*", "/metric"): False,
+    ("/metrics/*", "/metrics"): False,
+    ("*", "/anything"): True,
+}
+
+
+@pytest.mark.parametrize(("entry", "path"), ALWAYS)
+def test_paths_that_are_open_to_all(entry: str, path: str) -> None:
+    assert (path in AlwaysAllowPaths([entry])) is ALWAYS[entry, path]
+
+
+def test_a_star_in_the_middle_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r'only trailing \* allowed in "/met\*rics"'):
+        AlwaysAllowPaths(["/met*rics"])
+
+
+def test_masters_and_open_paths_need_no_review() -> None:
+    court = Court("/healthz")
+    assert court.allows(User(name="x", groups=("system:masters",)), "/configz")
+    assert court.allows(ANONYMOUS, "/healthz")
+    assert court.api.asked == []
+
+
+def test_without_a_cluster_everything_else_is_closed() -> None:
+    authorizer = Authorizer(AlwaysAllowPaths(["/healthz"]), None)
+    assert asyncio.run(authorizer.decide(READER, "get", "/metrics")).verdict is Verdict.NO_OPINION
+
+
+def test_a_permission_is_asked_for_once_within_its_time() -> None:
+    court = Court()
+    assert court.allows(READER, "/metrics")
+    court.api.permissions.clear()
+    court.clock.advance(10 * SECOND - 1)
+    assert court.allows(READER, "/metrics")
+    assert court.api.asked == ["access"]
+    court.clock.advance(1)
+    assert not court.allows(READER, "/metrics")
+
+
+def test_a_refusal_is_remembered_too() -> None:
+    court = Court()
+    assert not court.allows(READER, "/configz")
+    court.api.permissions.add(("reader", "get", "/configz"))
+    court.clock.advance(5 * SECOND)
+    assert not court.allows(READER, "/configz")
+    court.clock.advance(5 * SECOND)
+    assert court.allows(READER, "/configz")
+
+
+def test_answers_differ_by_verb_path_and_user() -> None:
+    court = Court()
+    assert court.allows(READER, "/metrics")
+    assert not court.allows(READER, "/metrics", "delete")
+    assert not court.allows(READER, "/metrics/slis")
+    assert not court.allows(ANONYMOUS, "/metrics")
+    assert not court.allows(User(name="reader2", groups=READER.groups), "/metrics")
+
+
+def test_a_time_of_zero_means_no_memory() -> None:
+    court = Court(allow_ttl_ns=0)
+    court.allows(READER, "/metrics")
+    court.allows(READER, "/metrics")
+    assert court.api.asked == ["access", "access"]
+
+
+def test_endless_paths_are_not_remembered() -> None:
+    court = Court()
+    for _ in range(2):
+        court.allows(READER, "/" + "a" * 10_000)
+    assert court.api.asked == ["access", "access"]
+
+
+def test_denied_wins_over_silence_and_both_together_are_an_error() -> None:
+    court = Court()
+    court.api.answers = [
+        SubjectAccessReviewStatus(denied=True, reason="no"),
+        SubjectAccessReviewStatus(allowed=True, denied=True),
+    ]
+    assert court.decide(READER, "/a") == Decision(Verdict.DENY, "no")
+    with pytest.raises(ReviewError, match="both allow and deny"):
+        court.decide(READER, "/b")
+
+
+RETRIES = {429: 5, 500: 5, 504: 5, 403: 1, 404: 1, 503: 1, 0: 1}
+
+
+@pytest.mark.parametrize("code", RETRIES)
+def test_failures_are_retried_where_it_may_help(code: int) -> None:
+    court = Court()
+    court.api.failures = [refused(code)]
+    with pytest.raises(ReviewError, match="refused"):
+        court.decide(READER, "/metrics")
+    assert len(court.api.asked) == RETRIES[code]
+
+
+def test_a_broken_connection_is_tried_again() -> None:
+    court = Court()
+    broken = refused(0)
+    broken.__cause__ = ConnectionResetError()
+    court.api.failures = [broken]
+    with pytest.raises(ReviewError):
+        court.decide(READER, "/metrics")
+    assert len(court.api.asked) == 5
+
+
+def test_errors_are_not_remembered() -> None:
+    court = Court()
+    court.api.failures = [refused(403)]
+    with pytest.raises(ReviewError):
+        court.decide(READER, "/metrics")
+    court.api.failures = []
+    assert court.allows(READER, "/metrics")

@@ -1,0 +1,124 @@
+"""Bearer tokens, reviewed and remembered (docs/reference/02 §3.3, cases 19 to 22 and 28)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+
+from kubesched.foundation.util.clock import SECOND, ManualClock
+from kubesched.scheduler.server.access.authentication import AuthenticationError
+from kubesched.scheduler.server.access.bearer_tokens import bearer_token
+from kubesched.scheduler.server.access.user import ANONYMOUS, User
+from kubesched.scheduler.server.endpoints.http_messages import Request
+from tests.scheduler.server.serving_world import METRICS_READER, NOBODY, World, refused, request
+
+HEADERS = {
+    "Bearer abc": "abc",
+    "bearer abc": "abc",
+    "BEARER abc": "abc",
+    " Bearer abc ": "abc",
+    "Bearer abc def": "abc",
+    "Bearer  abc": None,
+    "Bearer": None,
+    "Bearer ": None,
+    "Token abc": None,
+    "Basic abc": None,
+    "": None,
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_tokens_in_headers(header: str) -> None:
+    assert bearer_token(request("/", [("Authorization", header)])) == HEADERS[header]
+
+
+def websocket(*protocols: str) -> Request:
+    fields = [("Connection", "keep-alive, Upgrade"), ("Upgrade", "websocket")]
+    return request("/", [*fields, ("Sec-WebSocket-Protocol", ", ".join(protocols))])
+
+
+def test_a_websocket_may_carry_the_token_as_a_protocol() -> None:
+    encoded = base64.urlsafe_b64encode(b"abc").decode().rstrip("=")
+    name = f"base64url.bearer.authorization.k8s.io.{encoded}"
+    assert bearer_token(websocket(name, "v4.channel.k8s.io")) == "abc"
+    assert bearer_token(websocket(name)) is None
+    with pytest.raises(AuthenticationError):
+        bearer_token(websocket("base64url.bearer.authorization.k8s.io.%%%", "x"))
+
+
+def authenticate(world: World, token: str) -> User:
+    found = request("/", [("Authorization", f"Bearer {token}")])
+    return asyncio.run(world.access.authenticators.authenticate(found))
+
+
+def test_the_owner_of_a_token_is_what_the_server_says() -> None:
+    assert authenticate(World(ManualClock()), METRICS_READER) == User(
+        name="reader", uid="7", groups=("monitoring", "system:authenticated")
+    )
+
+
+def test_a_token_is_reviewed_once_within_its_time() -> None:
+    clock = ManualClock()
+    world = World(clock)
+    authenticate(world, METRICS_READER)
+    del world.api.tokens[METRICS_READER]
+    clock.advance(10 * SECOND - 1)
+    authenticate(world, METRICS_READER)
+    assert world.api.asked == ["token"]
+    clock.advance(1)
+    with pytest.raises(AuthenticationError, match="invalid bearer token"):
+        authenticate(world, METRICS_READER)
+
+
+def test_a_wrong_token_is_remembered_as_wrong() -> None:
+    world = World(ManualClock())
+    for _ in range(2):
+        with pytest.raises(AuthenticationError, match="invalid bearer token"):
+            authenticate(world, "wrong")
+    assert world.api.asked == ["token"]
+
+
+@pytest.mark.parametrize("token", ["tök", "\udcff"])
+def test_what_cannot_be_a_token_is_wrong_without_asking(token: str) -> None:
+    world = World(ManualClock())
+    with pytest.raises(AuthenticationError, match="invalid bearer token"):
+        authenticate(world, token)
+    assert world.api.asked == []
+
+
+def test_a_failed_review_is_not_remembered() -> None:
+    world = World(ManualClock())
+    world.api.failures = [refused(403, message="not yours to ask")]
+    with pytest.raises(AuthenticationError, match="not yours to ask"):
+        authenticate(world, NOBODY)
+    world.api.failures = []
+    assert authenticate(world, NOBODY).name == "nobody"
+
+
+def test_a_time_of_zero_means_no_memory() -> None:
+    world = World(ManualClock(), "--authentication-token-webhook-cache-ttl=0s")
+    authenticate(world, NOBODY)
+    authenticate(world, NOBODY)
+    assert world.api.asked == ["token", "token"]
+
+
+def test_requests_at_once_share_a_review_even_if_the_first_hangs_up() -> None:
+    async def main() -> tuple[list[User], list[str]]:
+        world = World(ManualClock())
+        found = request("/", [("Authorization", f"Bearer {NOBODY}")])
+        waiting = [
+            asyncio.create_task(world.access.authenticators.authenticate(found)) for _ in range(3)
+        ]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        return await asyncio.gather(*waiting[1:]), world.api.asked
+
+    users, asked = asyncio.run(main())
+    assert [user.name for user in users] == ["nobody", "nobody"]
+    assert asked == ["token"]
+
+
+def test_without_a_cluster_a_token_says_nothing() -> None:
+    assert authenticate(World(ManualClock(), delegates=False), "anything") == ANONYMOUS

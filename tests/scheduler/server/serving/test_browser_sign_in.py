@@ -1,0 +1,55 @@
+"""Browsers on the secure port: a password is a token, and strangers are asked for one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+
+from kubesched.scheduler.server.endpoints.http_messages import Headers, Request, Response
+from kubesched.scheduler.server.serving.browser_sign_in import with_browser_sign_in
+
+
+def answered(path: str, authorization: str = "", certificates: tuple[bytes, ...] = ()) -> Response:
+    """The answer of a server that knows one token, and tells what it was sent."""
+
+    async def server(request: Request) -> Response:
+        given = request.headers.get("Authorization")
+        if given == "Bearer right:er":
+            return Response(body=b"welcome")
+        return Response(status=401 if given else 403, body=b"refused")
+
+    fields = [("Authorization", authorization)] if authorization else []
+    request = Request(
+        method="GET", target=path, path=path, headers=Headers(fields), certificates=certificates
+    )
+    return asyncio.run(with_browser_sign_in(server, "/page")(request))
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+def test_a_password_is_a_token_whatever_the_name() -> None:
+    assert answered("/page/", basic("me:right:er")).body == b"welcome"
+    assert answered("/page/", basic(":right:er")).body == b"welcome"
+    assert answered("/page", "Bearer right:er").body == b"welcome"
+
+
+@pytest.mark.parametrize("authorization", ["", "Basic", "Basic ???", basic("me:wrong"), "Bearer x"])
+def test_others_are_asked_and_learn_nothing(authorization: str) -> None:
+    answer = answered("/page/x", authorization)
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"].startswith("Basic")
+    assert b"refused" not in answer.body
+
+
+def test_who_is_known_and_may_not_is_not_asked_again() -> None:
+    answer = answered("/page/x", certificates=(b"mine",))
+    assert (answer.status, answer.body) == (403, b"refused")
+
+
+def test_other_paths_know_no_passwords() -> None:
+    assert answered("/metrics", basic("me:right:er")).body == b"refused"
+    assert answered("/pages", basic("me:right:er")).body == b"refused"
