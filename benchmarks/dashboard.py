@@ -40,9 +40,9 @@ from kubesched.api import Pod
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.decision_log import DecisionLog
-from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.page_server import PageServer
-from kubesched.dashboard.sources import dashboard_of_scheduler
+from kubesched.dashboard.page_sources import dashboard_of_scheduler
+from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.collector import settle_collector
 from kubesched.foundation.util.components import running

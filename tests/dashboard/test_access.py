@@ -10,17 +10,17 @@ import aiohttp.web
 import pytest
 
 from kubesched.testing import make_node
-from tests.dashboard.site import Site, run
+from tests.dashboard.page_harness import PageHarness, run
 
 SIGN_IN = "Sign in: open the link that kubesched printed; it works once.\n"
 
 
 def test_without_a_session_there_is_only_the_sign_in_line() -> None:
     async def work() -> None:
-        site = Site(make_node("a"))
-        async with site.stranger() as client:
+        page = PageHarness(make_node("a"))
+        async with page.anonymous_client() as client:
             for path in ("", "api/stream", "assets/index.js", "api/outline", "?token=wrong"):
-                async with client.get(site.url + path) as answer:
+                async with client.get(page.url + path) as answer:
                     assert (answer.status, await answer.text()) == (401, SIGN_IN)
 
     run(work)
@@ -28,16 +28,16 @@ def test_without_a_session_there_is_only_the_sign_in_line() -> None:
 
 def test_a_link_works_once_and_the_cookie_goes_on() -> None:
     async def work() -> None:
-        site = Site(make_node("a"))
-        async with site.stranger() as client:
-            link = f"{site.url}?token={site.sign_in.issue()}"
+        page = PageHarness(make_node("a"))
+        async with page.anonymous_client() as client:
+            link = f"{page.url}?token={page.sign_in.issue()}"
             async with client.get(link) as answer:
                 assert answer.status == 200
                 assert answer.url.query_string == ""
                 assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
             async with aiohttp.ClientSession() as stranger, stranger.get(link) as answer:
                 assert answer.status == 401
-            async with client.get(f"{site.url}api/nodes/a") as answer:
+            async with client.get(f"{page.url}api/nodes/a") as answer:
                 assert answer.status == 200
 
     run(work)
@@ -56,9 +56,9 @@ def test_a_link_works_once_and_the_cookie_goes_on() -> None:
 )
 def test_a_request_from_elsewhere_is_refused(headers: dict[str, str], status: int) -> None:
     async def work() -> None:
-        site = Site(make_node("a"))
-        async with site.visited() as client:
-            url = f"{site.url}api/whatif"
+        page = PageHarness(make_node("a"))
+        async with page.signed_in_client() as client:
+            url = f"{page.url}api/whatif"
             async with client.post(url, json={"drain": ["a"]}, headers=headers) as answer:
                 assert answer.status == status
 
@@ -67,10 +67,10 @@ def test_a_request_from_elsewhere_is_refused(headers: dict[str, str], status: in
 
 def test_a_forged_host_reads_nothing_either() -> None:
     async def work() -> None:
-        site = Site(make_node("a"))
-        async with site.visited() as client:
+        page = PageHarness(make_node("a"))
+        async with page.signed_in_client() as client:
             headers = {"Host": "evil.example"}
-            async with client.get(f"{site.url}api/nodes/a", headers=headers) as answer:
+            async with client.get(f"{page.url}api/nodes/a", headers=headers) as answer:
                 assert answer.status == 421
 
     run(work)
@@ -78,9 +78,9 @@ def test_a_forged_host_reads_nothing_either() -> None:
 
 def test_the_cookie_is_for_this_page_alone() -> None:
     async def work() -> None:
-        site = Site(make_node("a"))
-        async with site.stranger() as client:
-            link = f"{site.url}?token={site.sign_in.issue()}"
+        page = PageHarness(make_node("a"))
+        async with page.anonymous_client() as client:
+            link = f"{page.url}?token={page.sign_in.issue()}"
             async with client.get(link, allow_redirects=False) as answer:
                 cookie = answer.headers["Set-Cookie"]
         # Without a path it holds for the folder of the address that the browser sees.
@@ -92,10 +92,10 @@ def test_the_cookie_is_for_this_page_alone() -> None:
 
 def test_files_outside_the_page_are_not_served() -> None:
     async def work() -> None:
-        site = Site(make_node("a"))
-        async with site.visited() as client:
+        page = PageHarness(make_node("a"))
+        async with page.signed_in_client() as client:
             for path in ("..%2fdashboard.py", "assets/../../dashboard.py", "dashboard.py", "%00"):
-                async with client.get(site.url + path, allow_redirects=False) as answer:
+                async with client.get(page.url + path, allow_redirects=False) as answer:
                     assert answer.status in (303, 400, 404)
                     assert b"Dashboard" not in await answer.read()
 
@@ -109,10 +109,10 @@ def test_files_outside_the_page_are_not_served() -> None:
 )
 def test_odd_bodies_are_answered(raw: bytes, status: int) -> None:
     async def work() -> None:
-        site = Site(make_node("a"))
-        async with site.visited() as client:
-            headers = {"Origin": site.server.url}
-            url = f"{site.url}api/whatif"
+        page = PageHarness(make_node("a"))
+        async with page.signed_in_client() as client:
+            headers = {"Origin": page.server.url}
+            url = f"{page.url}api/whatif"
             async with client.post(url, data=io.BytesIO(raw), headers=headers) as answer:
                 assert answer.status == status
 
@@ -127,7 +127,7 @@ def test_it_works_behind_a_path_of_a_proxy() -> None:
             proxied: dict[str, Any] = {}
 
             async def forward(request: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
-                site, strips = proxied["site"], proxied["strips"]
+                page, strips = proxied["page"], proxied["strips"]
                 path = request.raw_path
                 assert path.startswith("/tools/kubesched")
                 if strips:
@@ -140,7 +140,7 @@ def test_it_works_behind_a_path_of_a_proxy() -> None:
                 }
                 async with upstream.request(
                     request.method,
-                    site.server.url + path,
+                    page.server.url + path,
                     headers=headers,
                     data=await request.read() if request.method == "POST" else None,
                     allow_redirects=False,
@@ -160,11 +160,11 @@ def test_it_works_behind_a_path_of_a_proxy() -> None:
             public = f"http://127.0.0.1:{runner.addresses[0][1]}/tools/kubesched"
             try:
                 for strips in (True, False):
-                    site = Site(make_node("a"), public_url=public, path="/tools/kubesched")
-                    proxied.update(site=site, strips=strips)
+                    page = PageHarness(make_node("a"), public_url=public, path="/tools/kubesched")
+                    proxied.update(page=page, strips=strips)
                     jar = aiohttp.CookieJar(unsafe=True)
-                    async with site.server, aiohttp.ClientSession(cookie_jar=jar) as browser:
-                        await _use(browser, f"{public}/dashboard", site.sign_in.issue())
+                    async with page.server, aiohttp.ClientSession(cookie_jar=jar) as browser:
+                        await _use(browser, f"{public}/dashboard", page.sign_in.issue())
             finally:
                 await runner.cleanup()
 

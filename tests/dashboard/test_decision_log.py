@@ -12,7 +12,7 @@ from kubesched.api import PodCondition
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.decision_log import DecisionLog
-from kubesched.dashboard.pod_story import pod_story
+from kubesched.dashboard.pod_history import pod_history
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.components import running
@@ -86,7 +86,7 @@ def test_a_scheduler_tells_what_it_decided_between_which_nodes() -> None:
             await api.create(fresh(make_node("huge", cpu="16", memory="8Gi")))
             await asyncio.sleep(30)
             giant = await api.get(type(place.pod), "giant", "default")
-            story = pod_story(giant, log.about("default/giant"), scheduler.queue, "default/giant")
+            story = pod_history(giant, log.about("default/giant"), scheduler.queue, "default/giant")
         first, second, *_ = log.since(0, 10)
         assert (first["pod"], first["what"], first["node"]) == ("default/p", "placed", "large")
         names = [name for name, _ in first["best"]]

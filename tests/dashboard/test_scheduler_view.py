@@ -15,9 +15,9 @@ from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
-from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.rows import node_row
 from kubesched.dashboard.scheduler_view import SchedulerView
+from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.foundation.client.informer import Informer
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from kubesched.api import PodCondition
 from kubesched.api.time import format_time
-from kubesched.dashboard.answers import Answers
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.dashboard.captured_time import timeline_of_captures
-from kubesched.dashboard.simulated_time import timelines_of_report
+from kubesched.dashboard.capture_timeline import timeline_of_captures
+from kubesched.dashboard.page_queries import PageQueries
+from kubesched.dashboard.simulation_timeline import timelines_of_report
 from kubesched.dashboard.timeline import Timelines
 from kubesched.errors import ConfigError
 from kubesched.explain.capture import Capture
@@ -24,7 +24,7 @@ from kubesched.sim.export import write_results
 from kubesched.sim.history import write_history
 from kubesched.sim.sweep import sweep
 from kubesched.testing import make_node, make_pod
-from tests.dashboard.site import run
+from tests.dashboard.page_harness import run
 from tests.sim.scenarios import PACKED, scenario
 
 START = 1_800_000_000_000  # milliseconds
@@ -96,7 +96,7 @@ def test_questions_are_about_the_moment_that_is_looked_at() -> None:
             capture(60, make_node("a", cpu="2"), make_node("b", cpu="8"), big),
         ]
     )
-    answers = Answers(timelines, now_ns=lambda: 0)
+    answers = PageQueries(timelines, now_ns=lambda: 0)
 
     async def work() -> None:
         path = "explanations/default/big"

@@ -20,7 +20,7 @@ from kubesched.api import (
 )
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
-from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
+from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from tests.torture.objects import DRIVER, FOO, HOSTNAME
 
 __all__ = ["ASKS_EXTENDER", "CLOSED", "GATES", "ONE_DEVICE", "PuzzleParts"]

@@ -26,7 +26,7 @@ from kubesched.api import (
 )
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import LocalApi
-from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
+from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from kubesched.testing import make_pdb
 from tests.torture.cluster_plan import Plan, Step, member_name
 from tests.torture.objects import (

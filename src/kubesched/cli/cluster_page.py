@@ -13,8 +13,8 @@ from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.dashboard import PREFIX
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
+from kubesched.dashboard.page_sources import dashboard_of_embedded
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.dashboard.sources import dashboard_of_embedded
 from kubesched.dashboard.wire import aiohttp_handler
 from kubesched.foundation.util.clock import Clock
 

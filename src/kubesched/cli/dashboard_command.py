@@ -14,13 +14,13 @@ import msgspec
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
 from kubesched.cli.listen_address import ListenAddress
 from kubesched.cluster.embedded_cluster import Listen
-from kubesched.dashboard.answers import Answers
-from kubesched.dashboard.captured_time import timeline_of_captures, timeline_of_objects
+from kubesched.dashboard.capture_timeline import timeline_of_captures, timeline_of_objects
 from kubesched.dashboard.dashboard import Dashboard
+from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.page_server import PageServer
+from kubesched.dashboard.page_sources import dashboard_of_api
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.dashboard.simulated_time import timelines_of_report
-from kubesched.dashboard.sources import dashboard_of_api
+from kubesched.dashboard.simulation_timeline import timelines_of_report
 from kubesched.explain.capture import read_capture
 from kubesched.explain.sources import find_readable, load_files
 from kubesched.foundation.util.clock import RealClock
@@ -155,7 +155,7 @@ def _still(
     else:
         timelines = timeline_of_objects(load_files(files).objects, now_ns() // 1_000_000)
         title = "files"
-    return Dashboard(Answers(timelines, title=title, now_ns=now_ns), sign_in, None)
+    return Dashboard(PageQueries(timelines, title=title, now_ns=now_ns), sign_in, None)
 
 
 async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> None:

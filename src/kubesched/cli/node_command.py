@@ -14,7 +14,7 @@ from kubesched.api.base import ResourceList
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
-from kubesched.cluster.controllers.device_driver import DEVICES, DeviceGroup
+from kubesched.cluster.controllers.device_driver import DEVICES, AnnotatedDevices
 from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.errors import QuantityError
 from kubesched.foundation.util.ints import whole_number
@@ -140,7 +140,8 @@ def add(
 ) -> None:
     """Add nodes, and print their names."""
     groups = [
-        DeviceGroup(driver, number, attributes, capacity, partitions) for driver, number in devices
+        AnnotatedDevices(driver, number, attributes, capacity, partitions)
+        for driver, number in devices
     ]
     annotations = {DEVICES: msgspec.json.encode(groups).decode()} if groups else {}
     resources: ResourceList = {"cpu": cpu, "memory": memory, "pods": str(pods), **extended}

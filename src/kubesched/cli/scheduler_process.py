@@ -26,7 +26,7 @@ from kubesched.api import Lease, Pod
 from kubesched.cli.api_clients import ApiClients
 from kubesched.cli.scheduler_explanations import SchedulerExplanations
 from kubesched.dashboard.dashboard import Dashboard
-from kubesched.dashboard.sources import dashboard_of_scheduler
+from kubesched.dashboard.page_sources import dashboard_of_scheduler
 from kubesched.explain.event_notes import EventNotes
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster

@@ -28,9 +28,9 @@ from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
-from kubesched.cluster.controllers.ended_pods import EndedPods
 from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
-from kubesched.cluster.controllers.provisioning import STORAGE_CLASSES
+from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
+from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
@@ -119,7 +119,7 @@ class EmbeddedCluster:
             GarbageCollector(self.store, clock),
             EventExpiry(self.store, clock, lasts_ns=events_last_ns),
             # A simulation counts those that have ended when it is over.
-            *((EndedPods(self.store, clock),) if heartbeats else ()),
+            *((TerminatedPodCollector(self.store, clock),) if heartbeats else ()),
         )
         self._server: ApiServer | None = None
         self._certificate = b""

@@ -1,6 +1,6 @@
 """What the page shows of nodes and pods: plain state, fed with changes, read as rows.
 
-Knows nothing of HTTP or viewers. `View` is what the page asks for; `ClusterView` counts for itself
+Knows nothing of HTTP or viewers. `PageView` is what the page reads; `ClusterView` counts by itself
 what it is fed with. Where a scheduler runs in this process, its own counts are read instead
 (`scheduler_view.py`). Changes of pods are put aside and worked off when somebody reads, so that a
 pod that is created, bound and started in between is counted once.
@@ -15,9 +15,9 @@ from kubesched.api import Node, Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
-from kubesched.dashboard.rows import NodeFacts, RowSource, ShapeBook, in_order_of_importance
+from kubesched.dashboard.rows import NodeFacts, NodeShapeCache, RowSource, in_order_of_importance
 
-__all__ = ["ChangedNodes", "ClusterView", "View"]
+__all__ = ["ChangedNodes", "ClusterView", "PageView"]
 
 _FINISHED = ("Succeeded", "Failed")
 
@@ -33,7 +33,7 @@ class ChangedNodes(NamedTuple):
     usage: set[str]
 
 
-class View(RowSource, Protocol):
+class PageView(RowSource, Protocol):
     """Nodes with what is asked of them, and pods."""
 
     @property
@@ -80,7 +80,7 @@ class ClusterView:
     def __init__(self) -> None:
         self.pod_listeners: list[PodListener] = []
         self.nodes: dict[str, Node] = {}
-        self.shapes = ShapeBook()
+        self.shapes = NodeShapeCache()
         self.version = 0
         self._changed: ChangedNodes | None = None  # None: nobody wants to know
         self._pods: dict[str, Pod] = {}

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.dashboard.answers import Answers
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.dashboard.frames import FrameHub
+from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.sign_in import COOKIE, SignIn
+from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.errors import KubeschedError
 from kubesched.scheduler.server.endpoints.http_messages import BadRequest, Request, Response
 
@@ -54,8 +54,8 @@ class Dashboard:
     the page asks for moments of a timeline instead.
     """
 
-    def __init__(self, answers: Answers, sign_in: SignIn | None, hub: FrameHub | None) -> None:
-        self._answers = answers
+    def __init__(self, queries: PageQueries, sign_in: SignIn | None, hub: FrameHub | None) -> None:
+        self._queries = queries
         self._sign_in = sign_in
         self._hub = hub
         self._files = resources.files("kubesched.dashboard") / "static"
@@ -120,9 +120,9 @@ class Dashboard:
             if request.method == "GET":
                 if path == "stream":
                     return self._streamed()
-                return _json(await self._answers.get(path, dict(request.query)))
+                return _json(await self._queries.get(path, dict(request.query)))
             if request.method == "POST":
-                return _json(await self._answers.post(path, await _body(request)))
+                return _json(await self._queries.post(path, await _body(request)))
         except (BadRequestError, BadRequest) as error:
             return _json({"error": str(error)}, error.status)
         except KubeschedError as error:

@@ -21,7 +21,7 @@ from kubesched.framework import Status
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.search.schedule_result import Ranking, ScheduleResult
 
-__all__ = ["DecisionLog", "Entry"]
+__all__ = ["DecisionEntry", "DecisionLog"]
 
 _LENGTH: Final = 10_000
 _LATENCIES: Final = 1_000
@@ -35,7 +35,7 @@ _SAVED_NS: Final = 2_000_000_000
 _PREEMPTED: Final = "PreemptionByScheduler"
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class DecisionEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One decision. Ten thousand are kept, and nobody may look at them: made with little ado."""
 
     number: int
@@ -63,7 +63,7 @@ class DecisionLog:
 
     def __init__(self, now_ns: Callable[[], int], length: int = _LENGTH) -> None:
         self._now_ns = now_ns
-        self._entries: deque[Entry] = deque(maxlen=length)
+        self._entries: deque[DecisionEntry] = deque(maxlen=length)
         self._seen_ns: dict[str, int] = {}  # when pods that wait were first seen
         self._latencies: deque[int] = deque(maxlen=_LATENCIES)
         self._may_rank_ns = 0
@@ -85,7 +85,7 @@ class DecisionLog:
         if not status.is_success:
             self.failed += 1
             what = "unschedulable" if status.is_rejected else "failed"
-            entry = Entry(self.last, at, key, what, "", status.message, attempts, took)
+            entry = DecisionEntry(self.last, at, key, what, "", status.message, attempts, took)
             self._entries.append(entry)
             return
         best = None
@@ -99,7 +99,7 @@ class DecisionLog:
         if attempts > 1 and queued.initial_attempt_timestamp_ns is not None:
             since_ns = queued.initial_attempt_timestamp_ns
         self._latencies.append((now_ns - since_ns) // _MILLISECOND)
-        entry = Entry(self.last, at, key, "placed", node_name, "", attempts, took, best)
+        entry = DecisionEntry(self.last, at, key, "placed", node_name, "", attempts, took, best)
         self._entries.append(entry)
 
     def changed(self, old: Pod, new: Pod) -> None:
@@ -156,11 +156,11 @@ class DecisionLog:
 
     def _append(self, now_ns: int, key: str, what: str, *more: Any) -> None:
         self.last += 1
-        self._entries.append(Entry(self.last, now_ns // _MILLISECOND, key, what, *more))
+        self._entries.append(DecisionEntry(self.last, now_ns // _MILLISECOND, key, what, *more))
 
-    def entries_since(self, number: int, most: int) -> list[Entry]:
+    def entries_since(self, number: int, most: int) -> list[DecisionEntry]:
         """Decisions after a number, the newest of them if there are more than wanted."""
-        found: list[Entry] = []
+        found: list[DecisionEntry] = []
         for entry in reversed(self._entries):
             if entry.number <= number or len(found) >= most:
                 break

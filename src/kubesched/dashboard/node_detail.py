@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kubesched.api import CSINode, PersistentVolumeClaim, Pod, ResourceClaim, ResourceSlice
-from kubesched.dashboard.picture import Picture
+from kubesched.dashboard.cluster_state import ClusterState
 from kubesched.dashboard.rows import node_row, pod_row
 
 __all__ = ["node_detail"]
@@ -14,27 +14,27 @@ __all__ = ["node_detail"]
 _ATTRIBUTES_SHOWN = 6
 
 
-def node_detail(picture: Picture, name: str) -> dict[str, Any] | None:
+def node_detail(state: ClusterState, name: str) -> dict[str, Any] | None:
     """The row of a node with all that is on it; None if there is no such node."""
-    facts = picture.view.facts(name)
+    facts = state.view.facts(name)
     if facts is None:
         return None
-    pods, node = picture.view.pods_on(name), facts.node
+    pods, node = state.view.pods_on(name), facts.node
     return {
         **node_row(facts),
         "labels": node.metadata.labels,
         "created": node.metadata.creation_timestamp or "",
         "list": sorted(map(pod_row, pods), key=lambda pod: (-pod["cpu"], pod["key"])),
-        "devices": _devices(picture, name),
-        "volumes": _volumes(picture, pods),
-        "volumeLimits": _volume_limits(picture, name),
+        "devices": _devices(state, name),
+        "volumes": _volumes(state, pods),
+        "volumeLimits": _volume_limits(state, name),
     }
 
 
-def _devices(picture: Picture, name: str) -> list[dict[str, Any]]:
+def _devices(state: ClusterState, name: str) -> list[dict[str, Any]]:
     """The devices that slices offer on this node, and the pods that have them."""
     users: dict[tuple[str, str, str], list[str]] = {}
-    for claim in picture.of_kind(ResourceClaim):
+    for claim in state.of_kind(ResourceClaim):
         if claim.status.allocation is None:
             continue
         namespace = claim.metadata.namespace
@@ -43,7 +43,7 @@ def _devices(picture: Picture, name: str) -> list[dict[str, Any]]:
             place = (result.driver, result.pool, result.device)
             users.setdefault(place, []).extend(names or [f"{namespace}/{claim.metadata.name}"])
     found = []
-    for slice_ in picture.of_kind(ResourceSlice):
+    for slice_ in state.of_kind(ResourceSlice):
         spec = slice_.spec
         for device in spec.devices:
             if (spec.node_name or device.node_name) != name:
@@ -73,7 +73,7 @@ def _facts(device: Any) -> list[str]:
     return facts[:_ATTRIBUTES_SHOWN]
 
 
-def _volumes(picture: Picture, pods: list[Pod]) -> list[dict[str, Any]]:
+def _volumes(state: ClusterState, pods: list[Pod]) -> list[dict[str, Any]]:
     """Claims that the pods of a node use."""
     used: dict[tuple[str, str], list[str]] = {}
     for pod in pods:
@@ -91,7 +91,7 @@ def _volumes(picture: Picture, pods: list[Pod]) -> list[dict[str, Any]]:
         return []
     claims = {
         (each.metadata.namespace, each.metadata.name): each
-        for each in picture.of_kind(PersistentVolumeClaim)
+        for each in state.of_kind(PersistentVolumeClaim)
     }
     return [_claim_row(place, claims.get(place), users) for place, users in sorted(used.items())]
 
@@ -109,10 +109,10 @@ def _claim_row(
     return row
 
 
-def _volume_limits(picture: Picture, name: str) -> list[dict[str, Any]]:
+def _volume_limits(state: ClusterState, name: str) -> list[dict[str, Any]]:
     """How many volumes each driver can attach here, where it says so."""
     limits: Counter[str] = Counter()
-    for node in picture.of_kind(CSINode):
+    for node in state.of_kind(CSINode):
         if node.metadata.name != name:
             continue
         for driver in node.spec.drivers:

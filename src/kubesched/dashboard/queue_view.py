@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
-from kubesched.dashboard.cluster_view import View
+from kubesched.dashboard.cluster_view import PageView
 from kubesched.dashboard.rows import pod_row, waiting_reason
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.backend.queue.view import PodPlace
@@ -21,7 +21,7 @@ _MILLISECOND: Final = 1_000_000
 _UNTRIED: Final = "not tried yet"
 
 
-def queue_view(view: View, queue: SchedulingQueue | None, now_ns: int) -> dict[str, Any]:
+def queue_view(view: PageView, queue: SchedulingQueue | None, now_ns: int) -> dict[str, Any]:
     """Waiting pods with their reasons; where a scheduler is at hand, with their places."""
     waiting = view.waiting()
     reasons: dict[str, list[Pod]] = {}

@@ -21,8 +21,8 @@ from kubesched.cluster.nodes.pod_behavior import STOPPED
 
 __all__ = [
     "NodeFacts",
+    "NodeShapeCache",
     "RowSource",
-    "ShapeBook",
     "in_order_of_importance",
     "node_row",
     "node_rows",
@@ -54,10 +54,10 @@ class RowSource(Protocol):
         ...
 
     @property
-    def shapes(self) -> ShapeBook: ...
+    def shapes(self) -> NodeShapeCache: ...
 
 
-class ShapeBook:
+class NodeShapeCache:
     """Shapes of nodes as JSON, worked out once for each version of a node."""
 
     def __init__(self) -> None:

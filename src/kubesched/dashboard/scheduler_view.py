@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from kubesched.api import Node, Pod
 from kubesched.dashboard.cluster_view import ChangedNodes
-from kubesched.dashboard.rows import NodeFacts, ShapeBook, in_order_of_importance
+from kubesched.dashboard.rows import NodeFacts, NodeShapeCache, in_order_of_importance
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["SchedulerView"]
@@ -23,7 +23,7 @@ class SchedulerView:
     def __init__(self, scheduler: Callable[[], Scheduler]) -> None:
         self._find = scheduler
         self._known = scheduler()
-        self.shapes = ShapeBook()
+        self.shapes = NodeShapeCache()
         self._seen: dict[str, Node] = {}  # nodes as they were when changes were last taken
         self._membership = -1
         self._position = -1  # in the log of changed rows; -1: anywhere

@@ -15,13 +15,13 @@ import msgspec
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.dashboard.bad_request import BadRequestError
+from kubesched.dashboard.cluster_state import ClusterState, Moment
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
-from kubesched.dashboard.picture import Moment, Picture
 from kubesched.dashboard.rows import node_rows
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
-__all__ = ["Change", "Key", "Timeline", "Timelines", "key_of"]
+__all__ = ["Key", "Timeline", "TimelineChange", "Timelines", "key_of"]
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -32,7 +32,7 @@ _MILLISECOND: Final = 1_000_000
 Key = tuple[type[Any], str, str]
 
 
-class Change(NamedTuple):
+class TimelineChange(NamedTuple):
     """At some time an object came, changed or went."""
 
     at: int  # milliseconds
@@ -41,12 +41,12 @@ class Change(NamedTuple):
 
 
 class Timeline:
-    """One run of time. A picture of the moment that was asked for last."""
+    """One run of time. A state of the moment that was asked for last."""
 
     def __init__(
         self,
         name: str,
-        changes: Iterable[Change],
+        changes: Iterable[TimelineChange],
         *,
         start: int | None = None,
         end: int | None = None,
@@ -85,7 +85,7 @@ class Timeline:
         return log
 
     def go_to(self, at: int) -> None:
-        """Bring the picture to a moment: what happened at it has happened."""
+        """Bring the state to a moment: what happened at it has happened."""
         wanted = bisect.bisect_right(self._times, at)
         while self._place < wanted:
             self._carry_out(self._changes[self._place].before, self._changes[self._place].after)
@@ -109,7 +109,7 @@ class Timeline:
                 self.view.remove_pod(before)
 
     def frame(self, at: int, since: int | None) -> dict[str, Any]:
-        """The picture of a moment, or only what differs from another one."""
+        """The state of a moment, or only what differs from another one."""
         first, last = sorted((at, at if since is None else since))
         touched = self._changes[
             bisect.bisect_right(self._times, first) : bisect.bisect_right(self._times, last)
@@ -165,7 +165,7 @@ class Timelines:
         self._runs = {run.name: run for run in runs}
         self._facts = dict(facts or {})
 
-    def at(self, moment: Moment) -> Picture:
+    def at(self, moment: Moment) -> ClusterState:
         run = self._run(moment)
         run.go_to(_time(moment.get("at", ""), run.end))
         return run
@@ -209,7 +209,7 @@ def _time(text: str, otherwise: int) -> int:
         raise BadRequestError(f"not a time: {text!r}") from error
 
 
-def _nodes_of(change: Change) -> Iterable[str]:
+def _nodes_of(change: TimelineChange) -> Iterable[str]:
     """The nodes whose rows a change touches."""
     for each in (change.before, change.after):
         if isinstance(each, Node):

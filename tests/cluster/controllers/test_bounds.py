@@ -21,9 +21,10 @@ from kubesched.api import (
 )
 from kubesched.api.base import ApiObject
 from kubesched.cluster.apiserver import LocalApi, Store
-from kubesched.cluster.controllers import control_loop, new_pods
+from kubesched.cluster.controllers import control_loop
+from kubesched.cluster.controllers import pod_creation_limit as new_pods
 from kubesched.cluster.controllers.control_loop import Controllers
-from kubesched.cluster.controllers.ended_pods import EndedPods
+from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import MICROSECOND, ManualClock, current_clock
 from kubesched.foundation.util.components import running
@@ -204,7 +205,7 @@ def test_the_oldest_of_too_many_ended_pods_go() -> None:
         store.patch(*where, status, now_ns, patch_type="merge", subresource="status")
 
     async def main() -> None:
-        async with running(EndedPods(store, current_clock(), most=2)):
+        async with running(TerminatedPodCollector(store, current_clock(), most=2)):
             await asyncio.sleep(21)
 
     virtual_loop.run(main, seed=0)

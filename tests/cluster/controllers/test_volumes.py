@@ -16,7 +16,7 @@ from kubesched.api import (
     StatefulSet,
     StorageClass,
 )
-from kubesched.cluster.controllers.provisioning import PROVISIONER
+from kubesched.cluster.controllers.volume_provisioning import PROVISIONER
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running

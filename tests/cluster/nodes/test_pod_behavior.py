@@ -8,7 +8,7 @@ import pytest
 
 from kubesched.api import Container, ContainerPort, ObjectMeta, Pod, PodSpec
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
-from kubesched.cluster.nodes.container_commands import Outcome, literal_end, literal_outcome
+from kubesched.cluster.nodes.container_commands import CommandOutcome, literal_end, literal_outcome
 from kubesched.cluster.nodes.pod_behavior import PREFIX, behavior_of
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import MINUTE, SECOND
@@ -27,40 +27,40 @@ done"""
 @pytest.mark.parametrize(
     ("command", "outcome"),
     [
-        (["sh", "-c", "exit 3"], Outcome(0, 3)),
-        (["/bin/sh", "-c", "sleep 5 && exit 0"], Outcome(5 * SECOND, 0)),
+        (["sh", "-c", "exit 3"], CommandOutcome(0, 3)),
+        (["/bin/sh", "-c", "sleep 5 && exit 0"], CommandOutcome(5 * SECOND, 0)),
         (
             ["/bin/bash", "-c", "sleep 1; sleep 2m; exit 7; sleep 9"],
-            Outcome(SECOND + 2 * MINUTE, 7),
+            CommandOutcome(SECOND + 2 * MINUTE, 7),
         ),
-        (["/bin/true"], Outcome(0)),
-        (["false"], Outcome(0, 1)),
-        (["sleep", "0.5"], Outcome(SECOND // 2)),
-        (["sh", "-c", "sleep infinity"], Outcome(None)),
+        (["/bin/true"], CommandOutcome(0)),
+        (["false"], CommandOutcome(0, 1)),
+        (["sleep", "0.5"], CommandOutcome(SECOND // 2)),
+        (["sh", "-c", "sleep infinity"], CommandOutcome(None)),
         (["sh", "-c", "exit $RANDOM"], None),
         (["nginx"], None),
-        (["sh", "-c", "while true; do date; done"], Outcome(None)),
+        (["sh", "-c", "while true; do date; done"], CommandOutcome(None)),
         (["sh", "-c", "while true; do date; exit 1; done"], None),
-        (["sh", "-c", TRAPPED], Outcome(None)),
+        (["sh", "-c", TRAPPED], CommandOutcome(None)),
         ([], None),
     ],
 )
-def test_literal_commands_are_read(command: list[str], outcome: Outcome | None) -> None:
+def test_literal_commands_are_read(command: list[str], outcome: CommandOutcome | None) -> None:
     assert literal_outcome(command) == outcome
 
 
 @pytest.mark.parametrize(
     ("command", "outcome"),
     [
-        (["sh", "-c", TRAPPED], Outcome(5 * SECOND, 143)),
-        (["sh", "-c", "trap 'exit 0' TERM; sleep infinity"], Outcome(0)),
+        (["sh", "-c", TRAPPED], CommandOutcome(5 * SECOND, 143)),
+        (["sh", "-c", "trap 'exit 0' TERM; sleep infinity"], CommandOutcome(0)),
         (["sh", "-c", 'trap "sleep 2; rm x" SIGTERM; sleep 9'], None),
         (["sh", "-c", "sleep 9"], None),
         (["sleep", "9"], None),
     ],
 )
 def test_what_a_script_does_when_it_is_told_to_end(
-    command: list[str], outcome: Outcome | None
+    command: list[str], outcome: CommandOutcome | None
 ) -> None:
     assert literal_end(command) == outcome
 

@@ -7,10 +7,10 @@ from typing import Any
 from kubesched.api import ReplicationController
 from kubesched.api.base import ApiObject
 from kubesched.api.labels import Selector
-from kubesched.cluster.controllers.cluster_view import View, controller_reference
+from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
 from kubesched.cluster.controllers.plans import Action, Patch
 
-__all__ = ["claimed", "selector_of"]
+__all__ = ["claim_objects", "selector_of"]
 
 
 def selector_of(owner: Any) -> Selector:
@@ -21,21 +21,21 @@ def selector_of(owner: Any) -> Selector:
     return Selector.from_label_selector(selector)
 
 
-def claimed(
-    view: View, owner: Any, kind: type[ApiObject], selector: Selector
+def claim_objects(
+    objects: ObjectIndex, owner: Any, kind: type[ApiObject], selector: Selector
 ) -> tuple[list[Any], list[Action]]:
     """The objects that are an owner's or become so, and the writes that make it so."""
     mine: list[Any] = []
     actions: list[Action] = []
     metadata = owner.metadata
     deleting = metadata.deletion_timestamp is not None
-    for each in view.controlled(metadata.uid, kind):
+    for each in objects.controlled(metadata.uid, kind):
         if selector.matches(each.metadata.labels):
             mine.append(each)
         elif not deleting and each.metadata.deletion_timestamp is None:
             actions.append(_released(each, metadata.uid))
     if not deleting:
-        for each in view.orphans(kind, metadata.namespace):
+        for each in objects.orphans(kind, metadata.namespace):
             if each.metadata.deletion_timestamp is None and selector.matches(each.metadata.labels):
                 mine.append(each)
                 actions.append(_adopted(each, owner))

@@ -12,11 +12,18 @@ import msgspec
 from kubesched.api import ApiAccess, ApiError, Pod, PodGroup, ResourceClaim
 from kubesched.api.access import ObjectList, WatchEvent, deliver
 from kubesched.api.base import ApiObject
-from kubesched.cluster.controllers.cluster_view import View
 from kubesched.cluster.controllers.interests import LOST_NODE, concerned, settles
+from kubesched.cluster.controllers.object_index import ObjectIndex
 from kubesched.cluster.controllers.planners import FOLLOWED, Planner, planners
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan, RecordEvent
-from kubesched.cluster.controllers.pod_collection import LostNodes
+from kubesched.cluster.controllers.plans import (
+    Action,
+    ActionPlan,
+    Create,
+    Delete,
+    Patch,
+    RecordEvent,
+)
+from kubesched.cluster.controllers.pod_garbage_collection import LostNodes
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
 from kubesched.foundation.util.clock import MICROSECOND, MILLISECOND, SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
@@ -107,9 +114,9 @@ class Controllers:
         those have claims.
         """
         self._api, self._clock, self._events = api, clock, events
-        self._view = View()
-        self._view.documents = self._document
-        self._view.has_group_claims = has_group_claims
+        self._objects = ObjectIndex()
+        self._objects.documents = self._document
+        self._objects.has_group_claims = has_group_claims
         self._evictions = TaintEvictions()
         self._lost_nodes = LostNodes()
         self._planners = planners(self._evictions, authority)
@@ -168,8 +175,8 @@ class Controllers:
     async def _list_and_watch(self, kind: type[ApiObject]) -> None:
         listed: ObjectList[Any] = await self._api.list(kind)
         there = {each.metadata.uid for each in listed.items}
-        for uid in sorted(self._view.uids(kind) - there):
-            self._forget(self._view.get(uid))
+        for uid in sorted(self._objects.uids(kind) - there):
+            self._forget(self._objects.get(uid))
         for each in listed.items:
             self._observe(each)
         self._unsynced.discard(kind)
@@ -186,14 +193,14 @@ class Controllers:
             self._observe(event.object)
 
     def _observe(self, subject: Any) -> None:
-        before = self._view.get(subject.metadata.uid)
-        if self._view.observe(subject):
+        before = self._objects.get(subject.metadata.uid)
+        if self._objects.observe(subject):
             self._touch(subject, before)
 
     def _forget(self, subject: Any) -> None:
         uid = subject.metadata.uid
-        before = self._view.get(uid)
-        self._view.forget(uid)
+        before = self._objects.get(uid)
+        self._objects.forget(uid)
         self._touch(subject, before, gone=True)
         self._due.delete(uid)
         self._rests_until.pop(uid, None)
@@ -203,9 +210,9 @@ class Controllers:
 
     def _touch(self, subject: Any, before: Any | None, *, gone: bool = False) -> None:
         """Look again at whom a change concerns: some at once, some when things have settled."""
-        for key in concerned(self._view, subject, before, gone=gone):
+        for key in concerned(self._objects, subject, before, gone=gone):
             self._soon(key)
-        for key in settles(self._view, subject) if self._view.has_onlookers else ():
+        for key in settles(self._objects, subject) if self._objects.has_onlookers else ():
             if self._due.get(key) is None:
                 self._due.add(_Due(key, self._clock.now_ns() + _SETTLING_NS))
                 self._changed.set()
@@ -236,14 +243,14 @@ class Controllers:
                 name = key.removeprefix(LOST_NODE)
                 await self._give_up_pods(name, key, now_ns)
                 continue
-            subject = self._view.get(key)
+            subject = self._objects.get(key)
             if subject is not None:
-                pause_ns = max(_PAUSE_NS, self._view.count_owned(key) * _PAUSE_PER_OWNED_NS)
+                pause_ns = max(_PAUSE_NS, self._objects.count_owned(key) * _PAUSE_PER_OWNED_NS)
                 self._rests_until[key] = now_ns + pause_ns
                 await self._attempt(subject, now_ns)
 
     async def _give_up_pods(self, node: str, key: str, now_ns: int) -> None:
-        plan = self._lost_nodes.plan(self._view, node, now_ns)
+        plan = self._lost_nodes.plan(self._objects, node, now_ns)
         try:
             for action in plan.actions:
                 await self._carry_out("pod-garbage-collector", action)
@@ -273,17 +280,17 @@ class Controllers:
 
     def _note_refusal(self, uid: str, refused: str, now_ns: int) -> None:
         """Try again what was refused, less and less often, and have the object tell why."""
-        was_refused = uid in self._view.refused
+        was_refused = uid in self._objects.refused
         if refused and was_refused:
             # The first reason stays: its text names what was to be made, anew each time.
             self._retry(uid, now_ns)
         elif refused:
-            self._view.refused[uid] = refused
+            self._objects.refused[uid] = refused
             self._soon(uid)
         else:
             self._failures.pop(uid, None)
             if was_refused:
-                del self._view.refused[uid]
+                del self._objects.refused[uid]
                 self._soon(uid)
 
     def _retry(self, uid: str, now_ns: int) -> None:
@@ -304,7 +311,7 @@ class Controllers:
             subject = msgspec.convert(document, type(subject))
         if isinstance(subject, ResourceClaim):
             self._look_up_users(subject)
-        plan = planner.plan(self._view, subject, document, now_ns)
+        plan = planner.plan(self._objects, subject, document, now_ns)
         refused = await self._carry_out_all(planner.controller, subject, plan)
         if plan.again_ns is not None:
             self._at(metadata.uid, max(plan.again_ns, now_ns + _PAUSE_NS))
@@ -314,16 +321,16 @@ class Controllers:
         """See to it that a user that a watch has not yet brought does not count as gone."""
         for user in claim.status.reserved_for:
             kind = _USERS.get(user.resource)
-            if kind is None or self._view.get(user.uid) is not None:
+            if kind is None or self._objects.get(user.uid) is not None:
                 continue
             try:
                 document = self._api.document(kind, user.name, claim.metadata.namespace)
             except ApiError:
                 continue
             if document["metadata"]["uid"] == user.uid:
-                self._view.observe(msgspec.convert(document, kind))
+                self._objects.observe(msgspec.convert(document, kind))
 
-    async def _carry_out_all(self, controller: str, subject: Any, plan: Plan) -> str:
+    async def _carry_out_all(self, controller: str, subject: Any, plan: ActionPlan) -> str:
         """Carry out a plan; what may not be made does not keep the rest from being done."""
         refused = ""
         for action in plan.actions:
@@ -408,7 +415,7 @@ class Controllers:
         except ApiError:
             document = {"metadata": {"uid": ""}}
         if document["metadata"]["uid"] != metadata.uid:
-            self._view.expect_gone(metadata.uid)
+            self._objects.expect_gone(metadata.uid)
         else:
             self._observe(msgspec.convert(document, type(subject)))
 

@@ -8,13 +8,13 @@ from typing import Any
 from kubesched.api import Job
 from kubesched.api.batch import CronJob
 from kubesched.api.time import format_time, parse_time
-from kubesched.cluster.controllers.cluster_view import View, controller_reference
 from kubesched.cluster.controllers.cron_schedule import Schedule, parse_schedule
+from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
 from kubesched.cluster.controllers.plans import (
     Action,
+    ActionPlan,
     Create,
     Delete,
-    Plan,
     RecordEvent,
     status_patch,
 )
@@ -31,10 +31,12 @@ _MISSED = (
 )
 
 
-def plan_cron_job(view: View, owner: CronJob, document: Mapping[str, Any], now_ns: int) -> Plan:
+def plan_cron_job(
+    objects: ObjectIndex, owner: CronJob, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     if owner.metadata.deletion_timestamp is not None:
-        return Plan()
-    jobs: list[Job] = view.controlled(owner.metadata.uid, Job)
+        return ActionPlan()
+    jobs: list[Job] = objects.controlled(owner.metadata.uid, Job)
     actions = _surplus(owner, jobs)
     active = [job for job in jobs if _end(job) is None]
     status: Json = {}
@@ -62,7 +64,7 @@ def plan_cron_job(view: View, owner: CronJob, document: Mapping[str, Any], now_n
         status["active"] = wanted or None
         actions += _farewells(owner, jobs, held)
     actions += status_patch(owner, document, status)
-    return Plan(actions, again_ns)
+    return ActionPlan(actions, again_ns)
 
 
 def _farewells(owner: CronJob, jobs: list[Job], held: list[Json]) -> list[Action]:

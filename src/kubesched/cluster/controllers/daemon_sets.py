@@ -9,12 +9,17 @@ from typing import Any
 from kubesched.api import DaemonSet, Node, Pod, Taint, Toleration
 from kubesched.api.node_selector import RequiredNodeAffinity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, first_untolerated
-from kubesched.cluster.controllers.adoption import claimed, selector_of
-from kubesched.cluster.controllers.cluster_view import View, is_active, is_available, is_ready
+from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.object_index import (
+    ObjectIndex,
+    is_active,
+    is_available,
+    is_ready,
+)
 from kubesched.cluster.controllers.plans import (
+    ActionPlan,
     Create,
     Delete,
-    Plan,
     RecordEvent,
     status_patch,
 )
@@ -38,16 +43,18 @@ _TOLERATIONS: tuple[tuple[str, str], ...] = (
 )
 
 
-def plan_daemon_set(view: View, owner: DaemonSet, document: Mapping[str, Any], now_ns: int) -> Plan:
+def plan_daemon_set(
+    objects: ObjectIndex, owner: DaemonSet, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     if owner.metadata.deletion_timestamp is not None:
-        return Plan()
+        return ActionPlan()
     template = document["spec"].get("template", {})
-    known = revisions(view, owner, document)
+    known = revisions(objects, owner, document)
     mark = known.current_mark
-    nodes: dict[str, Node] = {node.metadata.name: node for node in view.all(Node)}
+    nodes: dict[str, Node] = {node.metadata.name: node for node in objects.all(Node)}
     wanted = {name for name, node in nodes.items() if _takes(owner, node)}
     by_node: dict[str, list[Pod]] = {}
-    pods_, actions = claimed(view, owner, Pod, selector_of(owner))
+    pods_, actions = claim_objects(objects, owner, Pod, selector_of(owner))
     actions += known.actions
     for pod in pods_:
         if not is_active(pod):
@@ -80,7 +87,7 @@ def plan_daemon_set(view: View, owner: DaemonSet, document: Mapping[str, Any], n
     in_use = {mark, *(pod.metadata.labels.get(HASH_LABEL, "") for pod in pods_)}
     actions += surplus_revisions(owner, known.known, in_use)
     ready = [pod for pod in running if is_ready(pod)]
-    return Plan(actions, next_available_ns(ready, owner.spec.min_ready_seconds, now_ns))
+    return ActionPlan(actions, next_available_ns(ready, owner.spec.min_ready_seconds, now_ns))
 
 
 def _age(pod: Pod) -> tuple[bool, str, str]:

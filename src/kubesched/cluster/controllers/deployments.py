@@ -8,14 +8,14 @@ from typing import Any
 
 from kubesched.api import Deployment, Pod, ReplicaSet
 from kubesched.api.time import format_time, parse_time
-from kubesched.cluster.controllers.adoption import claimed, selector_of
-from kubesched.cluster.controllers.cluster_view import View, controller_reference
+from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
 from kubesched.cluster.controllers.plans import (
     Action,
+    ActionPlan,
     Create,
     Delete,
     Patch,
-    Plan,
     RecordEvent,
     conditions_with,
     status_patch,
@@ -37,18 +37,18 @@ _DEADLINE = "ProgressDeadlineExceeded"
 
 
 def plan_deployment(
-    view: View, owner: Deployment, document: Mapping[str, Any], now_ns: int
-) -> Plan:
+    objects: ObjectIndex, owner: Deployment, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     if owner.metadata.deletion_timestamp is not None:
-        return Plan()
-    claim = claimed(view, owner, ReplicaSet, selector_of(owner))
+        return ActionPlan()
+    claim = claim_objects(objects, owner, ReplicaSet, selector_of(owner))
     sets: list[ReplicaSet] = claim[0]
     actions: list[Action] = claim[1]
     template = document["spec"].get("template", {})
     mark = template_hash(template)
-    current = _current(view, sets, template, mark)
+    current = _current(objects, sets, template, mark)
     old = sorted((each for each in sets if each is not current), key=lambda each: _revision(each))
-    rollout = _Rollout(owner, document, old, current, ending=_still_ending(view, old))
+    rollout = _Rollout(owner, document, old, current, ending=_still_ending(objects, old))
     if rollout.is_scaled():
         # Sizes first, in proportion; the next look goes on with the rollout.
         actions += rollout.scaled()
@@ -69,12 +69,14 @@ def plan_deployment(
         actions += rollout.steps()
         actions += _surplus_history(owner, old)
     actions += _annotation(owner, current)
-    actions += status_patch(owner, document, _status(view, owner, document, sets, current, now_ns))
-    return Plan(actions, _deadline_ns(document, now_ns))
+    actions += status_patch(
+        owner, document, _status(objects, owner, document, sets, current, now_ns)
+    )
+    return ActionPlan(actions, _deadline_ns(document, now_ns))
 
 
 def _current(
-    view: View, sets: Sequence[ReplicaSet], template: Mapping[str, Any], mark: str
+    objects: ObjectIndex, sets: Sequence[ReplicaSet], template: Mapping[str, Any], mark: str
 ) -> ReplicaSet | None:
     """The oldest set that makes the pods which are wanted now."""
     for each in sorted(sets, key=lambda each: each.metadata.creation_timestamp or ""):
@@ -82,7 +84,7 @@ def _current(
             return each
     for each in sets:
         # One that another controller made, of the same template under another mark.
-        made = view.document(ReplicaSet, each.metadata.namespace, each.metadata.name)
+        made = objects.document(ReplicaSet, each.metadata.namespace, each.metadata.name)
         if made is not None and _unmarked(made["spec"].get("template", {})) == template:
             return each
     return None
@@ -94,11 +96,11 @@ def _unmarked(template: Mapping[str, Any]) -> Json:
     return {**template, "metadata": {**inner, "labels": labels}}
 
 
-def _still_ending(view: View, old: Sequence[ReplicaSet]) -> bool:
+def _still_ending(objects: ObjectIndex, old: Sequence[ReplicaSet]) -> bool:
     return any(
         pod.status.phase not in ("Succeeded", "Failed")
         for each in old
-        for pod in view.controlled(each.metadata.uid, Pod)
+        for pod in objects.controlled(each.metadata.uid, Pod)
     )
 
 
@@ -321,7 +323,7 @@ def _annotation(owner: Deployment, current: ReplicaSet | None) -> list[Action]:
 
 
 def _status(
-    view: View,
+    objects: ObjectIndex,
     owner: Deployment,
     document: Mapping[str, Any],
     sets: Sequence[ReplicaSet],
@@ -358,7 +360,7 @@ def _status(
     )
     if name:
         conditions.append(_progress(document, name, now_ns, complete=complete, moved=progressed))
-    refused = next((text for each in sets if (text := _refused(view, each))), "")
+    refused = next((text for each in sets if (text := _refused(objects, each))), "")
     if refused:
         conditions.append(
             {
@@ -382,8 +384,8 @@ def _status(
     }
 
 
-def _refused(view: View, each: ReplicaSet) -> str:
-    return view.refused.get(each.metadata.uid, "")
+def _refused(objects: ObjectIndex, each: ReplicaSet) -> str:
+    return objects.refused.get(each.metadata.uid, "")
 
 
 def _progress(

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import msgspec
 
 from kubesched.api import DeviceClass, Node, ResourceSlice
-from kubesched.cluster.controllers.cluster_view import View
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Plan, RecordEvent
+from kubesched.cluster.controllers.object_index import ObjectIndex
+from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, Delete, RecordEvent
 from kubesched.cluster.nodes.pod_behavior import PREFIX
 
-__all__ = ["DEVICES", "DeviceGroup", "plan_devices"]
+__all__ = ["DEVICES", "AnnotatedDevices", "plan_devices"]
 
 Json = dict[str, Any]
 
@@ -34,7 +34,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=64)]
 _Texts = Annotated[dict[_Text, _Text], msgspec.Meta(max_length=32)]
 
 
-class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class AnnotatedDevices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Equal devices of a node."""
 
     driver: _Text
@@ -44,26 +44,28 @@ class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     partitions: Annotated[int, msgspec.Meta(ge=0, le=32)] = 0
 
 
-def plan_devices(view: View, node: Node, _document: Mapping[str, Any], _now_ns: int) -> Plan:
+def plan_devices(
+    objects: ObjectIndex, node: Node, _document: Mapping[str, Any], _now_ns: int
+) -> ActionPlan:
     """Publish a node's devices, and a class for each of their drivers."""
     text = node.metadata.annotations.get(DEVICES, "")
     held: list[ResourceSlice] = [
-        each for each in view.dependents(node.metadata.uid) if isinstance(each, ResourceSlice)
+        each for each in objects.dependents(node.metadata.uid) if isinstance(each, ResourceSlice)
     ]
     if not text:
-        return Plan([Delete(each) for each in held])
+        return ActionPlan([Delete(each) for each in held])
     try:
-        groups = msgspec.json.decode(text, type=list[DeviceGroup])
+        groups = msgspec.json.decode(text, type=list[AnnotatedDevices])
     except msgspec.MsgspecError as exc:
-        return Plan([RecordEvent(node, "InvalidDevices", f"{DEVICES}: {exc}", warning=True)])
+        return ActionPlan([RecordEvent(node, "InvalidDevices", f"{DEVICES}: {exc}", warning=True)])
     count = sum(group.count * (1 + group.partitions) for group in groups)
     if count > _MOST_DEVICES:
         text = f"{DEVICES}: {count} devices, at most {_MOST_DEVICES} can be published"
-        return Plan([RecordEvent(node, "InvalidDevices", text, warning=True)])
+        return ActionPlan([RecordEvent(node, "InvalidDevices", text, warning=True)])
     wanted = _slices(node, groups)
     shown = [_comparable(msgspec.to_builtins(each.spec)) for each in held]
     if _sorted(shown) == _sorted([_comparable(each["spec"]) for each in wanted]):
-        return Plan()
+        return ActionPlan()
     generation = 1 + max((each.spec.pool.generation for each in held), default=0)
     actions: list[Action] = [Delete(each) for each in held]
     for each in wanted:
@@ -72,9 +74,9 @@ def plan_devices(view: View, node: Node, _document: Mapping[str, Any], _now_ns: 
     actions += [
         Create(DeviceClass, _class(driver), optional=True)
         for driver in dict.fromkeys(group.driver for group in groups)
-        if view.find(DeviceClass, "", driver) is None
+        if objects.find(DeviceClass, "", driver) is None
     ]
-    return Plan(actions)
+    return ActionPlan(actions)
 
 
 def _comparable(spec: Json) -> Json:
@@ -86,8 +88,8 @@ def _sorted(specs: list[Json]) -> list[bytes]:
     return sorted(msgspec.json.encode(spec, order="sorted") for spec in specs)
 
 
-def _slices(node: Node, groups: list[DeviceGroup]) -> list[Json]:
-    by_driver: dict[str, list[DeviceGroup]] = {}
+def _slices(node: Node, groups: list[AnnotatedDevices]) -> list[Json]:
+    by_driver: dict[str, list[AnnotatedDevices]] = {}
     for group in groups:
         by_driver.setdefault(group.driver, []).append(group)
     slices: list[Json] = []
@@ -119,7 +121,7 @@ def _slice(node: Node, driver: str, count: int, content: Json) -> Json:
     }
 
 
-def _devices(groups: list[DeviceGroup]) -> tuple[list[Json], list[Json]]:
+def _devices(groups: list[AnnotatedDevices]) -> tuple[list[Json], list[Json]]:
     """The devices of a driver, and the counters that parts of a device share."""
     devices: list[Json] = []
     counters: list[Json] = []

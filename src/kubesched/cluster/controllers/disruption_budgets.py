@@ -17,8 +17,13 @@ from kubesched.api import (
 )
 from kubesched.api.labels import Selector
 from kubesched.api.time import format_time, parse_time
-from kubesched.cluster.controllers.cluster_view import View, controller_of, is_active, is_ready
-from kubesched.cluster.controllers.plans import Plan, conditions_with, status_patch
+from kubesched.cluster.controllers.object_index import (
+    ObjectIndex,
+    controller_of,
+    is_active,
+    is_ready,
+)
+from kubesched.cluster.controllers.plans import ActionPlan, conditions_with, status_patch
 from kubesched.foundation.util.clock import MINUTE
 
 __all__ = ["plan_disruption_budget"]
@@ -30,17 +35,17 @@ _DELETION_TIMEOUT_NS = 2 * MINUTE
 
 
 def plan_disruption_budget(
-    view: View, owner: PodDisruptionBudget, document: Mapping[str, Any], now_ns: int
-) -> Plan:
+    objects: ObjectIndex, owner: PodDisruptionBudget, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     selector = Selector.from_label_selector(owner.spec.selector)
     pods = [
         pod
-        for pod in view.within(Pod, owner.metadata.namespace)
+        for pod in objects.within(Pod, owner.metadata.namespace)
         if is_active(pod) and selector.matches(pod.metadata.labels)
     ]
     disrupted, again_ns = _disrupted(document, pods, now_ns)
     healthy = sum(is_ready(pod) and pod.metadata.name not in disrupted for pod in pods)
-    expected, desired = _expectation(view, owner, pods)
+    expected, desired = _expectation(objects, owner, pods)
     allowed = max(0, healthy - desired) if expected else 0
     enough = allowed > 0
     condition: Json = {
@@ -67,7 +72,7 @@ def plan_disruption_budget(
     if disrupted != held:
         # Null takes away what a merge would keep.
         status["disruptedPods"] = {**dict.fromkeys(held), **disrupted}
-    return Plan(status_patch(owner, document, status), again_ns)
+    return ActionPlan(status_patch(owner, document, status), again_ns)
 
 
 def _disrupted(
@@ -85,34 +90,36 @@ def _disrupted(
     return kept, again_ns
 
 
-def _expectation(view: View, owner: PodDisruptionBudget, pods: list[Pod]) -> tuple[int, int]:
+def _expectation(
+    objects: ObjectIndex, owner: PodDisruptionBudget, pods: list[Pod]
+) -> tuple[int, int]:
     """How many pods there should be, and how many of them must stay healthy."""
     least, most_missing = owner.spec.min_available, owner.spec.max_unavailable
     if most_missing is not None:
-        expected = _expected(view, pods)
+        expected = _expected(objects, pods)
         return expected, max(0, expected - _share(most_missing, expected))
     if isinstance(least, str):
-        expected = _expected(view, pods)
+        expected = _expected(objects, pods)
         return expected, _share(least, expected)
     return len(pods), least or 0
 
 
-def _expected(view: View, pods: list[Pod]) -> int:
+def _expected(objects: ObjectIndex, pods: list[Pod]) -> int:
     """The sum of what the makers of these pods want; pods without a maker do not count."""
     makers = {}
     for pod in pods:
-        maker = _maker(view, pod)
+        maker = _maker(objects, pod)
         if maker is not None:
             makers[maker.metadata.uid] = _wanted(maker)
     return sum(makers.values())
 
 
-def _maker(view: View, pod: Pod) -> Any | None:
+def _maker(objects: ObjectIndex, pod: Pod) -> Any | None:
     """What decides how many such pods there are: a ReplicaSet's own maker, if it has one."""
     reference = controller_of(pod)
-    maker = None if reference is None else view.get(reference.uid)
+    maker = None if reference is None else objects.get(reference.uid)
     if isinstance(maker, ReplicaSet) and (above := controller_of(maker)) is not None:
-        return view.get(above.uid) or maker
+        return objects.get(above.uid) or maker
     return maker
 
 

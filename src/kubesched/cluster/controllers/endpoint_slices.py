@@ -9,8 +9,8 @@ from kubesched.api import Node, Pod, Service
 from kubesched.api.discovery import EndpointSlice
 from kubesched.api.labels import Selector
 from kubesched.api.plain_kinds import plain_type
-from kubesched.cluster.controllers.cluster_view import View, controller_reference, is_ready
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
+from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference, is_ready
+from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, Delete, Patch
 
 __all__ = ["ENDPOINTS", "plan_service"]
 
@@ -28,22 +28,24 @@ _ZONE = "topology.kubernetes.io/zone"
 _FINISHED = ("Succeeded", "Failed")
 
 
-def plan_service(view: View, owner: Service, document: Mapping[str, Any], _now_ns: int) -> Plan:
+def plan_service(
+    objects: ObjectIndex, owner: Service, document: Mapping[str, Any], _now_ns: int
+) -> ActionPlan:
     held: list[EndpointSlice] = [
         each
-        for each in view.controlled(owner.metadata.uid, EndpointSlice)
+        for each in objects.controlled(owner.metadata.uid, EndpointSlice)
         if each.metadata.labels.get(_MANAGER_LABEL) == _MANAGER
     ]
     selector = owner.spec.selector
     if owner.metadata.deletion_timestamp is not None:
-        return Plan()
+        return ActionPlan()
     if not selector or owner.spec.type == "ExternalName":
-        return Plan([Delete(each) for each in held])
+        return ActionPlan([Delete(each) for each in held])
     matches = Selector.from_map(selector).matches
     pods = sorted(
         (
             pod
-            for pod in view.within(Pod, owner.metadata.namespace)
+            for pod in objects.within(Pod, owner.metadata.namespace)
             if pod.status.pod_ip
             and pod.status.phase not in _FINISHED
             and matches(pod.metadata.labels)
@@ -51,7 +53,7 @@ def plan_service(view: View, owner: Service, document: Mapping[str, Any], _now_n
         key=lambda pod: pod.metadata.name,
     )
     unready = bool(document["spec"].get("publishNotReadyAddresses"))
-    endpoints = [_endpoint(view, pod, unready=unready) for pod in pods]
+    endpoints = [_endpoint(objects, pod, unready=unready) for pod in pods]
     wanted = [
         endpoints[start : start + _PER_SLICE] for start in range(0, len(endpoints), _PER_SLICE)
     ] or [[]]
@@ -64,17 +66,17 @@ def plan_service(view: View, owner: Service, document: Mapping[str, Any], _now_n
         if number >= len(ordered):
             actions.append(Create(EndpointSlice, _slice(owner, part, ports)))
             continue
-        known = view.document(
+        known = objects.document(
             EndpointSlice, owner.metadata.namespace, ordered[number].metadata.name
         )
         if known is None or known.get("endpoints", []) != part or known.get("ports", []) != ports:
             actions.append(Patch(ordered[number], {"endpoints": part, "ports": ports}))
     actions += [Delete(each) for each in ordered[len(wanted) :]]
-    return Plan([*actions, *_older_form(view, owner, endpoints, ports)])
+    return ActionPlan([*actions, *_older_form(objects, owner, endpoints, ports)])
 
 
 def _older_form(
-    view: View, owner: Service, endpoints: list[Json], ports: list[Json]
+    objects: ObjectIndex, owner: Service, endpoints: list[Json], ports: list[Json]
 ) -> list[Action]:
     ready = [_address(each) for each in endpoints if each["conditions"]["ready"]]
     waiting = [
@@ -91,7 +93,7 @@ def _older_form(
         subset["ports"] = [{key: v for key, v in port.items() if v != ""} for port in ports]
     subsets = [subset] if subset else []
     name, namespace = owner.metadata.name, owner.metadata.namespace
-    held = view.find(ENDPOINTS, namespace, name)
+    held = objects.find(ENDPOINTS, namespace, name)
     if held is None:
         made = {
             "metadata": {
@@ -103,7 +105,7 @@ def _older_form(
             "subsets": subsets,
         }
         return [Create(ENDPOINTS, made, optional=True)]
-    known = view.document(ENDPOINTS, namespace, name)
+    known = objects.document(ENDPOINTS, namespace, name)
     if known is None or known.get("subsets", []) == subsets:
         return []
     return [Patch(held, {"subsets": subsets})]
@@ -136,7 +138,7 @@ def _slice(owner: Service, endpoints: list[Json], ports: list[Json]) -> Json:
     }
 
 
-def _endpoint(view: View, pod: Pod, *, unready: bool) -> Json:
+def _endpoint(objects: ObjectIndex, pod: Pod, *, unready: bool) -> Json:
     terminating = pod.metadata.deletion_timestamp is not None
     serving = is_ready(pod)
     endpoint: Json = {
@@ -156,7 +158,7 @@ def _endpoint(view: View, pod: Pod, *, unready: bool) -> Json:
     }
     if pod.spec.hostname and pod.spec.subdomain:
         endpoint["hostname"] = pod.spec.hostname
-    node: Node | None = view.find(Node, "", pod.spec.node_name)
+    node: Node | None = objects.find(Node, "", pod.spec.node_name)
     if node is not None and (zone := node.metadata.labels.get(_ZONE)):
         endpoint["zone"] = zone
     return endpoint

@@ -20,7 +20,7 @@ from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["GarbageCollector", "Verdict", "judge"]
+__all__ = ["GarbageCollector", "GarbageDecision", "decide"]
 
 _IGNORED = frozenset({"events"})
 _REMEMBERED = 100_000
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 log = get_logger(__name__)
 
 
-class _Known(NamedTuple):
+class _TrackedObject(NamedTuple):
     """An object, as far as ownership is concerned."""
 
     resource: Resource
@@ -46,7 +46,7 @@ class _Known(NamedTuple):
     """Whether it is being deleted in the foreground."""
 
 
-class Verdict(NamedTuple):
+class GarbageDecision(NamedTuple):
     """What is to be done about an object."""
 
     kind: Literal["keep", "delete", "delete in foreground", "drop references", "finish"]
@@ -54,14 +54,16 @@ class Verdict(NamedTuple):
     """Uids of owners that the object no longer has."""
 
 
-def judge(
-    known: _Known, find: Callable[[Json], _Known | None], dependents: list[_Known]
-) -> Verdict:
+def decide(
+    known: _TrackedObject,
+    find: Callable[[Json], _TrackedObject | None],
+    dependents: list[_TrackedObject],
+) -> GarbageDecision:
     """`find` gives the owner that a reference names, if there is one."""
     if known.waits and not any(_blocks(each, known.uid) for each in dependents):
-        return Verdict("finish")
+        return GarbageDecision("finish")
     if known.is_deleting or not known.owners:
-        return Verdict("keep")
+        return GarbageDecision("keep")
     solid, waiting, dangling = [], [], []
     for owner in known.owners:
         found = find(owner)
@@ -73,15 +75,15 @@ def judge(
             solid.append(owner["uid"])
     if solid:
         if not dangling and not waiting:
-            return Verdict("keep")
-        return Verdict("drop references", (*dangling, *waiting))
+            return GarbageDecision("keep")
+        return GarbageDecision("drop references", (*dangling, *waiting))
     # What itself owns something goes after it, unless that would close a circle.
     if waiting and dependents and not any(each.waits for each in dependents):
-        return Verdict("delete in foreground")
-    return Verdict("delete")
+        return GarbageDecision("delete in foreground")
+    return GarbageDecision("delete")
 
 
-def _blocks(dependent: _Known, uid: str) -> bool:
+def _blocks(dependent: _TrackedObject, uid: str) -> bool:
     return any(
         owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in dependent.owners
     )
@@ -92,7 +94,7 @@ class GarbageCollector:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _TrackedObject] = {}
         self._dependents: dict[str, dict[str, None]] = {}
         self._watchers: dict[str, Watcher] = {}
         self._changed_resources: dict[str, None] = {}
@@ -185,7 +187,7 @@ class GarbageCollector:
         references = metadata.get("ownerReferences") or ()
         owners = tuple(each for each in references if each.get("uid"))
         namespace = metadata.get("namespace")
-        self._known[uid] = _Known(
+        self._known[uid] = _TrackedObject(
             resource, namespace, metadata["name"], uid, owners, deleting, waits
         )
         for owner in owners:
@@ -211,7 +213,7 @@ class GarbageCollector:
                 del todo[uid]
                 continue
             dependents = [self._known[each] for each in self._dependents.get(uid, ())]
-            verdict = judge(known, lambda owner, of=known: self._owner(of, owner), dependents)  # type: ignore[misc]
+            verdict = decide(known, lambda owner, of=known: self._owner(of, owner), dependents)  # type: ignore[misc]
             try:
                 if verdict.kind != "keep":
                     self._carry_out(known, verdict)
@@ -221,7 +223,7 @@ class GarbageCollector:
                     raise
             del todo[uid]
 
-    def _owner(self, known: _Known, owner: Json) -> _Known | None:
+    def _owner(self, known: _TrackedObject, owner: Json) -> _TrackedObject | None:
         """The owner that a reference names; None if it is gone.
 
         One that never was here counts as there: objects from another cluster's dump may name
@@ -232,7 +234,7 @@ class GarbageCollector:
             return known
         return found
 
-    def _carry_out(self, known: _Known, verdict: Verdict) -> None:
+    def _carry_out(self, known: _TrackedObject, verdict: GarbageDecision) -> None:
         now_ns = self._clock.now_ns()
         where = (known.resource, known.namespace, known.name)
         if verdict.kind in ("delete", "delete in foreground"):

@@ -29,9 +29,9 @@ from kubesched.api.storage import StorageClass
 from kubesched.api.taints import NO_EXECUTE
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
 from kubesched.cluster.controllers.adoption import selector_of
-from kubesched.cluster.controllers.cluster_view import View, controller_of
+from kubesched.cluster.controllers.object_index import ObjectIndex, controller_of
 from kubesched.cluster.controllers.planners import PLANNED
-from kubesched.cluster.controllers.pod_groups import group_of
+from kubesched.cluster.controllers.pod_group_protection import group_of
 from kubesched.cluster.controllers.storage_index import claims_of
 from kubesched.cluster.nodes.node_agent import LEASE_NAMESPACE
 
@@ -50,93 +50,97 @@ _ADOPT_PODS: tuple[type[ApiObject], ...] = (
 )
 
 
-def concerned(view: View, subject: Any, before: Any | None, *, gone: bool) -> Iterable[str]:
+def concerned(
+    objects: ObjectIndex, subject: Any, before: Any | None, *, gone: bool
+) -> Iterable[str]:
     """Keys of those to look at soon."""
     if type(subject) is Pod:
-        if _is_alone(view, subject, before):
-            return _concerned_by_place(view, subject, before)
-        return _concerned_by_pod(view, subject, before, gone=gone)
-    return _concerned_by_other(view, subject, before, gone=gone)
+        if _is_alone(objects, subject, before):
+            return _concerned_by_place(objects, subject, before)
+        return _concerned_by_pod(objects, subject, before, gone=gone)
+    return _concerned_by_other(objects, subject, before, gone=gone)
 
 
 def _concerned_by_other(
-    view: View, subject: Any, before: Any | None, *, gone: bool
+    objects: ObjectIndex, subject: Any, before: Any | None, *, gone: bool
 ) -> Iterator[str]:
     kind = type(subject)
     if kind is Node:
-        yield from _concerned_by_node(view, subject, before, gone=gone)
+        yield from _concerned_by_node(objects, subject, before, gone=gone)
     elif kind in PLANNED and not gone:
         yield subject.metadata.uid
-    if kind is PodGroup and view.has_group_claims:
-        yield from _concerned_by_group(view, subject, gone=gone)
+    if kind is PodGroup and objects.has_group_claims:
+        yield from _concerned_by_group(objects, subject, gone=gone)
     owner = controller_of(subject)
     if owner is not None and kind is not ControllerRevision:
         # A version that somebody changes changes nothing until its owner has something to do.
         yield owner.uid
     if kind is Job and gone:
-        for pod in view.controlled(subject.metadata.uid, Pod):
+        for pod in objects.controlled(subject.metadata.uid, Pod):
             yield pod.metadata.uid
     if before is not None and (owned := controller_of(before)) is not None and owned != owner:
         yield owned.uid
     if kind is ReplicaSet and owner is None:
-        yield from _adopters(view, subject, (Deployment,))
+        yield from _adopters(objects, subject, (Deployment,))
     elif kind in (PersistentVolumeClaim, PersistentVolume, StorageClass):
-        yield from _concerned_by_storage(view, subject)
+        yield from _concerned_by_storage(objects, subject)
     elif kind is ResourceSlice and gone:
-        node = view.find(Node, "", subject.spec.node_name or "")
+        node = objects.find(Node, "", subject.spec.node_name or "")
         if node is not None:
             yield node.metadata.uid
     elif kind is Lease and (gone or before is None):
         # Renewals concern nobody: a node is looked at when its lease would have run out.
-        node = view.find(Node, "", subject.metadata.name)
+        node = objects.find(Node, "", subject.metadata.name)
         if node is not None and subject.metadata.namespace == LEASE_NAMESPACE:
             yield node.metadata.uid
     elif kind in (ServiceAccount, ConfigMap):
-        home = view.find(Namespace, "", subject.metadata.namespace)
+        home = objects.find(Namespace, "", subject.metadata.namespace)
         if home is not None and subject.metadata.name in ("default", "kube-root-ca.crt"):
             yield home.metadata.uid
 
 
-def settles(view: View, subject: Any) -> Sequence[str]:
+def settles(objects: ObjectIndex, subject: Any) -> Sequence[str]:
     """Keys of those that look at a whole namespace: a little later, once for many changes."""
     kind = type(subject)
     if kind in (Node, Lease) or not subject.metadata.namespace:
         return ()
-    here = view.uids_within(subject.metadata.namespace)
+    here = objects.uids_within(subject.metadata.namespace)
     budgets = here.get(PodDisruptionBudget, _NOBODY) if kind is not PodDisruptionBudget else _NOBODY
     services = here.get(Service, _NOBODY) if kind is Pod else _NOBODY
     return (*budgets, *services) if budgets or services else ()
 
 
-def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -> Iterator[str]:
+def _concerned_by_pod(
+    objects: ObjectIndex, pod: Pod, before: Pod | None, *, gone: bool
+) -> Iterator[str]:
     metadata, spec = pod.metadata, pod.spec
     if not gone and (spec.resource_claims or spec.volumes or metadata.finalizers):
         yield metadata.uid
-    yield from view.reserved_by(metadata.uid)
+    yield from objects.reserved_by(metadata.uid)
     for name in _device_claims(pod):
-        held = view.find(ResourceClaim, metadata.namespace, name)
+        held = objects.find(ResourceClaim, metadata.namespace, name)
         if held is not None:
             yield held.metadata.uid
     if gone:
         # One that was made for extended resources, of which the pod may never have heard.
-        for claim in view.controlled(metadata.uid, ResourceClaim):
+        for claim in objects.controlled(metadata.uid, ResourceClaim):
             yield claim.metadata.uid
     if spec.volumes:
         for name in claims_of(pod):
-            used = view.find(PersistentVolumeClaim, metadata.namespace, name)
+            used = objects.find(PersistentVolumeClaim, metadata.namespace, name)
             if used is not None and (used.metadata.deletion_timestamp or before is None):
                 yield used.metadata.uid
     owner = controller_of(pod)
     if owner is None and metadata.labels:
-        yield from _adopters(view, pod, _ADOPT_PODS)
-    if spec.scheduling_group is not None and (group := group_of(view, pod)) is not None:
+        yield from _adopters(objects, pod, _ADOPT_PODS)
+    if spec.scheduling_group is not None and (group := group_of(objects, pod)) is not None:
         yield group.metadata.uid
-    yield from _concerned_by_place(view, pod, before)
+    yield from _concerned_by_place(objects, pod, before)
     if owner is not None:
         yield owner.uid
         if gone:
             # A Deployment that recreates its pods waits for the last of the old ones.
-            maker = view.get(owner.uid)
+            maker = objects.get(owner.uid)
             above = None if maker is None else controller_of(maker)
             if above is not None:
                 yield above.uid
@@ -146,7 +150,7 @@ def _concerned_by_pod(view: View, pod: Pod, before: Pod | None, *, gone: bool) -
             yield former.uid
 
 
-def _is_alone(view: View, pod: Pod, before: Pod | None) -> bool:
+def _is_alone(objects: ObjectIndex, pod: Pod, before: Pod | None) -> bool:
     """Whether a pod has to do with nothing but its node, as most pods of a simulation.
 
     To find that out takes less time than to ask everybody else.
@@ -161,17 +165,17 @@ def _is_alone(view: View, pod: Pod, before: Pod | None) -> bool:
         or status.resource_claim_statuses
         or status.extended_resource_claim_status is not None
         or (before is not None and before.metadata.owner_references)
-        or not view.uids_within(metadata.namespace).keys().isdisjoint(_ADOPT_PODS)
-        or view.has_claims_of(metadata.uid)
+        or not objects.uids_within(metadata.namespace).keys().isdisjoint(_ADOPT_PODS)
+        or objects.has_claims_of(metadata.uid)
     )
 
 
-def _concerned_by_place(view: View, pod: Pod, before: Pod | None) -> Sequence[str]:
+def _concerned_by_place(objects: ObjectIndex, pod: Pod, before: Pod | None) -> Sequence[str]:
     """The node that a pod has come to, if that may not keep it."""
     node = pod.spec.node_name
     if not node or (before is not None and not _moved(before, pod)):
         return ()
-    home: Node | None = view.find(Node, "", node)
+    home: Node | None = objects.find(Node, "", node)
     if home is None:
         return (LOST_NODE + node,)
     taints = home.spec.taints
@@ -180,12 +184,12 @@ def _concerned_by_place(view: View, pod: Pod, before: Pod | None) -> Sequence[st
     return ()
 
 
-def _concerned_by_group(view: View, group: PodGroup, *, gone: bool) -> Iterator[str]:
+def _concerned_by_group(objects: ObjectIndex, group: PodGroup, *, gone: bool) -> Iterator[str]:
     """Pods that wait for claims of their group, and claims that it had."""
     if gone:
-        yield from view.reserved_by(group.metadata.uid)
+        yield from objects.reserved_by(group.metadata.uid)
         return
-    for pod in view.within(Pod, group.metadata.namespace):
+    for pod in objects.within(Pod, group.metadata.namespace):
         reference = pod.spec.scheduling_group
         if (
             pod.spec.resource_claims
@@ -208,10 +212,10 @@ def _device_claims(pod: Pod) -> Sequence[str]:
     return [name for name in names if name]
 
 
-def _concerned_by_storage(view: View, subject: Any) -> Iterator[str]:
+def _concerned_by_storage(objects: ObjectIndex, subject: Any) -> Iterator[str]:
     """The other side of a claim or volume, and claims that still look for one."""
     if isinstance(subject, PersistentVolumeClaim):
-        volume = view.find(PersistentVolume, "", subject.spec.volume_name)
+        volume = objects.find(PersistentVolume, "", subject.spec.volume_name)
         if volume is not None:
             yield volume.metadata.uid
         return
@@ -219,13 +223,13 @@ def _concerned_by_storage(view: View, subject: Any) -> Iterator[str]:
         name = subject.spec.storage_class_name or ""
         reference = subject.spec.claim_ref
         if reference is not None:
-            claim = view.find(PersistentVolumeClaim, reference.namespace or "", reference.name)
+            claim = objects.find(PersistentVolumeClaim, reference.namespace or "", reference.name)
             if claim is not None:
                 yield claim.metadata.uid
             return
     else:
         name = subject.metadata.name
-    for claim in view.all(PersistentVolumeClaim):
+    for claim in objects.all(PersistentVolumeClaim):
         if claim.status.phase != "Bound" and (claim.spec.storage_class_name or "") == name:
             yield claim.metadata.uid
 
@@ -237,7 +241,9 @@ def _moved(before: Pod, pod: Pod) -> bool:
     return before.spec is not pod.spec and before.spec != pod.spec
 
 
-def _concerned_by_node(view: View, node: Node, before: Node | None, *, gone: bool) -> Iterator[str]:
+def _concerned_by_node(
+    objects: ObjectIndex, node: Node, before: Node | None, *, gone: bool
+) -> Iterator[str]:
     if gone or before is None:
         yield LOST_NODE + node.metadata.name
     if not gone:
@@ -254,7 +260,7 @@ def _concerned_by_node(view: View, node: Node, before: Node | None, *, gone: boo
             and before.metadata.labels == node.metadata.labels
         ):
             return
-    for each in view.all(DaemonSet):
+    for each in objects.all(DaemonSet):
         yield each.metadata.uid
 
 
@@ -262,10 +268,12 @@ def _statuses(node: Node) -> list[tuple[str, str]]:
     return [(each.type, each.status) for each in node.status.conditions]
 
 
-def _adopters(view: View, subject: Any, kinds: tuple[type[ApiObject], ...]) -> Iterator[str]:
+def _adopters(
+    objects: ObjectIndex, subject: Any, kinds: tuple[type[ApiObject], ...]
+) -> Iterator[str]:
     """Owners that select an object which has no controller."""
-    here = view.uids_within(subject.metadata.namespace)
+    here = objects.uids_within(subject.metadata.namespace)
     for kind in kinds:
         for uid in here.get(kind, ()):
-            if selector_of(view.get(uid)).matches(subject.metadata.labels):
+            if selector_of(objects.get(uid)).matches(subject.metadata.labels):
                 yield uid

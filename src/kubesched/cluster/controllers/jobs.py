@@ -12,21 +12,26 @@ from typing import Any
 
 from kubesched.api import Job, Pod
 from kubesched.api.time import format_time, parse_time
-from kubesched.cluster.controllers.adoption import claimed, selector_of
-from kubesched.cluster.controllers.cluster_view import View, controller_of, is_active, is_ready
+from kubesched.cluster.controllers.adoption import claim_objects, selector_of
 from kubesched.cluster.controllers.job_indexes import indexes_from, indexes_text
 from kubesched.cluster.controllers.job_policies import failure_verdict, success_rule
-from kubesched.cluster.controllers.new_pods import new_pods
+from kubesched.cluster.controllers.object_index import (
+    ObjectIndex,
+    controller_of,
+    is_active,
+    is_ready,
+)
 from kubesched.cluster.controllers.plans import (
     Action,
+    ActionPlan,
     Create,
     Delete,
     Patch,
-    Plan,
     RecordEvent,
     conditions_with,
     status_patch,
 )
+from kubesched.cluster.controllers.pod_creation_limit import limit_new_pods
 from kubesched.cluster.controllers.replica_sets import pod_from_template
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
@@ -42,10 +47,12 @@ _CONTROLLER = "kubernetes.io/job-controller"
 _FIRST_PAUSE_NS, _LAST_PAUSE_NS = 10 * SECOND, 10 * MINUTE
 
 
-def plan_job(view: View, owner: Job, document: Mapping[str, Any], now_ns: int) -> Plan:
+def plan_job(
+    objects: ObjectIndex, owner: Job, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     if (owner.spec.managed_by or _CONTROLLER) != _CONTROLLER:
-        return Plan()
-    pods, actions = claimed(view, owner, Pod, selector_of(owner))
+        return ActionPlan()
+    pods, actions = claim_objects(objects, owner, Pod, selector_of(owner))
     work = _Work(owner, document, pods, now_ns)
     ended = work.end_time()
     if ended is not None or owner.metadata.deletion_timestamp is not None:
@@ -55,15 +62,17 @@ def plan_job(view: View, owner: Job, document: Mapping[str, Any], now_ns: int) -
     work.decide()
     actions += work.status_actions()
     actions += work.pod_actions()
-    return Plan(actions, work.again_ns())
+    return ActionPlan(actions, work.again_ns())
 
 
-def plan_pod_of_lost_job(view: View, pod: Pod, _document: Mapping[str, Any], _now_ns: int) -> Plan:
+def plan_pod_of_lost_job(
+    objects: ObjectIndex, pod: Pod, _document: Mapping[str, Any], _now_ns: int
+) -> ActionPlan:
     """Let go of a pod whose end nobody will count."""
     owner = controller_of(pod)
-    if owner is not None and owner.kind == Job.kind and view.get(owner.uid) is not None:
-        return Plan()
-    return Plan([_released(pod)] if TRACKING in pod.metadata.finalizers else [])
+    if owner is not None and owner.kind == Job.kind and objects.get(owner.uid) is not None:
+        return ActionPlan()
+    return ActionPlan([_released(pod)] if TRACKING in pod.metadata.finalizers else [])
 
 
 def _released(pod: Pod) -> Patch:
@@ -75,20 +84,20 @@ def _tracked(pod: Pod) -> Patch:
     return Patch(pod, {"metadata": {"finalizers": [*pod.metadata.finalizers, TRACKING]}})
 
 
-def _after_the_end(work: _Work, actions: list[Action], ended: str | None) -> Plan:
+def _after_the_end(work: _Work, actions: list[Action], ended: str | None) -> ActionPlan:
     """Pods that are left go, and so does the Job when its time has come."""
     owner = work.owner
     actions += [_released(pod) for pod in work.pods if TRACKING in pod.metadata.finalizers]
     if ended is None:
-        return Plan(actions)
+        return ActionPlan(actions)
     actions += [Delete(pod) for pod in work.pods if is_active(pod)]
     keep = owner.spec.ttl_seconds_after_finished
     if keep is None or not ended or owner.metadata.deletion_timestamp is not None:
-        return Plan(actions)
+        return ActionPlan(actions)
     due_ns = parse_time(ended) + keep * SECOND
     if due_ns > work.now_ns:
-        return Plan(actions, due_ns)
-    return Plan([*actions, Delete(owner, propagation="Foreground")])
+        return ActionPlan(actions, due_ns)
+    return ActionPlan([*actions, Delete(owner, propagation="Foreground")])
 
 
 class _Work:
@@ -303,7 +312,7 @@ class _Work:
             surplus = sorted(self.active, key=lambda pod: (is_ready(pod), bool(pod.spec.node_name)))
             actions += [Delete(pod, reports=True) for pod in surplus[:-missing]]
         elif missing and self._resume_ns() <= self.now_ns:
-            count, told = new_pods(self.owner, missing, self.active)
+            count, told = limit_new_pods(self.owner, missing, self.active)
             actions += [*self._new_pods(count), *told]
         return actions
 

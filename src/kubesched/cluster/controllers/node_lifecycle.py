@@ -14,8 +14,8 @@ import msgspec
 from kubesched.api import Lease, Node, Pod, Taint
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE
 from kubesched.api.time import format_time, parse_time
-from kubesched.cluster.controllers.cluster_view import View, is_ready
-from kubesched.cluster.controllers.plans import Action, Patch, Plan, RecordEvent
+from kubesched.cluster.controllers.object_index import ObjectIndex, is_ready
+from kubesched.cluster.controllers.plans import Action, ActionPlan, Patch, RecordEvent
 from kubesched.cluster.nodes.node_agent import LEASE_NAMESPACE, SILENT_REASON
 from kubesched.foundation.util.clock import SECOND
 
@@ -41,11 +41,13 @@ _JUDGED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _SILENT = (SILENT_REASON, "Kubelet stopped posting node status.")
 
 
-def plan_node(view: View, node: Node, _document: Mapping[str, Any], now_ns: int) -> Plan:
+def plan_node(
+    objects: ObjectIndex, node: Node, _document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     """Call a silent node unknown, taint a node that is not well, and say so of its pods."""
     if node.metadata.deletion_timestamp is not None:
-        return Plan()
-    silent_ns = _silent_ns(view, node)
+        return ActionPlan()
+    silent_ns = _silent_ns(objects, node)
     actions: list[Action] = []
     if silent_ns is not None and silent_ns <= now_ns and _is_known(node):
         actions.append(_unknown(node, now_ns))
@@ -57,20 +59,20 @@ def plan_node(view: View, node: Node, _document: Mapping[str, Any], now_ns: int)
             )
         )
         # The next look, at what this makes of the node, taints it.
-        return Plan(actions)
+        return ActionPlan(actions)
     ready = next((each.status for each in node.status.conditions if each.type == "Ready"), None)
     taints = wanted_taints(node, format_time(now_ns))
     if taints != node.spec.taints:
         written: Json = {"taints": msgspec.to_builtins(taints) or None}
         actions.append(Patch(node, {"spec": written}))
     if ready is not None and ready != "True":
-        actions += _unready_pods(view, node, now_ns)
-    return Plan(actions, silent_ns if silent_ns is not None and silent_ns > now_ns else None)
+        actions += _unready_pods(objects, node, now_ns)
+    return ActionPlan(actions, silent_ns if silent_ns is not None and silent_ns > now_ns else None)
 
 
-def _silent_ns(view: View, node: Node) -> int | None:
+def _silent_ns(objects: ObjectIndex, node: Node) -> int | None:
     """When the node will have been silent for too long; None if it does not report at all."""
-    lease: Lease | None = view.find(Lease, LEASE_NAMESPACE, node.metadata.name)
+    lease: Lease | None = objects.find(Lease, LEASE_NAMESPACE, node.metadata.name)
     if lease is None or lease.spec.renew_time is None:
         return None
     return parse_time(lease.spec.renew_time) + GRACE_NS
@@ -122,9 +124,9 @@ def wanted_taints(node: Node, now: str) -> tuple[Taint, ...]:
     return (*kept, *added)
 
 
-def _unready_pods(view: View, node: Node, now_ns: int) -> Sequence[Action]:
+def _unready_pods(objects: ObjectIndex, node: Node, now_ns: int) -> Sequence[Action]:
     actions: list[Action] = []
-    for pod in view.pods_on(node.metadata.name):
+    for pod in objects.pods_on(node.metadata.name):
         if is_ready(pod):
             actions.append(_unready(pod, now_ns))
             actions.append(RecordEvent(pod, "NodeNotReady", "Node is not ready", warning=True))

@@ -31,7 +31,6 @@ from kubesched.api.core import ConfigMap, ServiceAccount
 from kubesched.api.discovery import EndpointSlice
 from kubesched.api.storage import StorageClass
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
-from kubesched.cluster.controllers.cluster_view import View
 from kubesched.cluster.controllers.cron_jobs import plan_cron_job
 from kubesched.cluster.controllers.daemon_sets import plan_daemon_set
 from kubesched.cluster.controllers.deployments import plan_deployment
@@ -42,9 +41,11 @@ from kubesched.cluster.controllers.ephemeral_volumes import plan_ephemeral_claim
 from kubesched.cluster.controllers.jobs import TRACKING, plan_job, plan_pod_of_lost_job
 from kubesched.cluster.controllers.namespaces import plan_namespace
 from kubesched.cluster.controllers.node_lifecycle import plan_node
-from kubesched.cluster.controllers.plans import Plan
-from kubesched.cluster.controllers.pod_collection import out_of_service_pods
-from kubesched.cluster.controllers.pod_groups import plan_protection
+from kubesched.cluster.controllers.object_index import ObjectIndex
+from kubesched.cluster.controllers.persistent_volumes import plan_claim_binding, plan_volume
+from kubesched.cluster.controllers.plans import ActionPlan
+from kubesched.cluster.controllers.pod_garbage_collection import plan_out_of_service_node
+from kubesched.cluster.controllers.pod_group_protection import plan_protection
 from kubesched.cluster.controllers.replica_sets import plan_replica_set
 from kubesched.cluster.controllers.resource_claims import (
     plan_claim,
@@ -53,7 +54,6 @@ from kubesched.cluster.controllers.resource_claims import (
 )
 from kubesched.cluster.controllers.stateful_sets import plan_stateful_set
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
-from kubesched.cluster.controllers.volumes import plan_claim_binding, plan_volume
 
 __all__ = ["FOLLOWED", "PLANNED", "Planner", "planners"]
 
@@ -65,7 +65,7 @@ def _always(_subject: Any) -> bool:
 class Planner(NamedTuple):
     controller: str
     """The name that its events bear."""
-    plan: Callable[[View, Any, Mapping[str, Any], int], Plan]
+    plan: Callable[[ObjectIndex, Any, Mapping[str, Any], int], ActionPlan]
     """From what is known, an object, all of its JSON and the time to what is to be done."""
     applies: Callable[[Any], bool] = _always
     """Whether there can be anything to do for an object, told quickly."""
@@ -117,7 +117,7 @@ def planners(
         Node: (
             Planner("node-controller", plan_node),
             Planner("taint-eviction-controller", evictions.plan),
-            Planner("pod-garbage-collector", out_of_service_pods),
+            Planner("pod-garbage-collector", plan_out_of_service_node),
             Planner("device-driver", plan_devices),
         ),
     }

@@ -11,10 +11,10 @@ from kubesched.api.base import ApiObject
 
 __all__ = [
     "Action",
+    "ActionPlan",
     "Create",
     "Delete",
     "Patch",
-    "Plan",
     "RecordEvent",
     "conditions_with",
     "status_patch",
@@ -61,7 +61,7 @@ class RecordEvent(msgspec.Struct, frozen=True):
 Action = Create | Delete | Patch | RecordEvent
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ActionPlan(msgspec.Struct, frozen=True):
     actions: Sequence[Action] = ()
     again_ns: int | None = None
     """When to look again, though nothing may have changed by then."""

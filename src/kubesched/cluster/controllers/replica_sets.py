@@ -7,24 +7,24 @@ from typing import Any
 
 from kubesched.api import Pod
 from kubesched.api.time import format_time
-from kubesched.cluster.controllers.adoption import claimed, selector_of
-from kubesched.cluster.controllers.cluster_view import (
-    View,
+from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.object_index import (
+    ObjectIndex,
     controller_reference,
     is_active,
     is_available,
     is_ready,
     ready_since_ns,
 )
-from kubesched.cluster.controllers.new_pods import MOST_AT_ONCE, new_pods
 from kubesched.cluster.controllers.plans import (
     Action,
+    ActionPlan,
     Create,
     Delete,
-    Plan,
     conditions_with,
     status_patch,
 )
+from kubesched.cluster.controllers.pod_creation_limit import MOST_AT_ONCE, limit_new_pods
 from kubesched.cluster.nodes.pod_behavior import PREFIX
 from kubesched.foundation.util.clock import SECOND
 
@@ -53,9 +53,11 @@ def pod_from_template(owner: Any, template: Mapping[str, Any]) -> Json:
     return {"metadata": metadata, "spec": template.get("spec", {})}
 
 
-def plan_replica_set(view: View, owner: Any, document: Mapping[str, Any], now_ns: int) -> Plan:
+def plan_replica_set(
+    objects: ObjectIndex, owner: Any, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     """For ReplicaSets, and for ReplicationControllers, which differ in their selectors only."""
-    claim = claimed(view, owner, Pod, selector_of(owner))
+    claim = claim_objects(objects, owner, Pod, selector_of(owner))
     pods: list[Pod] = claim[0]
     actions: list[Action] = claim[1]
     active = [pod for pod in pods if is_active(pod)]
@@ -64,7 +66,7 @@ def plan_replica_set(view: View, owner: Any, document: Mapping[str, Any], now_ns
     if owner.metadata.deletion_timestamp is None:
         if len(active) < wanted:
             made = pod_from_template(owner, template)
-            count, told = new_pods(owner, wanted - len(active), active)
+            count, told = limit_new_pods(owner, wanted - len(active), active)
             actions += [*[Create(Pod, made, reports=True)] * count, *told]
         elif len(active) > wanted:
             surplus = sorted(active, key=_keep)[: min(len(active) - wanted, MOST_AT_ONCE)]
@@ -80,17 +82,17 @@ def plan_replica_set(view: View, owner: Any, document: Mapping[str, Any], now_ns
         "readyReplicas": len(ready) or None,
         "availableReplicas": len(available) or None,
         "observedGeneration": owner.metadata.generation,
-        "conditions": _conditions(view, owner, document, now_ns),
+        "conditions": _conditions(objects, owner, document, now_ns),
     }
     actions += status_patch(owner, document, status)
-    return Plan(actions, next_available_ns(ready, minimum, now_ns))
+    return ActionPlan(actions, next_available_ns(ready, minimum, now_ns))
 
 
 def _conditions(
-    view: View, owner: Any, document: Mapping[str, Any], now_ns: int
+    objects: ObjectIndex, owner: Any, document: Mapping[str, Any], now_ns: int
 ) -> list[Json] | None:
     stored = document.get("status", {}).get("conditions", ())
-    refused = view.refused.get(owner.metadata.uid)
+    refused = objects.refused.get(owner.metadata.uid)
     wanted: list[Json] = []
     if refused:
         wanted = [

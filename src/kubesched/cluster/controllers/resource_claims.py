@@ -14,14 +14,14 @@ from kubesched.api import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from kubesched.cluster.controllers.cluster_view import (
-    View,
+from kubesched.cluster.controllers.object_index import (
+    ObjectIndex,
     controller_of,
     controller_reference,
     is_active,
 )
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan
-from kubesched.cluster.controllers.pod_groups import group_of
+from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, Delete, Patch
+from kubesched.cluster.controllers.pod_group_protection import group_of
 from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["plan_claim", "plan_claims_of_group", "plan_claims_of_pod"]
@@ -35,29 +35,31 @@ _RETRY_NS = 5 * SECOND
 _FINISHED = ("Succeeded", "Failed")
 
 
-def plan_claims_of_pod(view: View, owner: Pod, document: Mapping[str, Any], now_ns: int) -> Plan:
+def plan_claims_of_pod(
+    objects: ObjectIndex, owner: Pod, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     """Make the claims that a pod's templates stand for, and tell the pod their names.
 
     Claims that its group has for all of its pods are made for the group.
     """
     if not is_active(owner):
-        return Plan()
+        return ActionPlan()
     groups_claims: Mapping[PodResourceClaim, str] = {}
-    if view.has_group_claims and owner.spec.scheduling_group is not None:
-        group = group_of(view, owner)
+    if objects.has_group_claims and owner.spec.scheduling_group is not None:
+        group = group_of(objects, owner)
         if group is None:
-            return Plan()  # whose claims they are is not known before it is there
+            return ActionPlan()  # whose claims they are is not known before it is there
         groups_claims = _claims_of_group(group)
-    return _plan_claims(view, owner, document, now_ns, groups_claims)
+    return _plan_claims(objects, owner, document, now_ns, groups_claims)
 
 
 def plan_claims_of_group(
-    view: View, owner: PodGroup, document: Mapping[str, Any], now_ns: int
-) -> Plan:
+    objects: ObjectIndex, owner: PodGroup, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     """Make the claims that a group's templates stand for, and tell the group their names."""
-    if owner.metadata.deletion_timestamp is not None or not view.has_group_claims:
-        return Plan()
-    return _plan_claims(view, owner, document, now_ns, {})
+    if owner.metadata.deletion_timestamp is not None or not objects.has_group_claims:
+        return ActionPlan()
+    return _plan_claims(objects, owner, document, now_ns, {})
 
 
 def _claims_of_group(group: PodGroup) -> Mapping[PodResourceClaim, str]:
@@ -73,17 +75,17 @@ def _claims_of_group(group: PodGroup) -> Mapping[PodResourceClaim, str]:
 
 
 def _plan_claims(
-    view: View,
+    objects: ObjectIndex,
     owner: Pod | PodGroup,
     document: Mapping[str, Any],
     now_ns: int,
     of_others: Mapping[PodResourceClaim, str],
-) -> Plan:
+) -> ActionPlan:
     stored = list(document.get("status", {}).get("resourceClaimStatuses", ()))
     told = {each["name"] for each in stored}
     made = {
         claim.metadata.annotations.get(_CLAIM_NAME, ""): claim
-        for claim in view.controlled(owner.metadata.uid, ResourceClaim)
+        for claim in objects.controlled(owner.metadata.uid, ResourceClaim)
     }
     actions: list[Action] = []
     missing = False
@@ -97,7 +99,7 @@ def _plan_claims(
         if (claim := made.get(wanted.name)) is not None:
             stored.append({"name": wanted.name, "resourceClaimName": claim.metadata.name})
             continue
-        template: ResourceClaimTemplate | None = view.find(
+        template: ResourceClaimTemplate | None = objects.find(
             ResourceClaimTemplate, owner.metadata.namespace, wanted.resource_claim_template_name
         )
         if template is None:
@@ -106,7 +108,7 @@ def _plan_claims(
             actions.append(Create(ResourceClaim, _claim(owner, wanted.name, template)))
     if len(stored) > len(told):
         actions.append(Patch(owner, {"status": {"resourceClaimStatuses": stored}}, "status"))
-    return Plan(actions, now_ns + _RETRY_NS if missing else None)
+    return ActionPlan(actions, now_ns + _RETRY_NS if missing else None)
 
 
 def _claim(owner: Pod | PodGroup, name: str, template: ResourceClaimTemplate) -> Json:
@@ -124,14 +126,14 @@ def _claim(owner: Pod | PodGroup, name: str, template: ResourceClaimTemplate) ->
 
 
 def plan_claim(
-    view: View, owner: ResourceClaim, _document: Mapping[str, Any], _now_ns: int
-) -> Plan:
+    objects: ObjectIndex, owner: ResourceClaim, _document: Mapping[str, Any], _now_ns: int
+) -> ActionPlan:
     """Give up reservations of pods that have ended, and with the last one the devices.
 
     A claim that was made for a pod goes when the pod has ended.
     """
     users = owner.status.reserved_for
-    kept = [user for user in users if not _has_ended(view, user)]
+    kept = [user for user in users if not _has_ended(objects, user)]
     actions: list[Action] = []
     is_free = not kept and (bool(users) or owner.metadata.deletion_timestamp is not None)
     if len(kept) < len(users) or (is_free and owner.status.allocation is not None):
@@ -143,21 +145,21 @@ def plan_claim(
     if _PROTECTION in owner.metadata.finalizers and is_free:
         left = [each for each in owner.metadata.finalizers if each != _PROTECTION]
         actions.append(Patch(owner, {"metadata": {"finalizers": left or None}}))
-    if _is_of_ended_pod(view, owner) and owner.metadata.deletion_timestamp is None:
+    if _is_of_ended_pod(objects, owner) and owner.metadata.deletion_timestamp is None:
         actions.append(Delete(owner))
-    return Plan(actions)
+    return ActionPlan(actions)
 
 
-def _is_of_ended_pod(view: View, claim: ResourceClaim) -> bool:
+def _is_of_ended_pod(objects: ObjectIndex, claim: ResourceClaim) -> bool:
     maker = controller_of(claim)
-    pod = None if maker is None or maker.kind != Pod.kind else view.get(maker.uid)
+    pod = None if maker is None or maker.kind != Pod.kind else objects.get(maker.uid)
     return pod is not None and pod.status.phase in _FINISHED
 
 
-def _has_ended(view: View, user: Any) -> bool:
-    if user.resource == "podgroups" and view.has_group_claims:
-        return view.get(user.uid) is None
+def _has_ended(objects: ObjectIndex, user: Any) -> bool:
+    if user.resource == "podgroups" and objects.has_group_claims:
+        return objects.get(user.uid) is None
     if user.resource != "pods" or user.api_group:
         return False
-    pod = view.get(user.uid)
+    pod = objects.get(user.uid)
     return pod is None or pod.status.phase in _FINISHED

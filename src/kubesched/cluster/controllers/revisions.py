@@ -10,8 +10,8 @@ import msgspec
 
 from kubesched.api import Pod, StatefulSet
 from kubesched.api.apps import ControllerRevision
-from kubesched.cluster.controllers.adoption import claimed, selector_of
-from kubesched.cluster.controllers.cluster_view import View, controller_reference
+from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
 from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch
 
 __all__ = [
@@ -54,12 +54,12 @@ def mark_of(owner: Any, revision: ControllerRevision) -> str:
     return revision.metadata.labels.get(HASH_LABEL, revision.metadata.name)
 
 
-def revisions(view: View, owner: Any, document: Mapping[str, Any]) -> Revisions:
+def revisions(objects: ObjectIndex, owner: Any, document: Mapping[str, Any]) -> Revisions:
     """The owner's versions, with the writes that make the present one the newest."""
     template = document["spec"].get("template", {})
     # Clients in Go compare this byte for byte with what they would write: keys are sorted.
     data = _sorted({"spec": {"template": {**template, "$patch": "replace"}}})
-    mine, actions = claimed(view, owner, ControllerRevision, selector_of(owner))
+    mine, actions = claim_objects(objects, owner, ControllerRevision, selector_of(owner))
     known = sorted(mine, key=lambda each: (each.revision, each.metadata.name))
     newest = known[-1].revision if known else 0
     same = [each for each in known if each.data == data]
@@ -68,12 +68,12 @@ def revisions(view: View, owner: Any, document: Mapping[str, Any]) -> Revisions:
         mark = mark_of(owner, current)
         if current.revision < newest:
             actions.append(Patch(current, {"revision": newest + 1}))
-        actions += _relabelled(view, owner, {mark_of(owner, each) for each in same[:-1]}, mark)
+        actions += _relabelled(objects, owner, {mark_of(owner, each) for each in same[:-1]}, mark)
         return Revisions(mark, current.metadata.name, known, actions)
     hashed = template_hash(template)
     name = f"{owner.metadata.name}-{hashed}"
     mark = name if isinstance(owner, StatefulSet) else hashed
-    if not known and (borne := _mark_of_pods(view, owner)):
+    if not known and (borne := _mark_of_pods(objects, owner)):
         mark = borne
         name = borne if isinstance(owner, StatefulSet) else f"{owner.metadata.name}-{borne}"
         hashed = name.removeprefix(f"{owner.metadata.name}-")
@@ -104,19 +104,21 @@ def _sorted(value: Any) -> Any:
     return value
 
 
-def _relabelled(view: View, owner: Any, others: Collection[str], mark: str) -> list[Action]:
+def _relabelled(
+    objects: ObjectIndex, owner: Any, others: Collection[str], mark: str
+) -> list[Action]:
     """Pods of a version that somebody recorded twice need not be made again."""
     outdated = set(others) - {mark}
     return [
         Patch(pod, {"metadata": {"labels": {HASH_LABEL: mark}}})
-        for pod in (view.controlled(owner.metadata.uid, Pod) if outdated else ())
+        for pod in (objects.controlled(owner.metadata.uid, Pod) if outdated else ())
         if pod.metadata.labels.get(HASH_LABEL) in outdated
     ]
 
 
-def _mark_of_pods(view: View, owner: Any) -> str:
+def _mark_of_pods(objects: ObjectIndex, owner: Any) -> str:
     """What an owner from a dump that left its versions behind called the one that its pods have."""
-    pods = view.controlled(owner.metadata.uid, Pod)
+    pods = objects.controlled(owner.metadata.uid, Pod)
     marks = {pod.metadata.labels.get(HASH_LABEL, "") for pod in pods}
     return marks.pop() if len(marks) == 1 else ""
 

@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kubesched.api import PersistentVolumeClaim, Pod, StatefulSet
-from kubesched.cluster.controllers.adoption import claimed, selector_of
-from kubesched.cluster.controllers.cluster_view import View, is_available, is_ready
-from kubesched.cluster.controllers.new_pods import MOST_AT_ONCE, new_pods
-from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch, Plan, status_patch
+from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.object_index import ObjectIndex, is_available, is_ready
+from kubesched.cluster.controllers.plans import (
+    Action,
+    ActionPlan,
+    Create,
+    Delete,
+    Patch,
+    status_patch,
+)
+from kubesched.cluster.controllers.pod_creation_limit import MOST_AT_ONCE, limit_new_pods
 from kubesched.cluster.controllers.replica_sets import next_available_ns, pod_from_template
 from kubesched.cluster.controllers.revisions import HASH_LABEL, revisions, surplus_revisions
 
@@ -41,30 +48,30 @@ class _Set(NamedTuple):
 
 
 def plan_stateful_set(
-    view: View, owner: StatefulSet, document: Mapping[str, Any], now_ns: int
-) -> Plan:
-    claim = claimed(view, owner, Pod, selector_of(owner))
+    objects: ObjectIndex, owner: StatefulSet, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
+    claim = claim_objects(objects, owner, Pod, selector_of(owner))
     spec = document["spec"]
     by_ordinal = {number: pod for pod in claim[0] if (number := _ordinal(owner, pod)) is not None}
     first = spec.get("ordinals", {}).get("start", 0)
     it = _Set(owner, spec, by_ordinal, first, spec.get("replicas", 1))
     actions = list(claim[1])
-    known = revisions(view, owner, document)
+    known = revisions(objects, owner, document)
     actions += known.actions
     status = document.get("status", {})
     current = status.get("currentRevision") or known.current_name
     updated = known.current_name
     if owner.metadata.deletion_timestamp is None:
-        actions += _retention(view, it)
+        actions += _retention(objects, it)
         templates = {each.metadata.name: each.data["spec"]["template"] for each in known.known}
         templates[updated] = spec.get("template", {})
-        actions += _steps(view, it, _Versions(current, updated, templates), now_ns)
+        actions += _steps(objects, it, _Versions(current, updated, templates), now_ns)
         in_use = {pod.metadata.labels.get(HASH_LABEL, "") for pod in by_ordinal.values()}
         in_use |= {current, updated}
         actions += surplus_revisions(owner, known.known, in_use)
     actions += _status(it, document, current, updated, now_ns)
     ready = [pod for pod in by_ordinal.values() if is_ready(pod)]
-    return Plan(actions, next_available_ns(ready, spec.get("minReadySeconds", 0), now_ns))
+    return ActionPlan(actions, next_available_ns(ready, spec.get("minReadySeconds", 0), now_ns))
 
 
 class _Versions(NamedTuple):
@@ -85,12 +92,12 @@ def _partition(it: _Set) -> int:
     return int(rolling.get("partition") or 0)
 
 
-def _steps(view: View, it: _Set, versions: _Versions, now_ns: int) -> list[Action]:
+def _steps(objects: ObjectIndex, it: _Set, versions: _Versions, now_ns: int) -> list[Action]:
     """What to do next: make what is missing, take away what is too much, then update."""
     minimum = it.spec.get("minReadySeconds", 0)
     actions: list[Action] = []
     missing = it.wanted - sum(ordinal in it.ordinals() for ordinal in it.pods)
-    room, told = new_pods(it.owner, missing, list(it.pods.values()))
+    room, told = limit_new_pods(it.owner, missing, list(it.pods.values()))
     made = 0
     for ordinal in it.ordinals():
         pod = it.pods.get(ordinal)
@@ -104,7 +111,7 @@ def _steps(view: View, it: _Set, versions: _Versions, now_ns: int) -> list[Actio
             if made >= room:
                 return [*actions, *told]
             name = _version_of(it, ordinal, versions)
-            actions += _made(view, it, ordinal, versions, name)
+            actions += _made(objects, it, ordinal, versions, name)
             made += 1
             if not it.is_parallel or len(actions) >= MOST_AT_ONCE:
                 return actions  # the rest when these are there
@@ -169,7 +176,9 @@ def _max_unavailable(it: _Set) -> int:
     return max(1, int(value))
 
 
-def _made(view: View, it: _Set, ordinal: int, versions: _Versions, version: str) -> list[Action]:
+def _made(
+    objects: ObjectIndex, it: _Set, ordinal: int, versions: _Versions, version: str
+) -> list[Action]:
     """A pod and the claims that it lacks."""
     name = f"{it.owner.metadata.name}-{ordinal}"
     namespace = it.owner.metadata.namespace
@@ -195,7 +204,7 @@ def _made(view: View, it: _Set, ordinal: int, versions: _Versions, version: str)
         claim_name = f"{inner['name']}-{name}"
         source = {"claimName": claim_name}
         volumes.append({"name": inner["name"], "persistentVolumeClaim": source})
-        if view.find(PersistentVolumeClaim, namespace, claim_name) is None:
+        if objects.find(PersistentVolumeClaim, namespace, claim_name) is None:
             labels = {
                 **inner.get("labels", {}),
                 **it.spec.get("selector", {}).get("matchLabels", {}),
@@ -219,7 +228,7 @@ def _made(view: View, it: _Set, ordinal: int, versions: _Versions, version: str)
     return actions
 
 
-def _retention(view: View, it: _Set) -> list[Action]:
+def _retention(objects: ObjectIndex, it: _Set) -> list[Action]:
     """Claims that are to go with the set, or with the pods that a smaller set does not have."""
     policy = it.spec.get("persistentVolumeClaimRetentionPolicy", {})
     when_deleted = policy.get("whenDeleted") == "Delete"
@@ -229,7 +238,7 @@ def _retention(view: View, it: _Set) -> list[Action]:
     if not templates or not (when_deleted or when_scaled):
         return []
     owner = it.owner.metadata
-    for claim in view.within(PersistentVolumeClaim, owner.namespace):
+    for claim in objects.within(PersistentVolumeClaim, owner.namespace):
         # Named template, set and number; a template's name may have a dash as well.
         start, _, number = claim.metadata.name.rpartition("-")
         if not number.isdecimal() or not start.endswith(f"-{owner.name}"):

@@ -9,11 +9,11 @@ from typing import Any
 from kubesched.api import Node, Pod, Taint, Toleration
 from kubesched.api.taints import NO_EXECUTE, tolerates
 from kubesched.api.time import format_time
-from kubesched.cluster.controllers.cluster_view import View
-from kubesched.cluster.controllers.plans import Action, Delete, Patch, Plan, RecordEvent
+from kubesched.cluster.controllers.object_index import ObjectIndex
+from kubesched.cluster.controllers.plans import Action, ActionPlan, Delete, Patch, RecordEvent
 from kubesched.foundation.util.clock import SECOND
 
-__all__ = ["TaintEvictions", "disruption", "toleration_ns"]
+__all__ = ["TaintEvictions", "disruption_patch", "toleration_ns"]
 
 _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
@@ -55,7 +55,7 @@ def _seconds(toleration: Toleration) -> float:
     return math.inf if seconds is None else seconds
 
 
-def disruption(pod: Pod, reason: str, message: str, now_ns: int) -> Patch:
+def disruption_patch(pod: Pod, reason: str, message: str, now_ns: int) -> Patch:
     """The condition that tells why a pod is going to be deleted."""
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
@@ -77,11 +77,13 @@ class TaintEvictions:
         self._since: dict[str, int] = {}
         """When a pod and a NoExecute taint of its node were first seen together, by its uid."""
 
-    def plan(self, view: View, node: Node, _document: Mapping[str, Any], now_ns: int) -> Plan:
+    def plan(
+        self, objects: ObjectIndex, node: Node, _document: Mapping[str, Any], now_ns: int
+    ) -> ActionPlan:
         taints = [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
         actions: list[Action] = []
         again_ns: int | None = None
-        for pod in view.pods_on(node.metadata.name):
+        for pod in objects.pods_on(node.metadata.name):
             uid = pod.metadata.uid
             allowed_ns = toleration_ns(pod, taints) if taints else None
             if allowed_ns is None or pod.metadata.deletion_timestamp is not None:
@@ -97,9 +99,9 @@ class TaintEvictions:
             actions.append(
                 RecordEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {_key(pod)}")
             )
-            actions.append(disruption(pod, "DeletionByTaintManager", _MESSAGE, now_ns))
+            actions.append(disruption_patch(pod, "DeletionByTaintManager", _MESSAGE, now_ns))
             actions.append(Delete(pod))
-        return Plan(actions, again_ns)
+        return ActionPlan(actions, again_ns)
 
     def forget(self, uid: str) -> None:
         """A pod is gone."""

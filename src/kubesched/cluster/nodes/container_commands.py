@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
-__all__ = ["Outcome", "literal_end", "literal_outcome"]
+__all__ = ["CommandOutcome", "literal_end", "literal_outcome"]
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 _STEP = re.compile(r"\s*(?:&&|;|\n)\s*")
@@ -26,14 +26,14 @@ _UNITS = {"": SECOND, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 24 * 60 *
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
 
 
-class Outcome(NamedTuple):
+class CommandOutcome(NamedTuple):
     """How long a container runs, for ever if None, and with which code it then ends."""
 
     duration_ns: int | None
     exit_code: int = 0
 
 
-def literal_outcome(command: Sequence[str]) -> Outcome | None:
+def literal_outcome(command: Sequence[str]) -> CommandOutcome | None:
     """What becomes of a container with this command; None if that cannot be told."""
     words = list(command)
     if not words:
@@ -42,10 +42,10 @@ def literal_outcome(command: Sequence[str]) -> Outcome | None:
     if text is None:
         return _simple(words)
     text = _TRAP.sub("", _FUNCTION.sub("", text))
-    return Outcome(None) if _ENDLESS.fullmatch(text) else _script(text)
+    return CommandOutcome(None) if _ENDLESS.fullmatch(text) else _script(text)
 
 
-def literal_end(command: Sequence[str]) -> Outcome | None:
+def literal_end(command: Sequence[str]) -> CommandOutcome | None:
     """What a container with this command does when it is told to end; None if it does not say."""
     text = _script_of(command)
     found = None if text is None else _TRAP.search(text)
@@ -64,9 +64,9 @@ def _script_of(words: Sequence[str]) -> str | None:
     return None
 
 
-def _script(text: str) -> Outcome | None:
+def _script(text: str) -> CommandOutcome | None:
     total_ns = 0
-    outcome = Outcome(0)
+    outcome = CommandOutcome(0)
     for step in _STEP.split(text.strip()):
         if not step:
             continue
@@ -74,30 +74,30 @@ def _script(text: str) -> Outcome | None:
         if done is None:
             return None
         if done.duration_ns is None:
-            return Outcome(None)
+            return CommandOutcome(None)
         total_ns += done.duration_ns
-        outcome = Outcome(total_ns, done.exit_code)
+        outcome = CommandOutcome(total_ns, done.exit_code)
         if done.exit_code or step.split()[0] == "exit":
             break
     return outcome
 
 
-def _simple(words: Sequence[str]) -> Outcome | None:
+def _simple(words: Sequence[str]) -> CommandOutcome | None:
     match _program(words[0]), list(words[1:]):
         case "true" | ":", _:
-            return Outcome(0)
+            return CommandOutcome(0)
         case "false", _:
-            return Outcome(0, 1)
+            return CommandOutcome(0, 1)
         case "exit", []:
-            return Outcome(0)
+            return CommandOutcome(0)
         case "exit", [code] if code.isdecimal():
-            return Outcome(0, int(code) & 255)
+            return CommandOutcome(0, int(code) & 255)
         case "sleep", ["infinity" | "inf"]:
-            return Outcome(None)
+            return CommandOutcome(None)
         case "sleep", [*amounts] if amounts:
             parts = [_AMOUNT.fullmatch(amount) for amount in amounts]
             if all(parts):
-                return Outcome(sum(round(float(p[1]) * _UNITS[p[2]]) for p in parts if p))
+                return CommandOutcome(sum(round(float(p[1]) * _UNITS[p[2]]) for p in parts if p))
     return None
 
 

@@ -27,7 +27,7 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.pod import Container
-from kubesched.cluster.nodes.container_commands import Outcome, literal_end, literal_outcome
+from kubesched.cluster.nodes.container_commands import CommandOutcome, literal_end, literal_outcome
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.go_format import parse_duration
 
@@ -69,9 +69,9 @@ class Behavior(msgspec.Struct, frozen=True):
     pulls_image: bool = True
     ends_pod: bool = False
     """Whether the pod is over when its containers end, whatever its restart policy."""
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[CommandOutcome, ...] = ()
     """One per container."""
-    init_outcomes: tuple[Outcome, ...] = ()
+    init_outcomes: tuple[CommandOutcome, ...] = ()
     """One per init container, in order; those without a literal command end at once."""
 
 
@@ -118,7 +118,7 @@ def behavior_of(pod: Pod, from_rules: Callable[[Pod], Mapping[str, str]] | None 
         ends_pod=ends_pod,
         outcomes=outcomes,
         init_outcomes=tuple(
-            literal_outcome((*each.command, *each.args)) or Outcome(0)
+            literal_outcome((*each.command, *each.args)) or CommandOutcome(0)
             for each in pod.spec.init_containers
             if each.restart_policy != "Always"
         ),
@@ -141,7 +141,7 @@ def _plain_behavior(pod: Pod) -> Behavior | None:
     run_ns = run_duration_ns(pod)
     if run_ns is None:
         return None
-    return Behavior(ends_pod=True, outcomes=(Outcome(run_ns),) * len(spec.containers))
+    return Behavior(ends_pod=True, outcomes=(CommandOutcome(run_ns),) * len(spec.containers))
 
 
 @lru_cache(maxsize=1024)
@@ -150,24 +150,24 @@ def _is_there(image: str) -> bool:
     return _NO_SUCH_IMAGE.search(image) is None
 
 
-def _said_outcome(said: Mapping[str, str]) -> tuple[Outcome | None, bool]:
+def _said_outcome(said: Mapping[str, str]) -> tuple[CommandOutcome | None, bool]:
     """How the containers end if somebody says so, and whether that ends the pod."""
     text = said.get("exit-code", "")
     code = int(text) if text.isdecimal() else None
     if (after_ns := duration_ns(said.get("fail-after", ""))) is not None:
-        return Outcome(after_ns, 1 if code is None else code), False
+        return CommandOutcome(after_ns, 1 if code is None else code), False
     if (run_ns := duration_ns(said.get("run-duration", ""))) is not None:
-        return Outcome(run_ns, code or 0), True
+        return CommandOutcome(run_ns, code or 0), True
     return None, False
 
 
-def _outcome(container: Container, pod: Pod) -> Outcome:
+def _outcome(container: Container, pod: Pod) -> CommandOutcome:
     literal = literal_outcome((*container.command, *container.args))
     if literal is not None:
         return literal
     if _is_of_job(pod) and not _pauses(container):
-        return Outcome(DEFAULT_RUN_NS)
-    return Outcome(None)
+        return CommandOutcome(DEFAULT_RUN_NS)
+    return CommandOutcome(None)
 
 
 def _is_of_job(pod: Pod) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from kubesched.api import Pod
 from kubesched.api.pod import ContainerStatus
 from kubesched.api.time import parse_time
-from kubesched.cluster.nodes.container_commands import Outcome
+from kubesched.cluster.nodes.container_commands import CommandOutcome
 from kubesched.cluster.nodes.pod_behavior import Behavior
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
@@ -29,7 +29,7 @@ _RECOVERED_NS = 10 * MINUTE
 class ContainerRun:
     """One container: running, ended, or waiting to be started again."""
 
-    def __init__(self, name: str, image: str, outcome: Outcome) -> None:
+    def __init__(self, name: str, image: str, outcome: CommandOutcome) -> None:
         self.name, self.image, self.outcome = name, image, outcome
         self.started_ns: int | None = None
         self.ended_ns: int | None = None

@@ -18,14 +18,14 @@ from kubesched.api import (
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.dashboard.answers import Answers
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
+from kubesched.dashboard.page_queries import PageQueries
 from kubesched.foundation.util.clock import RealClock
 from kubesched.framework import CycleState, Plugin, Status
 from kubesched.testing import make_node, make_pod
-from tests.dashboard.site import Site, Still, run
+from tests.dashboard.page_harness import FixedClusterState, PageHarness, run
 
 CLUSTER = (
     make_node("a", allocatable={"cpu": "4", "memory": "8Gi", "pods": "10"}),
@@ -42,11 +42,11 @@ def parsed(document: dict[str, Any]) -> Any:
 
 def test_a_pending_pod_is_explained() -> None:
     async def work() -> None:
-        site = Site(*CLUSTER, make_pod("big", requests={"cpu": "9"}))
-        async with site.visited() as client:
-            async with client.get(f"{site.url}api/explanations/default/big") as answer:
+        page = PageHarness(*CLUSTER, make_pod("big", requests={"cpu": "9"}))
+        async with page.signed_in_client() as client:
+            async with client.get(f"{page.url}api/explanations/default/big") as answer:
                 found = await answer.json()
-            async with client.get(f"{site.url}api/pods/default/nobody") as answer:
+            async with client.get(f"{page.url}api/pods/default/nobody") as answer:
                 assert (answer.status, await answer.json()) == (
                     404,
                     {"error": "no pod default/nobody"},
@@ -69,15 +69,15 @@ class _Shunning(Plugin):
 
 def test_plugins_of_ones_own_have_a_say_in_explanations() -> None:
     async def work() -> None:
-        picture = Still(make_node("a"), make_pod("p"))
+        state = FixedClusterState(make_node("a"), make_pod("p"))
         text = (
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
             "profiles:\n- plugins: {filter: {enabled: [{name: Shunning}]}}\n"
         )
         plugins = {"Shunning": _Shunning}
         configuration = read_configuration(text, plugins)
-        picture.configuration = lambda: configuration
-        answers = Answers(picture, now_ns=lambda: 0, plugins=plugins)
+        state.configuration = lambda: configuration
+        answers = PageQueries(state, now_ns=lambda: 0, plugins=plugins)
         found = msgspec.json.decode(await answers.get("explanations/default/p", {}))
         assert found["verdict"] == "pending"
         assert "shunned" in found["summary"]
@@ -87,9 +87,9 @@ def test_plugins_of_ones_own_have_a_say_in_explanations() -> None:
 
 def test_the_stream_begins_with_everything() -> None:
     async def work() -> None:
-        site = Site(*CLUSTER)
-        async with site.visited() as client:
-            async with client.get(f"{site.url}api/stream") as answer:
+        page = PageHarness(*CLUSTER)
+        async with page.signed_in_client() as client:
+            async with client.get(f"{page.url}api/stream") as answer:
                 line = await answer.content.readline()
             frame = json.loads(line.removeprefix(b"data: "))
         assert frame["nodes"] == [[0, "a", 1000, 0, 1]]
@@ -102,8 +102,8 @@ def test_the_stream_begins_with_everything() -> None:
 
 def test_who_waits_is_told_without_a_scheduler_at_hand() -> None:
     async def work() -> None:
-        site = Site(*CLUSTER)
-        async with site.visited() as client, client.get(f"{site.url}api/queue") as answer:
+        page = PageHarness(*CLUSTER)
+        async with page.signed_in_client() as client, client.get(f"{page.url}api/queue") as answer:
             found = await answer.json()
         assert [pod["key"] for pod in found["pods"]] == ["default/<b>waits</b>"]
         assert found["reasons"][0]["reason"] == "not tried yet"
@@ -115,10 +115,10 @@ def test_who_waits_is_told_without_a_scheduler_at_hand() -> None:
 def test_names_are_searched_those_that_begin_with_the_text_first() -> None:
     async def work() -> None:
         pods = [make_pod(name) for name in ("old-web", "web-1", "db")]
-        site = Site(*pods, make_node("Webber"))
+        page = PageHarness(*pods, make_node("Webber"))
         async with (
-            site.visited() as client,
-            client.get(f"{site.url}api/search?text=web") as answer,
+            page.signed_in_client() as client,
+            client.get(f"{page.url}api/search?text=web") as answer,
         ):
             found = await answer.json()
         assert [(each["kind"], each["name"]) for each in found] == [
@@ -132,10 +132,10 @@ def test_names_are_searched_those_that_begin_with_the_text_first() -> None:
 
 def test_a_page_that_only_reads_changes_nothing() -> None:
     async def work() -> None:
-        site = Site(*CLUSTER)
-        async with site.visited() as client:
+        page = PageHarness(*CLUSTER)
+        async with page.signed_in_client() as client:
             for path in ("manifests", "apply", "scale", "nodes", "configuration"):
-                status, _ = await site.post(client, path, {"text": "kind: Pod"})
+                status, _ = await page.post(client, path, {"text": "kind: Pod"})
                 assert status == 403
 
     run(work)
@@ -144,12 +144,12 @@ def test_a_page_that_only_reads_changes_nothing() -> None:
 def test_objects_are_made_on_an_embedded_cluster() -> None:
     async def work() -> None:
         api = LocalApi(Store(), RealClock())
-        site = Site(*CLUSTER, changes=EmbeddedChanges(api))
+        page = PageHarness(*CLUSTER, changes=EmbeddedChanges(api))
         text = "apiVersion: v1\nkind: Node\nmetadata: {name: fresh}\n"
         wrong = text + "---\napiVersion: v1\nkind: Nod\n"
-        async with site.visited() as client:
+        async with page.signed_in_client() as client:
             answers = [
-                await site.post(client, "manifests", {"text": each})
+                await page.post(client, "manifests", {"text": each})
                 for each in (text, "a: [b", wrong, text, "", "# nothing")
             ]
         assert answers[0] == (200, {"made": ["Node fresh"]})
@@ -165,18 +165,18 @@ def test_objects_are_made_on_an_embedded_cluster() -> None:
 
 def test_a_configuration_that_cannot_be_used_is_said_in_one_line() -> None:
     async def work() -> None:
-        site = Site(*CLUSTER)
+        page = PageHarness(*CLUSTER)
         text = (
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
             "profiles:\n- plugins: {filter: {enabled: [{name: NodePort}]}}\n"
         )
-        async with site.visited() as client:
-            status, body = await site.post(client, "whatif", {"configuration": text})
+        async with page.signed_in_client() as client:
+            status, body = await page.post(client, "whatif", {"configuration": text})
             assert status == 400
             assert "NodePort" in body["error"]
             assert body["error"].startswith("line 4: ")
             assert "\n" not in body["error"]
-            status, body = await site.post(client, "whatif", {})
+            status, body = await page.post(client, "whatif", {})
             assert (status, body["error"][:15]) == (400, "nothing to play")
 
     run(work)
@@ -206,13 +206,13 @@ def test_a_node_opens_to_its_devices_and_who_has_them() -> None:
         }
     )
     assert isinstance(claim, ResourceClaim)
-    found = node_detail(Still(make_node("a"), slice_, claim), "a")
+    found = node_detail(FixedClusterState(make_node("a"), slice_, claim), "a")
     assert found is not None
     assert [(each["name"], each["usedBy"]) for each in found["devices"]] == [
         ("gpu-0", []),
         ("gpu-1", ["ml/train"]),
     ]
-    elsewhere = node_detail(Still(make_node("b"), slice_, claim), "b")
+    elsewhere = node_detail(FixedClusterState(make_node("b"), slice_, claim), "b")
     assert elsewhere is not None
     assert elsewhere["devices"] == []
 
@@ -244,7 +244,7 @@ def test_a_node_opens_to_the_volumes_of_its_pods() -> None:
     )
     assert isinstance(claim, PersistentVolumeClaim)
     assert isinstance(claim.spec, PersistentVolumeClaimSpec)
-    found = node_detail(Still(make_node("a"), pod, claim), "a")
+    found = node_detail(FixedClusterState(make_node("a"), pod, claim), "a")
     assert found is not None
     rows = [(each["name"], each["phase"], each.get("size")) for each in found["volumes"]]
     assert rows == [("shop/data", "Bound", "10Gi"), ("shop/db-scratch", "missing", None)]

@@ -15,21 +15,21 @@ from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["MOST_ENDED", "EndedPods"]
+__all__ = ["TERMINATED_POD_THRESHOLD", "TerminatedPodCollector"]
 
 log = get_logger(__name__)
 
-MOST_ENDED: Final = 12_500
+TERMINATED_POD_THRESHOLD: Final = 12_500
 _PERIOD_NS: Final = 20 * SECOND
 _PER_TURN: Final = 100
 _FINISHED = ("Succeeded", "Failed")
 _NOT_FOUND, _CONFLICT = 404, 409
 
 
-class EndedPods:
+class TerminatedPodCollector:
     """Looks through the pods of a store every twenty seconds."""
 
-    def __init__(self, store: Store, clock: Clock, *, most: int = MOST_ENDED) -> None:
+    def __init__(self, store: Store, clock: Clock, *, most: int = TERMINATED_POD_THRESHOLD) -> None:
         self._store, self._clock, self._most = store, clock, most
         self._stop = StopSwitch()
 

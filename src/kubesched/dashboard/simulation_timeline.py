@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.dashboard.timeline import Change, Timeline, Timelines
+from kubesched.dashboard.timeline import Timeline, TimelineChange, Timelines
 from kubesched.errors import ConfigError
 from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
@@ -42,7 +42,7 @@ def timelines_of_report(path: Path) -> tuple[str, Timelines]:
     timelines = [
         Timeline(
             run.result.configuration,
-            [Change(*change) for change in run.changes],
+            [TimelineChange(*change) for change in run.changes],
             start=run.start_ms,
             end=run.start_ms + round(run.result.virtual_s * 1000),
             series=run.result.series,

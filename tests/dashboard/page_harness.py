@@ -10,18 +10,18 @@ from typing import Any
 import aiohttp
 
 from kubesched.api import Node, Pod
-from kubesched.dashboard.answers import Answers
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
-from kubesched.dashboard.frames import FrameHub
+from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.sign_in import SignIn
+from kubesched.dashboard.stream_frames import FrameHub
 
 
-class Still:
-    """A picture of objects that stand still; the only one there is."""
+class FixedClusterState:
+    """A state of objects that stand still; the only one there is."""
 
     def __init__(self, *objects: Any) -> None:
         self._objects = list(objects)
@@ -33,7 +33,7 @@ class Still:
             elif isinstance(each, Node):
                 self.view.put_node(each)
 
-    def at(self, moment: Any) -> Still:
+    def at(self, moment: Any) -> FixedClusterState:
         return self
 
     def of_kind(self, kind: type[Any]) -> Iterable[Any]:
@@ -46,7 +46,7 @@ class Still:
         return None
 
 
-class Site:
+class PageHarness:
     """The page on a socket."""
 
     def __init__(
@@ -57,10 +57,10 @@ class Site:
         path: str = "",
     ) -> None:
         self.sign_in = SignIn(public_url=public_url)
-        self.picture = Still(*objects)
-        answers = Answers(self.picture, now_ns=lambda: 0, changes=changes)
-        self.hub = FrameHub(self.picture.view, self.picture.decisions, answers.decorated)
-        dashboard = Dashboard(answers, self.sign_in, self.hub)
+        self.state = FixedClusterState(*objects)
+        queries = PageQueries(self.state, now_ns=lambda: 0, changes=changes)
+        self.hub = FrameHub(self.state.view, self.state.decisions, queries.decorated)
+        dashboard = Dashboard(queries, self.sign_in, self.hub)
         self.server = PageServer(dashboard, "127.0.0.1", 0, path=path)
 
     @property
@@ -68,14 +68,14 @@ class Site:
         return f"{self.server.url}/dashboard/"
 
     @asynccontextmanager
-    async def stranger(self) -> AsyncIterator[aiohttp.ClientSession]:
+    async def anonymous_client(self) -> AsyncIterator[aiohttp.ClientSession]:
         jar = aiohttp.CookieJar(unsafe=True)
         async with self.server, aiohttp.ClientSession(cookie_jar=jar) as client:
             yield client
 
     @asynccontextmanager
-    async def visited(self) -> AsyncIterator[aiohttp.ClientSession]:
-        async with self.stranger() as client:
+    async def signed_in_client(self) -> AsyncIterator[aiohttp.ClientSession]:
+        async with self.anonymous_client() as client:
             link = f"{self.url}?token={self.sign_in.issue()}"
             async with client.get(link, allow_redirects=False) as answer:
                 assert answer.status == 303

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kubesched.api import Pod
 from kubesched.cluster.controllers.plans import Action, RecordEvent
 
-__all__ = ["MOST_AT_ONCE", "MOST_WAITING", "new_pods"]
+__all__ = ["MOST_AT_ONCE", "MOST_WAITING", "limit_new_pods"]
 
 MOST_AT_ONCE: Final = 500
 """Pods that one plan makes; the next one follows when these are there."""
@@ -20,7 +20,7 @@ MOST_WAITING: Final = 10_000
 """Pods of one owner that have no node."""
 
 
-def new_pods(owner: Any, missing: int, active: Sequence[Pod]) -> tuple[int, list[Action]]:
+def limit_new_pods(owner: Any, missing: int, active: Sequence[Pod]) -> tuple[int, list[Action]]:
     """How many of the missing pods to make now, and what to tell people if others must wait."""
     waiting = sum(not pod.spec.node_name for pod in active)
     room = max(0, MOST_WAITING - waiting)

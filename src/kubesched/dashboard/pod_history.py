@@ -16,7 +16,7 @@ from kubesched.scheduler.backend.queue.scheduling_queue import (
     POPPED_FROM_BACKOFF,
 )
 
-__all__ = ["pod_story"]
+__all__ = ["pod_history"]
 
 _MILLISECOND: Final = 1_000_000
 _BACKOFF_OVER: Final = (BACKOFF_COMPLETE, POPPED_FROM_BACKOFF)
@@ -34,7 +34,7 @@ _TEXTS: Final = {
 }
 
 
-def pod_story(
+def pod_history(
     pod: Pod, decisions: Iterable[dict[str, Any]], queue: SchedulingQueue | None, key: str
 ) -> list[dict[str, Any]]:
     """Steps with a time in milliseconds, what happened, a text, and a node or a reason."""

@@ -17,12 +17,12 @@ import msgspec
 from kubesched.api import Deployment, StatefulSet
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.dashboard.cluster_view import View
+from kubesched.dashboard.cluster_state import ClusterState, ClusterStates, Moment
+from kubesched.dashboard.cluster_view import PageView
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
-from kubesched.dashboard.picture import Moment, Picture, Pictures
-from kubesched.dashboard.pod_story import pod_story
+from kubesched.dashboard.pod_history import pod_history
 from kubesched.dashboard.queue_view import place_row, queue_view
 from kubesched.dashboard.rows import pod_row
 from kubesched.dashboard.timeline import Timelines
@@ -37,7 +37,7 @@ from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
-__all__ = ["Answers"]
+__all__ = ["PageQueries"]
 
 _FOUND: Final = 30
 _DECISIONS: Final = 200
@@ -50,7 +50,7 @@ async def _at_once() -> None:
     """Nothing is to be read first."""
 
 
-class Limits(NamedTuple):
+class UnreadableKinds(NamedTuple):
     """What of the cluster may not be read: kinds, and kinds outside of one namespace."""
 
     unknown: tuple[str, ...] = ()
@@ -58,8 +58,8 @@ class Limits(NamedTuple):
     namespace: str = ""
 
 
-class Answers:
-    """Answers about pictures of a cluster; with `changes` it can be changed, too.
+class PageQueries:
+    """Answers about states of a cluster; with `changes` it can be changed, too.
 
     `queue` gives the queue of a scheduler in this process, `plugins` those it has besides;
     `limits` say what may not be read; `read` ends once everything that may was read once.
@@ -67,7 +67,7 @@ class Answers:
 
     def __init__(
         self,
-        pictures: Pictures,
+        states: ClusterStates,
         *,
         title: str = "",
         queue: Callable[[], SchedulingQueue | None] = lambda: None,
@@ -75,11 +75,11 @@ class Answers:
         plugins: Mapping[str, Any] | None = None,
         changes: EmbeddedChanges | None = None,
         gates: FeatureGates = DEFAULT_FEATURE_GATES,
-        limits: Limits | None = None,
+        limits: UnreadableKinds | None = None,
         read: Callable[[], Awaitable[object]] = _at_once,
     ) -> None:
-        self._pictures = pictures
-        self._limits = limits or Limits()
+        self._states = states
+        self._limits = limits or UnreadableKinds()
         self._gates = gates
         self._title = title
         self._queue = queue
@@ -107,38 +107,38 @@ class Answers:
         Raises:
             BadRequestError: there is no answer.
         """
-        if isinstance(self._pictures, Timelines):
+        if isinstance(self._states, Timelines):
             if path == "outline":
-                return {"title": self._title, **self._pictures.outline()}
+                return {"title": self._title, **self._states.outline()}
             if path == "moment":
-                return self.decorated(self._pictures.frame(query))
+                return self.decorated(self._states.frame(query))
         elif path == "outline":
             return None  # it is live
-        picture = self._pictures.at(query)
+        state = self._states.at(query)
         match path.split("/"):
             case ["nodes", name]:
-                found = node_detail(picture, name)
+                found = node_detail(state, name)
                 if found is None:
                     raise BadRequestError(f"no node named {name!r}", 404)
                 return found
             case ["pods", namespace, name]:
-                return self._pod(picture, f"{namespace}/{name}")
+                return self._pod(state, f"{namespace}/{name}")
             case ["explanations", namespace, name]:
                 return await self._explanation(f"{namespace}/{name}", query)
             case ["verdicts", namespace, name]:
                 return await self._verdicts(f"{namespace}/{name}", query)
             case ["queue"]:
-                return queue_view(picture.view, self._queue(), self._now_ns())
+                return queue_view(state.view, self._queue(), self._now_ns())
             case ["decisions"]:
-                return self._decisions(picture, query.get("before", ""))
+                return self._decisions(state, query.get("before", ""))
             case ["search"]:
-                return _search(picture.view, query.get("text", ""))
+                return _search(state.view, query.get("text", ""))
             case ["selected"]:
-                return _selected(picture.view, query.get("text", ""))
+                return _selected(state.view, query.get("text", ""))
             case ["workloads"]:
-                return _workloads(picture)
+                return _workloads(state)
             case ["configuration"]:
-                return {"text": self._configuration_text(picture)}
+                return {"text": self._configuration_text(state)}
         raise BadRequestError(f"no such question: {path}", 404)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -153,21 +153,21 @@ class Answers:
             raise BadRequestError("this page only reads: the cluster is not embedded", 403)
         return await self._changes.post(path, body)
 
-    def _decisions(self, picture: Picture, before: str) -> dict[str, Any]:
-        log = picture.decisions
+    def _decisions(self, state: ClusterState, before: str) -> dict[str, Any]:
+        log = state.decisions
         last = int(before) if before.isdigit() else log.last
         return {"first": log.first, "last": log.last, "decisions": log.before(last, _DECISIONS)}
 
-    def _pod(self, picture: Picture, key: str) -> dict[str, Any]:
+    def _pod(self, state: ClusterState, key: str) -> dict[str, Any]:
         """What is known at once; why it waits is asked for apart, as it may take a while."""
-        pod = picture.view.pod(key)
+        pod = state.view.pod(key)
         if pod is None:
             raise BadRequestError(f"no pod {key}", 404)
         queue = self._queue()
         answer: dict[str, Any] = {
             "pod": pod_row(pod),
             "labels": pod.metadata.labels,
-            "story": pod_story(pod, picture.decisions.about(key), queue, key),
+            "story": pod_history(pod, state.decisions.about(key), queue, key),
         }
         place = None if queue is None else queue.describe(key, self._now_ns())
         if place is not None:
@@ -202,14 +202,14 @@ class Answers:
         except TimeoutError:
             raise BadRequestError("the cluster is still being read: ask again", 503) from None
         async with self._turns:
-            picture = self._pictures.at(moment)
+            state = self._states.at(moment)
 
             def answer() -> bytes:
                 registry = PluginRegistry(IN_TREE_PLUGINS)
                 registry.merge(PluginRegistry(self._plugins or {}))
                 snapshot = Snapshot(
-                    picture.objects(),
-                    configuration=picture.configuration(),
+                    state.objects(),
+                    configuration=state.configuration(),
                     unknown=self._limits.unknown,
                     partial=self._limits.partial,
                     plugins=registry,
@@ -224,8 +224,8 @@ class Answers:
             except ChildError as error:
                 raise BadRequestError(str(error), 400 if error.is_refusal else 500) from error
 
-    def _configuration_text(self, picture: Picture) -> str:
-        configuration = picture.configuration()
+    def _configuration_text(self, state: ClusterState) -> str:
+        configuration = state.configuration()
         if configuration is None:
             configuration = scheduler_configuration()
         return written(configuration)
@@ -263,7 +263,7 @@ def _verdicts_of(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _search(view: View, text: str) -> list[dict[str, str]]:
+def _search(view: PageView, text: str) -> list[dict[str, str]]:
     """Nodes and pods with this in their name, those that begin with it first."""
     wanted = text.strip().lower()
     if not wanted:
@@ -277,7 +277,7 @@ def _search(view: View, text: str) -> list[dict[str, str]]:
     return [*found("node", view.names()), *found("pod", map(pod_key, view.pods()))]
 
 
-def _selected(view: View, text: str) -> dict[str, int]:
+def _selected(view: PageView, text: str) -> dict[str, int]:
     """How many pods with a label `key=value`, or with a name that holds the text, per node."""
     key, equals, value = text.partition("=")
     counts: Counter[str] = Counter()
@@ -290,13 +290,13 @@ def _selected(view: View, text: str) -> dict[str, int]:
     return dict(counts)
 
 
-def _workloads(picture: Picture) -> list[dict[str, Any]]:
+def _workloads(state: ClusterState) -> list[dict[str, Any]]:
     """What can be scaled."""
     found: list[dict[str, Any]] = []
     kinds: tuple[type[Any], ...] = (Deployment, StatefulSet)
     for kind in kinds:
         each: Any
-        for each in picture.of_kind(kind):
+        for each in state.of_kind(kind):
             replicas = each.spec.replicas
             found.append(
                 {

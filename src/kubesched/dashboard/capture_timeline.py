@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod, PodStatus
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
-from kubesched.dashboard.timeline import Change, Key, Timeline, Timelines, key_of
+from kubesched.dashboard.timeline import Key, Timeline, TimelineChange, Timelines, key_of
 from kubesched.explain.capture import Capture
 from kubesched.scheduler.config.load import configuration_from_builtins
 
@@ -46,38 +46,38 @@ def timeline_of_objects(objects: Sequence[ApiObject], now: int) -> Timelines:
     return Timelines([Timeline("files", _past_of(objects, now), end=now)])
 
 
-def _differences(captures: Sequence[Capture], moments: Sequence[int]) -> Iterator[Change]:
+def _differences(captures: Sequence[Capture], moments: Sequence[int]) -> Iterator[TimelineChange]:
     known: dict[Key, ApiObject] = {}
     for capture, at in zip(captures, moments, strict=True):
         present = {key_of(each): each for each in capture.objects}
         for key, gone in known.items():
             if key not in present:
-                yield Change(at, gone, None)
+                yield TimelineChange(at, gone, None)
         for key, each in present.items():
             before = known.get(key)
             if before != each:
-                yield Change(at, before, each)
+                yield TimelineChange(at, before, each)
         known = present
 
 
-def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[Change]:
+def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[TimelineChange]:
     times = [_created(each) for each in objects if isinstance(each, Node | Pod)]
     begin = min((at for at in times if at), default=taken)
     for each in objects:
         created = min(_created(each) or begin, taken)
         if not isinstance(each, Pod):
             # Other kinds are there from the beginning: they are needed for the answers.
-            yield Change(created if isinstance(each, Node) else begin, None, each)
+            yield TimelineChange(created if isinstance(each, Node) else begin, None, each)
             continue
         placed = _placed(each)
         if not each.spec.node_name or placed is None:
-            yield Change(created, None, each)
+            yield TimelineChange(created, None, each)
             continue
         before = replace(
             each, spec=replace(each.spec, node_name=""), status=PodStatus(phase="Pending")
         )
-        yield Change(created, None, before)
-        yield Change(min(max(placed, created), taken), before, each)
+        yield TimelineChange(created, None, before)
+        yield TimelineChange(min(max(placed, created), taken), before, each)
 
 
 def _placed(pod: Pod) -> int | None:

@@ -1,4 +1,4 @@
-"""Where the page's picture of a cluster comes from: a scheduler in this process, or any API."""
+"""Where the page's state of a cluster comes from: a scheduler in this process, or any API."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.dashboard.answers import Answers, Limits
+from kubesched.dashboard.cluster_state import LiveClusterState
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
-from kubesched.dashboard.frames import FrameHub
-from kubesched.dashboard.picture import LivePicture
+from kubesched.dashboard.page_queries import PageQueries, UnreadableKinds
 from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
+from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.explain.sources import SCHEDULING_KINDS, Reading
 from kubesched.foundation.client.informer import Informer
 from kubesched.foundation.util.clock import Clock
@@ -48,22 +48,22 @@ def dashboard_of_embedded(
     be called with the scheduler, and with any that takes its place.
     """
     decisions = DecisionLog(clock.now_ns)
-    picture = LivePicture(
+    state = LiveClusterState(
         SchedulerView(scheduler),
         decisions,
         kinds=lambda: [kind.type for kind in SCHEDULING_KINDS],
         of_kind=api.present,
         configuration=configuration,
     )
-    answers = Answers(
-        picture,
+    queries = PageQueries(
+        state,
         title=title,
         queue=lambda: scheduler().queue,
         now_ns=clock.now_ns,
         plugins=plugins,
         changes=changes,
     )
-    return _served(picture, answers, sign_in), lambda found: _record(found, decisions)
+    return _served(state, queries, sign_in), lambda found: _record(found, decisions)
 
 
 def dashboard_of_scheduler(
@@ -81,7 +81,7 @@ def dashboard_of_scheduler(
         return {each.kind: each for each in scheduler.informers.components()}
 
     decisions = DecisionLog(clock.now_ns)
-    picture = LivePicture(
+    state = LiveClusterState(
         SchedulerView(lambda: scheduler),
         decisions,
         kinds=informers,
@@ -89,8 +89,8 @@ def dashboard_of_scheduler(
         configuration=lambda: configuration,
     )
     _record(scheduler, decisions)
-    answers = Answers(
-        picture,
+    queries = PageQueries(
+        state,
         title=title,
         queue=lambda: scheduler.queue,
         now_ns=clock.now_ns,
@@ -98,7 +98,7 @@ def dashboard_of_scheduler(
         gates=gates,
         read=scheduler.synced.wait,
     )
-    return _served(picture, answers, None)
+    return _served(state, queries, None)
 
 
 def dashboard_of_api(
@@ -124,21 +124,21 @@ def dashboard_of_api(
     informers[Pod].add_handler(
         view.put_pod, lambda _, new: view.put_pod(new), lambda pod, _: view.remove_pod(pod)
     )
-    picture = LivePicture(
+    state = LiveClusterState(
         view,
         decisions,
         kinds=lambda: informers,
         of_kind=lambda kind: _listed(informers, kind),
         configuration=lambda: None,
     )
-    limits = Limits(reading.unknown, reading.partial, reading.namespace)
+    limits = UnreadableKinds(reading.unknown, reading.partial, reading.namespace)
 
     async def read() -> None:
         for informer in informers.values():
             await informer.wait_for_sync()
 
-    answers = Answers(picture, title=title, now_ns=clock.now_ns, limits=limits, read=read)
-    return _served(picture, answers, sign_in), tuple(informers.values())
+    queries = PageQueries(state, title=title, now_ns=clock.now_ns, limits=limits, read=read)
+    return _served(state, queries, sign_in), tuple(informers.values())
 
 
 def _record(scheduler: Scheduler, decisions: DecisionLog) -> None:
@@ -153,5 +153,5 @@ def _listed(informers: Informers, kind: type[Any]) -> Iterable[Any]:
     return () if informer is None else informer.store.list()
 
 
-def _served(picture: LivePicture, answers: Answers, sign_in: SignIn | None) -> Dashboard:
-    return Dashboard(answers, sign_in, FrameHub(picture.view, picture.decisions, answers.decorated))
+def _served(state: LiveClusterState, queries: PageQueries, sign_in: SignIn | None) -> Dashboard:
+    return Dashboard(queries, sign_in, FrameHub(state.view, state.decisions, queries.decorated))

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kubesched.api.base import ApiObject
-from kubesched.dashboard.cluster_view import View
+from kubesched.dashboard.cluster_view import PageView
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
-__all__ = ["LivePicture", "Moment", "Picture", "Pictures"]
+__all__ = ["ClusterState", "ClusterStates", "LiveClusterState", "Moment"]
 
 T = TypeVar("T", bound=ApiObject)
 
 
-class Picture(Protocol):
+class ClusterState(Protocol):
     """What there is, as of one moment."""
 
     @property
-    def view(self) -> View: ...
+    def view(self) -> PageView: ...
 
     @property
     def decisions(self) -> DecisionLog: ...
@@ -38,14 +38,14 @@ class Picture(Protocol):
 
 
 Moment = Mapping[str, str]
-"""Which picture is asked for, as the query of an address has it; empty: the only one."""
+"""Which state is asked for, as the query of an address has it; empty: the only one."""
 
 
-class Pictures(Protocol):
+class ClusterStates(Protocol):
     """Pictures of a cluster by moment."""
 
-    def at(self, moment: Moment) -> Picture:
-        """The picture of a moment, good until the next is asked for or something is awaited.
+    def at(self, moment: Moment) -> ClusterState:
+        """The state of a moment, good until the next is asked for or something is awaited.
 
         Raises:
             BadRequestError: there is none.
@@ -53,15 +53,15 @@ class Pictures(Protocol):
         ...
 
 
-class LivePicture:
-    """A cluster as it is now: the only picture there is.
+class LiveClusterState:
+    """A cluster as it is now: the only state there is.
 
     `of_kind` gives the objects of a kind that are at hand, `kinds` are all that there are.
     """
 
     def __init__(
         self,
-        view: View,
+        view: PageView,
         decisions: DecisionLog,
         *,
         kinds: Callable[[], Iterable[type[Any]]],
@@ -72,7 +72,7 @@ class LivePicture:
         self._kinds, self._of_kind = kinds, of_kind
         self.configuration = configuration
 
-    def at(self, moment: Moment) -> Picture:  # noqa: ARG002
+    def at(self, moment: Moment) -> ClusterState:  # noqa: ARG002
         return self
 
     def of_kind(self, kind: type[T]) -> Iterable[T]:

@@ -16,7 +16,7 @@ from kubesched.cluster.controllers.storage_index import StorageIndex
 from kubesched.foundation.util.clock import SECOND
 
 __all__ = [
-    "View",
+    "ObjectIndex",
     "controller_of",
     "controller_reference",
     "is_active",
@@ -29,7 +29,7 @@ _FINISHED = ("Succeeded", "Failed")
 _EMPTY: dict[Any, Any] = {}
 
 
-class View:
+class ObjectIndex:
     """Objects by uid, by kind, namespace and name; owned ones by their owners, pods by nodes."""
 
     def __init__(self) -> None:

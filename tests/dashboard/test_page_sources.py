@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.dashboard.page_sources import dashboard_of_api
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.dashboard.sources import dashboard_of_api
 from kubesched.explain.sources import SCHEDULING_KINDS, Reading
 from kubesched.foundation.client.informer import Informer
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import running
 from kubesched.scheduler.server.endpoints.http_messages import Headers, Request
 from kubesched.testing import make_node, make_pod
-from tests.dashboard.site import run
+from tests.dashboard.page_harness import run
 
 CLUSTER = (make_node("a", cpu="4"), make_pod("big", images=["i"], requests={"cpu": "9"}))
 TARGET = "/dashboard/api/explanations/default/big"

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
-from kubesched.dashboard.frames import FrameHub
 from kubesched.dashboard.rows import node_row
+from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.foundation.util import virtual_loop
 from kubesched.framework.pod_info import assigned_to
 from kubesched.testing import make_node, make_pod

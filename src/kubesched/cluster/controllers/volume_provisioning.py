@@ -12,8 +12,8 @@ from typing import Any
 
 from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubesched.api.time import parse_time
-from kubesched.cluster.controllers.cluster_view import View
-from kubesched.cluster.controllers.plans import Action, Create, Patch, Plan, RecordEvent
+from kubesched.cluster.controllers.object_index import ObjectIndex
+from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, Patch, RecordEvent
 from kubesched.cluster.nodes.pod_behavior import PREFIX, duration_ns
 
 __all__ = ["PROVISIONER", "STORAGE_CLASSES", "plan_provisioning"]
@@ -47,8 +47,8 @@ STORAGE_CLASSES = (
 
 
 def plan_provisioning(
-    view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, now_ns: int
-) -> Plan:
+    objects: ObjectIndex, claim: PersistentVolumeClaim, storage_class: StorageClass, now_ns: int
+) -> ActionPlan:
     """Make a volume for a claim, in its class's own way or not at all."""
     metadata = claim.metadata
     provisioner = storage_class.provisioner
@@ -62,7 +62,7 @@ def plan_provisioning(
             f"'{provisioner}' or manually by the system administrator. If volume creation is "
             "delayed, please verify that the provisioner is running and correctly registered."
         )
-        return Plan([*actions, RecordEvent(claim, "ExternalProvisioning", text)])
+        return ActionPlan([*actions, RecordEvent(claim, "ExternalProvisioning", text)])
     if metadata.annotations.get(f"{PREFIX}provision") == "fail":
         text = f'failed to provision volume with StorageClass "{storage_class.metadata.name}": '
         text += "the claim asks for a failure"
@@ -70,19 +70,21 @@ def plan_provisioning(
         if _SELECTED_NODE in metadata.annotations:
             # The scheduler is to look for another node.
             actions.append(Patch(claim, {"metadata": {"annotations": {_SELECTED_NODE: None}}}))
-        return Plan(actions)
+        return ActionPlan(actions)
     delay_ns = duration_ns(metadata.annotations.get(f"{PREFIX}provision-delay", ""))
     if delay_ns and metadata.creation_timestamp is not None:
         ready_ns = parse_time(metadata.creation_timestamp) + delay_ns
         if ready_ns > now_ns:
-            return Plan(actions, ready_ns)
-    actions.append(Create(PersistentVolume, _volume(view, claim, storage_class), optional=True))
+            return ActionPlan(actions, ready_ns)
+    actions.append(Create(PersistentVolume, _volume(objects, claim, storage_class), optional=True))
     text = f"Successfully provisioned volume pvc-{metadata.uid}"
     actions.append(RecordEvent(claim, "ProvisioningSucceeded", text))
-    return Plan(actions)
+    return ActionPlan(actions)
 
 
-def _volume(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Json:
+def _volume(
+    objects: ObjectIndex, claim: PersistentVolumeClaim, storage_class: StorageClass
+) -> Json:
     metadata = claim.metadata
     name = f"pvc-{metadata.uid}"
     spec: Json = {
@@ -101,17 +103,19 @@ def _volume(view: View, claim: PersistentVolumeClaim, storage_class: StorageClas
             "resourceVersion": metadata.resource_version,
         },
     }
-    terms = _topology(view, claim, storage_class)
+    terms = _topology(objects, claim, storage_class)
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
     notes = {"pv.kubernetes.io/provisioned-by": PROVISIONER}
     return {"metadata": {"name": name, "annotations": notes}, "spec": spec}
 
 
-def _topology(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> list[Json]:
+def _topology(
+    objects: ObjectIndex, claim: PersistentVolumeClaim, storage_class: StorageClass
+) -> list[Json]:
     """Where the volume can be reached from; everywhere if empty."""
     key = storage_class.parameters.get("topologyKey", "")
-    node: Node | None = view.find(Node, "", claim.metadata.annotations.get(_SELECTED_NODE, ""))
+    node: Node | None = objects.find(Node, "", claim.metadata.annotations.get(_SELECTED_NODE, ""))
     if key and node is not None and key in node.metadata.labels:
         return [_term({key: [node.metadata.labels[key]]})]
     for allowed in storage_class.allowed_topologies:

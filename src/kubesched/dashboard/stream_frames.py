@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubesched.dashboard.cluster_view import View
+from kubesched.dashboard.cluster_view import PageView
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.rows import node_rows, usage_row
 
@@ -46,7 +46,7 @@ class FrameHub:
 
     def __init__(
         self,
-        view: View,
+        view: PageView,
         decisions: DecisionLog,
         decorate: Callable[[dict[str, Any]], dict[str, Any]],
     ) -> None:

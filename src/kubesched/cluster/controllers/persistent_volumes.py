@@ -8,16 +8,16 @@ from typing import Any
 from kubesched.api import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubesched.api.labels import Selector
 from kubesched.api.quantity import parse_quantity
-from kubesched.cluster.controllers.cluster_view import View
+from kubesched.cluster.controllers.object_index import ObjectIndex
 from kubesched.cluster.controllers.plans import (
     Action,
+    ActionPlan,
     Delete,
     Patch,
-    Plan,
     RecordEvent,
     status_patch,
 )
-from kubesched.cluster.controllers.provisioning import PROVISIONER, plan_provisioning
+from kubesched.cluster.controllers.volume_provisioning import PROVISIONER, plan_provisioning
 
 __all__ = ["plan_claim_binding", "plan_volume"]
 
@@ -37,79 +37,84 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def plan_claim_binding(
-    view: View, claim: PersistentVolumeClaim, document: Mapping[str, Any], now_ns: int
-) -> Plan:
+    objects: ObjectIndex, claim: PersistentVolumeClaim, document: Mapping[str, Any], now_ns: int
+) -> ActionPlan:
     metadata = claim.metadata
     if metadata.deletion_timestamp is not None:
-        if _CLAIM_PROTECTION in metadata.finalizers and not _is_used(view, claim):
+        if _CLAIM_PROTECTION in metadata.finalizers and not _is_used(objects, claim):
             kept = [each for each in metadata.finalizers if each != _CLAIM_PROTECTION]
-            return Plan([Patch(claim, {"metadata": {"finalizers": kept or None}})])
-        return Plan()
+            return ActionPlan([Patch(claim, {"metadata": {"finalizers": kept or None}})])
+        return ActionPlan()
     if _CLAIM_PROTECTION not in metadata.finalizers:
         finalizers = [*metadata.finalizers, _CLAIM_PROTECTION]
-        return Plan([Patch(claim, {"metadata": {"finalizers": finalizers}})])
+        return ActionPlan([Patch(claim, {"metadata": {"finalizers": finalizers}})])
     if _COMPLETED in metadata.annotations:
-        return _bound_claim(view, claim, document)
+        return _bound_claim(objects, claim, document)
     if claim.spec.volume_name:
-        volume: PersistentVolume | None = view.find(PersistentVolume, "", claim.spec.volume_name)
+        volume: PersistentVolume | None = objects.find(PersistentVolume, "", claim.spec.volume_name)
         if volume is None or not _may_have(volume, claim):
-            return Plan(status_patch(claim, document, {"phase": "Pending"}))
+            return ActionPlan(status_patch(claim, document, {"phase": "Pending"}))
         return _bind(claim, volume)
-    found = _promised(view, claim)
+    found = _promised(objects, claim)
     if found is not None:
         return _bind(claim, found)
-    storage_class = _class_of(view, claim)
+    storage_class = _class_of(objects, claim)
     waits = storage_class is not None and storage_class.volume_binding_mode == (
         "WaitForFirstConsumer"
     )
     if waits and _SELECTED_NODE not in metadata.annotations:
         text = "waiting for first consumer to be created before binding"
-        users = view.storage.users(metadata.namespace, metadata.name)
+        users = objects.storage.users(metadata.namespace, metadata.name)
         if (user := min((pod.metadata.name for pod in users), default="")) != "":
             text = f"waiting for pod {user} to be scheduled"
-            return Plan([RecordEvent(claim, "WaitForPodScheduled", text)])
-        return Plan([RecordEvent(claim, "WaitForFirstConsumer", text)])
-    if not waits and (best := _best_match(view, claim)) is not None:
+            return ActionPlan([RecordEvent(claim, "WaitForPodScheduled", text)])
+        return ActionPlan([RecordEvent(claim, "WaitForFirstConsumer", text)])
+    if not waits and (best := _best_match(objects, claim)) is not None:
         return _bind(claim, best)
-    return _unprovided(view, claim, storage_class, now_ns)
+    return _unprovided(objects, claim, storage_class, now_ns)
 
 
-def _is_used(view: View, claim: PersistentVolumeClaim) -> bool:
-    users = view.storage.users(claim.metadata.namespace, claim.metadata.name)
+def _is_used(objects: ObjectIndex, claim: PersistentVolumeClaim) -> bool:
+    users = objects.storage.users(claim.metadata.namespace, claim.metadata.name)
     return any(pod.status.phase not in _FINISHED for pod in users)
 
 
-def _class_of(view: View, claim: PersistentVolumeClaim) -> StorageClass | None:
+def _class_of(objects: ObjectIndex, claim: PersistentVolumeClaim) -> StorageClass | None:
     name = claim.spec.storage_class_name
-    return view.find(StorageClass, "", name) if name else None
+    return objects.find(StorageClass, "", name) if name else None
 
 
 def _unprovided(
-    view: View, claim: PersistentVolumeClaim, storage_class: StorageClass | None, now_ns: int
-) -> Plan:
+    objects: ObjectIndex,
+    claim: PersistentVolumeClaim,
+    storage_class: StorageClass | None,
+    now_ns: int,
+) -> ActionPlan:
     """No volume that is there will do."""
     name = claim.spec.storage_class_name
     if not name:
         text = "no persistent volumes available for this claim and no storage class is set"
-        return Plan([RecordEvent(claim, "FailedBinding", text)])
+        return ActionPlan([RecordEvent(claim, "FailedBinding", text)])
     if storage_class is None:
         text = f'storageclass.storage.k8s.io "{name}" not found'
-        return Plan([RecordEvent(claim, "ProvisioningFailed", text, warning=True)])
+        return ActionPlan([RecordEvent(claim, "ProvisioningFailed", text, warning=True)])
     if storage_class.provisioner == _NO_PROVISIONER:
         text = "no persistent volumes available for this claim and no storage class is set"
-        return Plan([RecordEvent(claim, "FailedBinding", text)])
-    return plan_provisioning(view, claim, storage_class, now_ns)
+        return ActionPlan([RecordEvent(claim, "FailedBinding", text)])
+    return plan_provisioning(objects, claim, storage_class, now_ns)
 
 
-def _bound_claim(view: View, claim: PersistentVolumeClaim, document: Mapping[str, Any]) -> Plan:
-    volume: PersistentVolume | None = view.find(PersistentVolume, "", claim.spec.volume_name)
+def _bound_claim(
+    objects: ObjectIndex, claim: PersistentVolumeClaim, document: Mapping[str, Any]
+) -> ActionPlan:
+    volume: PersistentVolume | None = objects.find(PersistentVolume, "", claim.spec.volume_name)
     if volume is None or not _is_of(volume, claim):
         if claim.status.phase == "Lost":
-            return Plan()
+            return ActionPlan()
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
         event = RecordEvent(claim, "ClaimLost", text, warning=True)
-        return Plan([*status_patch(claim, document, {"phase": "Lost"}), event])
-    return Plan(_claim_status(claim, document, volume))
+        return ActionPlan([*status_patch(claim, document, {"phase": "Lost"}), event])
+    return ActionPlan(_claim_status(claim, document, volume))
 
 
 def _claim_status(
@@ -146,17 +151,17 @@ def _may_have(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return volume.spec.claim_ref is None or _names(volume, claim)
 
 
-def _promised(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+def _promised(objects: ObjectIndex, claim: PersistentVolumeClaim) -> PersistentVolume | None:
     """A volume that somebody, an administrator or the scheduler, has set aside for the claim."""
     volumes = [
         each
-        for each in view.storage.promised(claim.metadata.namespace, claim.metadata.name)
+        for each in objects.storage.promised(claim.metadata.namespace, claim.metadata.name)
         if _names(each, claim) and each.metadata.deletion_timestamp is None
     ]
     return min(volumes, key=_size_and_name, default=None)
 
 
-def _best_match(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+def _best_match(objects: ObjectIndex, claim: PersistentVolumeClaim) -> PersistentVolume | None:
     """The smallest volume that has what the claim asks for."""
     wanted = parse_quantity(claim.spec.resources.requests.get("storage", "0"))
     selector = None
@@ -164,7 +169,7 @@ def _best_match(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | 
         selector = Selector.from_label_selector(claim.spec.selector)
     fitting = [
         each
-        for each in view.storage.free(claim.spec.storage_class_name or "")
+        for each in objects.storage.free(claim.spec.storage_class_name or "")
         if each.metadata.deletion_timestamp is None
         and (each.spec.volume_attributes_class_name or "")
         == (claim.spec.volume_attributes_class_name or "")
@@ -180,7 +185,7 @@ def _size_and_name(volume: PersistentVolume) -> tuple[Any, str]:
     return parse_quantity(volume.spec.capacity.get("storage", "0")), volume.metadata.name
 
 
-def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Plan:
+def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> ActionPlan:
     """Make each name the other: the volume first, so that nobody else gets it."""
     actions: list[Action] = []
     metadata = claim.metadata
@@ -204,47 +209,47 @@ def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Plan:
         patch["spec"] = {"volumeName": volume.metadata.name}
     actions.append(Patch(claim, patch))
     # The status follows at the next look, when both are known to be so.
-    return Plan(actions)
+    return ActionPlan(actions)
 
 
 # Volumes
 
 
 def plan_volume(
-    view: View, volume: PersistentVolume, document: Mapping[str, Any], _now_ns: int
-) -> Plan:
+    objects: ObjectIndex, volume: PersistentVolume, document: Mapping[str, Any], _now_ns: int
+) -> ActionPlan:
     metadata = volume.metadata
-    claim = _claim_of(view, volume)
+    claim = _claim_of(objects, volume)
     if metadata.deletion_timestamp is not None:
         if _VOLUME_PROTECTION in metadata.finalizers and claim is None:
             kept = [each for each in metadata.finalizers if each != _VOLUME_PROTECTION]
-            return Plan([Patch(volume, {"metadata": {"finalizers": kept or None}})])
-        return Plan()
+            return ActionPlan([Patch(volume, {"metadata": {"finalizers": kept or None}})])
+        return ActionPlan()
     if _VOLUME_PROTECTION not in metadata.finalizers:
         finalizers = [*metadata.finalizers, _VOLUME_PROTECTION]
-        return Plan([Patch(volume, {"metadata": {"finalizers": finalizers}})])
+        return ActionPlan([Patch(volume, {"metadata": {"finalizers": finalizers}})])
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
-        return Plan(status_patch(volume, document, {"phase": "Available"}))
+        return ActionPlan(status_patch(volume, document, {"phase": "Available"}))
     if claim is not None:
         if claim.spec.volume_name == metadata.name:
-            return Plan(status_patch(volume, document, {"phase": "Bound"}))
-        return Plan()
+            return ActionPlan(status_patch(volume, document, {"phase": "Bound"}))
+        return ActionPlan()
     actions = status_patch(volume, document, {"phase": "Released"})
     policy = volume.spec.persistent_volume_reclaim_policy
     if policy == "Delete" and metadata.annotations.get(_PROVISIONED_BY) == PROVISIONER:
         actions.append(Delete(volume))
     elif policy == "Recycle":
         actions.append(Patch(volume, {"spec": {"claimRef": None}}))
-    return Plan(actions)
+    return ActionPlan(actions)
 
 
-def _claim_of(view: View, volume: PersistentVolume) -> PersistentVolumeClaim | None:
+def _claim_of(objects: ObjectIndex, volume: PersistentVolume) -> PersistentVolumeClaim | None:
     """The claim that a volume is kept for, if it is still there."""
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         return None
-    claim: PersistentVolumeClaim | None = view.find(
+    claim: PersistentVolumeClaim | None = objects.find(
         PersistentVolumeClaim, reference.namespace or "", reference.name
     )
     return claim if claim is not None and claim.metadata.uid == reference.uid else None
