@@ -39,6 +39,7 @@ _DECISIONS: Final = (
     "volumes-wide",
     "dra-wide",
     "wild",
+    "large",
 )
 FAMILY_NAMES: Final = (*_FILES, *_DECISIONS)
 

@@ -36,6 +36,7 @@ EVERY_STEP = {
     "dra": 157,
     "dra-wide": 387,
     "wild": 812,
+    "large": 404,
 }
 
 

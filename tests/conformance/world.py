@@ -82,7 +82,9 @@ class World:
             else configuration_from_builtins(config)
         )
         self.frameworks = build_profiles(configuration.profiles, IN_TREE_PLUGINS, services)
-        self.search = CachedSearch(self.cache.snapshot, rng, percentage=100)
+        # Recordings without a value of their own were made with 100.
+        percentage = configuration.percentage_of_nodes_to_score or 100
+        self.search = CachedSearch(self.cache.snapshot, rng, percentage)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work, name=name))
