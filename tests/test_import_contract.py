@@ -81,12 +81,6 @@ KNOWN_MODULE_CYCLES: list[set[str]] = [
 ]
 KNOWN_FOLDER_CYCLES: list[set[str]] = [
     {
-        "kubesched.cluster.apiserver.rules",
-        "kubesched.cluster.apiserver.rules.custom",
-        "kubesched.cluster.apiserver.rules.resource_limits",
-        "kubesched.cluster.apiserver.rules.strategies",
-    },
-    {
         "kubesched.explain",
         "kubesched.explain.details",
         "kubesched.explain.suggestions",

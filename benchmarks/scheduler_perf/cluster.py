@@ -11,9 +11,9 @@ from typing import Any
 
 from benchmarks.scheduler_perf.templates import Json
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["Cluster", "MissingFeatureError", "with_metadata"]

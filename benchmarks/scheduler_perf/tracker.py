@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.measuring import Stopwatch, percentile
-from kubesched.cluster.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 
 __all__ = ["ALL", "Measurement", "Selector", "Tracker", "selector_of", "throughput_samples"]
 
@@ -121,7 +121,7 @@ class Tracker:
         self._changed = asyncio.Event()
         self.measurements: list[Measurement] = []
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: StoredChange) -> None:
         """For the store to call after every write."""
         record = change.record
         if record.resource.plural != "pods":

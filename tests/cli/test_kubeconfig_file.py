@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kubesched.cli.kubeconfig_file import kubeconfig_file
-from kubesched.cluster.apiserver.http.kubeconfig import kubeconfig
+from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
 from kubesched.errors import KubeschedError
 
 OURS = kubeconfig("https://127.0.0.1:1234", token="secret")

@@ -10,7 +10,7 @@ import msgspec
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.foundation.util.clock import ManualClock
 
 __all__ = ["KINDS", "Service"]

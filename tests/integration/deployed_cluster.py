@@ -20,7 +20,7 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import LocalApi, Store
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.http.server import ApiServer
-from kubesched.cluster.apiserver.http.users import ADMIN, Attributes, User, Users
+from kubesched.cluster.apiserver.http.users import ADMIN, Attributes, Requester, Users
 from kubesched.foundation.util.clock import RealClock
 from tests.integration.api_server_process import free_port
 
@@ -73,9 +73,9 @@ class DeployedUsers(Users):
         account = "system:serviceaccount:kube-system"
         super().__init__(
             {
-                SCHEDULER: User(f"{account}:kubesched", groups=("scheduler",)),
-                MONITOR: User(f"{account}:kubesched-metrics", groups=("monitor",)),
-                STRANGER: User("stranger"),
+                SCHEDULER: Requester(f"{account}:kubesched", groups=("scheduler",)),
+                MONITOR: Requester(f"{account}:kubesched-metrics", groups=("monitor",)),
+                STRANGER: Requester("stranger"),
                 ROOT: ADMIN,
             }
         )
@@ -85,7 +85,7 @@ class DeployedUsers(Users):
         self.used: set[Right] = set()
         self.refused: list[Attributes] = []
 
-    def authorize(self, user: User, wanted: Attributes) -> None:
+    def authorize(self, user: Requester, wanted: Attributes) -> None:
         if "scheduler" in user.groups and wanted.plural:
             self.used.add((wanted.group, _resource(wanted), wanted.verb))
         try:

@@ -10,7 +10,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubesched.cluster.apiserver.http import VIEWERS, ApiServer, ApiService, Limits, User, Users
+from kubesched.cluster.apiserver.http import (
+    VIEWERS,
+    ApiServer,
+    ApiService,
+    Limits,
+    Requester,
+    Users,
+)
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.clock import RealClock
 
@@ -158,7 +165,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
 
 
 def test_tokens_tell_users_apart() -> None:
-    users = Users({"a": User("alice"), "v": User("victor", groups=(VIEWERS,))})
+    users = Users({"a": Requester("alice"), "v": Requester("victor", groups=(VIEWERS,))})
 
     async def test(client: aiohttp.ClientSession, server: Server) -> None:
         async def code(method: str, path: str, token: str, **body: Any) -> tuple[int, Any]:

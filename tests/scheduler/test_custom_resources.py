@@ -12,7 +12,7 @@ from kubesched.api import Node, Pod
 from kubesched.api.custom_kinds import CustomObject, custom_kind
 from kubesched.api.kinds import kind_of
 from kubesched.cluster.apiserver import LocalApi, Store
-from kubesched.cluster.apiserver.rules.served_resources import custom_resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import custom_resource
 from kubesched.foundation.client.targets import target
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.components import running

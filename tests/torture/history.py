@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.pod_facts import is_terminating, pod_priority
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.errors import CacheError
 from kubesched.foundation.client.transport import Answer, Request
 from kubesched.foundation.util.clock import SECOND
@@ -371,7 +371,7 @@ class History:
 
     # Changes
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoredChange) -> None:
         """Every change of the store, whoever makes it."""
         self._promises.changed(change)
         record = change.record
@@ -386,7 +386,7 @@ class History:
             case "resourceclaims.resource.k8s.io":
                 self._claim_changed(change, record.key, record.data)
 
-    def _pod_changed(self, change: Change, old: Json | None, new: Json) -> None:
+    def _pod_changed(self, change: StoredChange, old: Json | None, new: Json) -> None:
         uid, name = new["metadata"]["uid"], new["metadata"]["name"]
         self.uids[uid], self.schedulers[uid] = name, new["spec"]["schedulerName"]
         if group := new["spec"].get("schedulingGroup"):
@@ -409,7 +409,7 @@ class History:
             if before != now:
                 self._violated(f"{self._acting()} made {now} of {before} in {name}")
 
-    def _volume_changed(self, change: Change, old: Json | None, new: Json) -> None:
+    def _volume_changed(self, change: StoredChange, old: Json | None, new: Json) -> None:
         if old is None or change.type == "DELETED":
             return
         before, now = old["spec"].get("claimRef"), new["spec"].get("claimRef")
@@ -417,7 +417,7 @@ class History:
             name = new["metadata"]["name"]
             self._violated(f"volume {name} went from {before['name']} to {now['name']}")
 
-    def _volume_claim_changed(self, change: Change, new: Json) -> None:
+    def _volume_claim_changed(self, change: StoredChange, new: Json) -> None:
         volume = new["spec"].get("volumeName")
         if not volume or change.type == "DELETED":
             return
@@ -429,7 +429,7 @@ class History:
                 names = f"{new['metadata']['name']} and {other['metadata']['name']}"
                 self._violated(f"volume {volume} was given to {names}")
 
-    def _claim_changed(self, change: Change, key: str, new: Json) -> None:
+    def _claim_changed(self, change: StoredChange, key: str, new: Json) -> None:
         held = [device for device, holder in self._devices.items() if holder == key]
         for device in held:
             del self._devices[device]

@@ -15,8 +15,8 @@ from msgspec import convert
 
 from kubesched.api import Pod
 from kubesched.cluster.apiserver import LocalApi, Store
-from kubesched.cluster.apiserver.store.collection import Restored
-from kubesched.cluster.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.resource_collection import Restored
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.components import running
 from kubesched.framework import PodInfo
@@ -56,7 +56,7 @@ class Newborn:
             await asyncio.sleep(_SECONDS)
             self.sizes = table_sizes(scheduler)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StoredChange) -> None:
         resource, key = change.record.resource.group_resource, change.record.key
         if resource in _QUIET:
             return

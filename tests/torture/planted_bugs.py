@@ -8,7 +8,7 @@ For each the first seed that notices it is printed; exit 1 if one is not noticed
 
 from __future__ import annotations
 
-from kubesched.cluster.apiserver.rules.strategies import pods as pod_rules
+from kubesched.cluster.apiserver.rules.strategies import pod_strategy as pod_rules
 from kubesched.cluster.apiserver.store import object_store
 from kubesched.cluster.apiserver.store.persistence import DataFile
 from kubesched.foundation.client import http_api

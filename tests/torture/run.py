@@ -29,7 +29,7 @@ import msgspec
 
 from kubesched.cluster.apiserver import LocalApi, Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
-from kubesched.cluster.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.foundation.client.transport import Answer, Request
@@ -285,7 +285,7 @@ class Run:
         assert self._folder is not None
         data = self._data = DataFile(Path(self._folder.name) / "cluster.db")
 
-        def changed(change: Change) -> None:
+        def changed(change: StoredChange) -> None:
             data.write(change)
             self.history.changed(change)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from kubesched.cluster.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.foundation.client.transport import Answer, Request
 from kubesched.foundation.util.clock import SECOND, current_clock
 
@@ -25,7 +25,7 @@ class ServerPromises:
         self._renewed_ns = 0
         self._before: dict[str, str] = {}  # version of an object -> the one that it replaced
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoredChange) -> None:
         if change.previous is None or change.type == "DELETED":
             return
         old, new = change.previous.data, change.record.data

@@ -24,8 +24,8 @@ from kubesched.cli.named_clusters import ClusterFolder, ClusterRecord
 from kubesched.cli.placement_display import PlacementDisplay
 from kubesched.cli.replaceable_scheduler import ReplaceableScheduler
 from kubesched.cli.workload_progress import WorkloadProgress
-from kubesched.cluster.apiserver.http.kubeconfig import write_private
-from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
+from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.manifest_kinds import stored_definitions
 from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests

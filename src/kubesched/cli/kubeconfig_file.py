@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from kubesched.cluster.apiserver.http.kubeconfig import write_private
+from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
 from kubesched.errors import KubeschedError
 
 __all__ = ["KubeconfigEntry", "kubeconfig_file", "remove_context"]

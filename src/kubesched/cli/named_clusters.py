@@ -24,7 +24,7 @@ import click.shell_completion
 import msgspec
 
 from kubesched.cli.kubeconfig_file import remove_context
-from kubesched.cluster.apiserver.http.kubeconfig import write_private
+from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
 from kubesched.errors import ConfigError, KubeschedError
 
 __all__ = [

@@ -16,13 +16,13 @@ from typing import NamedTuple
 from kubesched.api import Pod, Service, StorageClass
 from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
-from kubesched.cluster.apiserver.http.kubeconfig import kubeconfig
+from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
 from kubesched.cluster.apiserver.http.limits import Limits
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.http.server import ApiServer, Handler
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.cluster.apiserver.rules.features import GROUP_CLAIMS, POD_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.server_features import GROUP_CLAIMS, POD_GROUPS
 from kubesched.cluster.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kubesched.api.base import ApiObject
 from kubesched.api.custom_kinds import CustomObject, custom_kind
-from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,

@@ -22,10 +22,10 @@ from kubesched.api.plain_kinds import PlainObject
 from kubesched.api.quantity import quantity_from_json
 from kubesched.api.scheduling import PodGroup, Workload
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.cluster.apiserver.rules.api_errors import not_found
-from kubesched.cluster.apiserver.rules.features import POD_GROUPS
+from kubesched.cluster.apiserver.rules.errors.api_errors import not_found
 from kubesched.cluster.apiserver.rules.request_documents import cleaned
 from kubesched.cluster.apiserver.rules.schema import unknown_fields
+from kubesched.cluster.apiserver.rules.strategies.server_features import POD_GROUPS
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything

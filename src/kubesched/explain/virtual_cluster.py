@@ -17,9 +17,9 @@ from kubesched.api.base import ApiObject
 from kubesched.api.events import Event
 from kubesched.api.kinds import kind_of
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.cluster.apiserver.rules.merge_keys import with_identified_items
-from kubesched.cluster.apiserver.store.collection import Restored
+from kubesched.cluster.apiserver.rules.patching.merge_keys import with_identified_items
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
+from kubesched.cluster.apiserver.store.resource_collection import Restored
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.explain.sources import SCHEDULING_KINDS
 from kubesched.foundation.util.clock import SECOND, current_clock

@@ -10,8 +10,8 @@ from typing import Any
 from kubesched.api import ApiError, Job, Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.cluster.apiserver import Faults, LocalApi, Store
-from kubesched.cluster.apiserver.store.collection import Collection
-from kubesched.cluster.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.resource_collection import Collection
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.cluster.nodes.kubelet import FakeKubelet
@@ -171,7 +171,7 @@ class World:
                 self._see("ADDED", collection.objects[key].typed)
         self._is_following = True
 
-    def _see_change(self, change: Change) -> None:
+    def _see_change(self, change: StoredChange) -> None:
         if not self._is_following:
             return
         kind = change.record.resource.type

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from kubesched.api import ApiError, Container, Node, Pod
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.manifests import apply_manifests, load_manifests
 from kubesched.foundation.util.clock import RealClock

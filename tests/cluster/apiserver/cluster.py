@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.object_store import Deletion, Store
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.stored_records import Record
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
-from kubesched.cluster.apiserver.rules.served_resources import Resource
 from tests.fuzz.test_objects_in_a_cluster import SEEDS
 
 __all__ = ["BASES", "Place", "swollen"]

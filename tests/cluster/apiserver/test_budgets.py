@@ -13,10 +13,14 @@ import msgspec
 import pytest
 
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.rules.patches import PatchError, json_patch, strategic_merge_patch
+from kubesched.cluster.apiserver.rules.errors.value_limit import MOST_VALUES
+from kubesched.cluster.apiserver.rules.patching.patches import (
+    PatchError,
+    json_patch,
+    strategic_merge_patch,
+)
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.definitions import definition_of
-from kubesched.cluster.apiserver.rules.served_resources import Resource
-from kubesched.cluster.apiserver.rules.value_limit import MOST_VALUES
 from tests.cluster.apiserver.largest_objects import BASES, Place, swollen
 from tests.counted_calls import count_calls, grow, peak_bytes
 from tests.fuzz.service import JSON, KINDS, TABLE, Service

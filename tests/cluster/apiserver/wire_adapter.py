@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from kubesched.api import ApiError
-from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.wire_form import status_body, wire_form
 
 PATCHES = {

@@ -11,7 +11,7 @@ import pytest
 from kubesched.api.core import Event
 from kubesched.api.time import parse_time
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.controllers.event_expiry import EventExpiry
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import MINUTE, ManualClock, current_clock

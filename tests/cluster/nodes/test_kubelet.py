@@ -17,7 +17,7 @@ from kubesched.api import (
     Status,
 )
 from kubesched.cluster.apiserver import Fault, Faults, LocalApi, Store
-from kubesched.cluster.apiserver.store.collection import Restored
+from kubesched.cluster.apiserver.store.resource_collection import Restored
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.pod_behavior import RUN_DURATION, run_duration_ns
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, current_clock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubesched.cluster.apiserver.http import Answer, Request, Stream
-from kubesched.cluster.apiserver.http.protobuf.encoding import fields
+from kubesched.cluster.apiserver.http.protobuf.wire_encoding import fields
 from tests.cluster.specs.definitions import DEFINITIONS, define
 from tests.cluster.specs.world import PATCHES, Json, RefusedError, Spec, Story, play, pod
 

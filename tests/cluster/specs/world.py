@@ -21,8 +21,8 @@ import pytest
 
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.http import Answer, ApiService, Request, Stream
-from kubesched.cluster.apiserver.http.paths import parse_path
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF
+from kubesched.cluster.apiserver.http.request_paths import parse_path
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.foundation.util.clock import SECOND, Clock, current_clock
 from kubesched.foundation.util.components import running

@@ -11,7 +11,7 @@ import kubesched
 from kubesched.api import Node
 from kubesched.api.custom_kinds import custom_kind
 from kubesched.api.meta import ObjectMeta
-from kubesched.cluster.apiserver.rules.served_resources import custom_resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import custom_resource
 from kubesched.errors import ConfigError
 from kubesched.testing import Cluster, make_node
 

@@ -21,7 +21,7 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.http import request_and_answer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.store.watching import Seen
+from kubesched.cluster.apiserver.store.store_watch import Seen
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.transport import Answer, Request, Streamed, TransportError, limited

@@ -24,12 +24,12 @@ from kubesched.api.meta import ObjectMeta
 from kubesched.api.pod import PodStatus
 from kubesched.api.raw_objects import Document
 from kubesched.cluster.apiserver.local_watch import LocalWatch, Rounds
-from kubesched.cluster.apiserver.rules.served_resources import Resource
-from kubesched.cluster.apiserver.rules.shared_specs import shared
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import shared
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.store_watch import Seen, Watcher
+from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.typed_views import overlay
-from kubesched.cluster.apiserver.store.watching import Seen, Watcher
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["Fault", "Faults", "LocalApi"]

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kubesched.api.access import WatchEvent
-from kubesched.cluster.apiserver.store.collection import Collection
-from kubesched.cluster.apiserver.store.watching import Seen, Watcher
+from kubesched.cluster.apiserver.store.resource_collection import Collection
+from kubesched.cluster.apiserver.store.store_watch import Seen, Watcher
 
 __all__ = ["LocalWatch", "Rounds"]
 

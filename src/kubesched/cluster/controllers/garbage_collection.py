@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from kubesched.api import ApiError
-from kubesched.cluster.apiserver.rules.deletion import FOREGROUND
-from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.deletion_plan import FOREGROUND
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.watching import Watcher
+from kubesched.cluster.apiserver.store.store_watch import Watcher
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
 from kubesched.foundation.util.logging import get_logger

@@ -15,7 +15,11 @@ from msgspec.structs import replace
 from kubesched.api import ApiError, ObjectList, ObjectMeta, PatchType, Pod, WatchEvent
 from kubesched.api.base import ApiObject
 from kubesched.api.meta import Status
-from kubesched.cluster.apiserver.rules.patches import json_patch, merge_patch, strategic_merge_patch
+from kubesched.cluster.apiserver.rules.patching.patches import (
+    json_patch,
+    merge_patch,
+    strategic_merge_patch,
+)
 
 __all__ = ["ApiCall", "FakeApi", "FakeInformer", "FakeLister", "FakeObjects"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from kubesched.cluster.apiserver.http import Answer, ApiService, Request, Stream, Users
-from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.clock import ManualClock
 

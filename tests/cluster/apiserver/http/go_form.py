@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubesched.cluster.apiserver.http.protobuf.encoding import text, varint, wrapped
-from kubesched.cluster.apiserver.http.protobuf.messages import DELETE_OPTIONS, MAGIC, META, messages
-from kubesched.cluster.apiserver.http.protobuf.writing import _SPECIAL as LEAVES
-from kubesched.cluster.apiserver.http.protobuf.writing import _field as written_field
+from kubesched.cluster.apiserver.http.protobuf.message_definitions import (
+    DELETE_OPTIONS,
+    MAGIC,
+    META,
+    messages,
+)
+from kubesched.cluster.apiserver.http.protobuf.protobuf_writer import _SPECIAL as LEAVES
+from kubesched.cluster.apiserver.http.protobuf.protobuf_writer import _field as written_field
+from kubesched.cluster.apiserver.http.protobuf.wire_encoding import text, varint, wrapped
 from kubesched.cluster.apiserver.rules.schema import definition_of
 
 __all__ = ["as_in_go", "options_as_in_go"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.cluster.apiserver.http import ADMIN, Answer, ApiService, User, Users
+from kubesched.cluster.apiserver.http import ADMIN, Answer, ApiService, Requester, Users
 from tests.cluster.apiserver.http.client import Client
 
 Json = dict[str, Any]
@@ -20,7 +20,9 @@ class Guarded(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        users = Users({"root": ADMIN, "ann": User("ann"), "dev": User("dan", groups=("devs",))})
+        users = Users(
+            {"root": ADMIN, "ann": Requester("ann"), "dev": Requester("dan", groups=("devs",))}
+        )
         self.service = ApiService(self.store, self.clock, users=users, rbac=True, token_key=b"k")
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.cluster.apiserver.rules.apply.ownership import fields_v1, paths
+from kubesched.cluster.apiserver.rules.apply.field_ownership import fields_v1, paths
 from tests.cluster.apiserver.http.client import Client
 
 APPLY = "application/apply-patch+yaml"

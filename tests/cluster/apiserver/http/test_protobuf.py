@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.cluster.apiserver.http.protobuf import openapi_v2, read_protobuf, write_protobuf
-from kubesched.cluster.apiserver.http.protobuf.encoding import (
+from kubesched.cluster.apiserver.http.protobuf.message_definitions import CRD, messages
+from kubesched.cluster.apiserver.http.protobuf.wire_encoding import (
     MalformedError,
     fields,
     text,
     varint,
     wrapped,
 )
-from kubesched.cluster.apiserver.http.protobuf.messages import CRD, messages
 from kubesched.cluster.apiserver.rules.schema import definition_of, referenced, unknown_fields
 from tests.cluster.apiserver.http.client import Client
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kubesched.api.time import parse_time
-from kubesched.cluster.apiserver.http import ADMIN, User, Users
+from kubesched.cluster.apiserver.http import ADMIN, Requester, Users
 from tests.cluster.apiserver.http.client import Client
 from tests.cluster.apiserver.test_recorded_requests import (
     Translation,
@@ -22,7 +22,7 @@ from tests.cluster.apiserver.test_recorded_requests import (
 )
 
 TOKEN = "admintoken"
-USERS = Users({TOKEN: User(ADMIN.name, ADMIN.uid, ADMIN.groups)})
+USERS = Users({TOKEN: Requester(ADMIN.name, ADMIN.uid, ADMIN.groups)})
 BEARER = f"Bearer {TOKEN}"
 
 ELSEWHERE = {

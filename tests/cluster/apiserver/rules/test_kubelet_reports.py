@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubesched.api import ApiError, Pod
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.rules.kubelet_reports import with_report
-from kubesched.cluster.apiserver.rules.patches import strategic_merge_patch
+from kubesched.cluster.apiserver.rules.patching.patches import strategic_merge_patch
 
 Json = dict[str, Any]
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.cluster.apiserver.rules.patches import (
+from kubesched.cluster.apiserver.rules.patching.patches import (
     PatchError,
     apply_patch,
     json_patch,
     merge_patch,
     strategic_merge_patch,
 )
-from kubesched.cluster.apiserver.rules.shared_specs import shared
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import shared
 
 
 class Case(NamedTuple):

@@ -12,8 +12,8 @@ import pytest
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.rules import shared_specs
-from kubesched.cluster.apiserver.rules.shared_specs import SharedSpec, once, shared
+from kubesched.cluster.apiserver.rules.strategies import shared_specs
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, once, shared
 from kubesched.cluster.apiserver.store.object_store import Store
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.api import ApiError
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.http.kubeconfig import write_private
+from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
 from kubesched.cluster.apiserver.store import log_budget
 from kubesched.cluster.apiserver.store.persistence import DataFile
 from kubesched.errors import KubeschedError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubesched.api import ApiError
-from kubesched.cluster.apiserver.rules.served_resources import custom_resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import custom_resource
 from kubesched.cluster.apiserver.store.object_store import Store
 from tests.cluster.apiserver.cluster import NOW, NOW_NS, Cluster, node, pod
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kubesched.api import ApiError
-from kubesched.cluster.apiserver.store.watching import BOOKMARK_EVERY, Watcher
+from kubesched.cluster.apiserver.store.store_watch import BOOKMARK_EVERY, Watcher
 from tests.cluster.apiserver.cluster import Cluster, node, pod
 
 

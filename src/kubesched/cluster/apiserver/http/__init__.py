@@ -9,7 +9,7 @@ from kubesched.cluster.apiserver.http.limits import Limits
 from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.http.server import ApiServer
-from kubesched.cluster.apiserver.http.users import ADMIN, VIEWERS, User, Users
+from kubesched.cluster.apiserver.http.users import ADMIN, VIEWERS, Requester, Users
 
 __all__ = [
     "ADMIN",
@@ -19,7 +19,7 @@ __all__ = [
     "ApiService",
     "Limits",
     "Request",
+    "Requester",
     "Stream",
-    "User",
     "Users",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 from kubesched.cluster.apiserver.http.request_and_answer import Request
-from kubesched.cluster.apiserver.http.users import Attributes, User, Users
-from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
+from kubesched.cluster.apiserver.rules.errors import api_errors
 
 __all__ = ["impersonated"]
 
@@ -16,7 +16,7 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 _ANONYMOUS = "system:anonymous"
 
 
-def impersonated(request: Request, user: User, users: Users) -> User:
+def impersonated(request: Request, user: Requester, users: Users) -> Requester:
     """Whom a request is made for: whoever sends it, or whom they say.
 
     Raises:
@@ -39,7 +39,7 @@ def impersonated(request: Request, user: User, users: Users) -> User:
         users.authorize(user, wanted)
     if not groups:
         groups = _groups_of(name)
-    return User(name, uid, groups, extra)
+    return Requester(name, uid, groups, extra)
 
 
 def _wanted(

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from kubesched.api.access import ApiError, PatchType
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF
-from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.errors import api_errors
 
 __all__ = ["NO_METADATA", "Form", "accepted_form", "body_language", "patch_type"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from kubesched.api.meta import Status
-from kubesched.cluster.apiserver.store.watching import Seen, Watcher
+from kubesched.cluster.apiserver.store.store_watch import Seen, Watcher
 
 __all__ = ["JSON", "TEXT", "Answer", "Request", "Stream"]
 

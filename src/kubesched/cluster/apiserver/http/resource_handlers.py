@@ -9,7 +9,18 @@ from typing import Any
 import msgspec
 
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.http.bodies import (
+from kubesched.cluster.apiserver.http.kubelet_subresources import KUBELET_PARTS, refuse_part
+from kubesched.cluster.apiserver.http.media_types import accepted_form, patch_type
+from kubesched.cluster.apiserver.http.object_completion import completed
+from kubesched.cluster.apiserver.http.query_parameters import (
+    ListOptions,
+    deletion_grace,
+    is_dry_run,
+    list_options,
+    propagation,
+)
+from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
+from kubesched.cluster.apiserver.http.request_bodies import (
     field_problems,
     read_applied,
     read_body,
@@ -17,33 +28,22 @@ from kubesched.cluster.apiserver.http.bodies import (
     read_json,
     read_options,
 )
-from kubesched.cluster.apiserver.http.kubelet_parts import KUBELET_PARTS, refuse_part
-from kubesched.cluster.apiserver.http.media_types import accepted_form, patch_type
-from kubesched.cluster.apiserver.http.new_objects import completed
-from kubesched.cluster.apiserver.http.parameters import (
-    ListOptions,
-    deletion_grace,
-    is_dry_run,
-    list_options,
-    propagation,
-)
-from kubesched.cluster.apiserver.http.paths import Target
-from kubesched.cluster.apiserver.http.rendering import Rendering, encode
-from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
-from kubesched.cluster.apiserver.http.scale import replicas_patch, scale_of, scale_paths
+from kubesched.cluster.apiserver.http.request_paths import RequestTarget
+from kubesched.cluster.apiserver.http.response_rendering import Rendering, encode
+from kubesched.cluster.apiserver.http.scale_subresource import replicas_patch, scale_of, scale_paths
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.cluster.apiserver.http.users import ADMIN
-from kubesched.cluster.apiserver.rules import api_errors
 from kubesched.cluster.apiserver.rules.apply import (
     Manager,
     apply_document,
     is_tracked,
     tracked_document,
 )
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import stamp
-from kubesched.cluster.apiserver.rules.patches import PatchError, apply_patch
-from kubesched.cluster.apiserver.rules.served_resources import Resource
-from kubesched.cluster.apiserver.rules.value_limit import check_object
+from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store import custom_resource_definitions
 from kubesched.cluster.apiserver.store.admission_policies import POLICY, type_checked
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
@@ -53,7 +53,7 @@ from kubesched.cluster.apiserver.store.object_store import Deletion, Store
 from kubesched.cluster.apiserver.store.orphaning import orphan_dependents
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.apiserver.store.preconditions import parse_revision
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["ResourceHandlers"]
@@ -76,14 +76,14 @@ class ResourceHandlers:
         self._store = store
         self._now_ns = clock.now_ns
         self._pods = store.catalog.by_url("", "v1", "pods")
-        self._on_object: dict[str, Callable[[Request, Target, Resource], Answer]] = {
+        self._on_object: dict[str, Callable[[Request, RequestTarget, Resource], Answer]] = {
             "GET": self._get,
             "HEAD": self._get,
             "PUT": self._update,
             "PATCH": self._patch,
             "DELETE": self._delete,
         }
-        self._subresources: dict[str, Callable[[Request, Target, Resource], Answer]] = {
+        self._subresources: dict[str, Callable[[Request, RequestTarget, Resource], Answer]] = {
             "binding": self._bind,
             "eviction": self._evict,
             "scale": self._scale,
@@ -96,7 +96,7 @@ class ResourceHandlers:
         self.check_grant: Callable[[str, Json, str], None] | None = None
         """Asked before a role or a binding is written, with its plural and namespace."""
 
-    def answer(self, request: Request, target: Target) -> Answer | Stream:
+    def answer(self, request: Request, target: RequestTarget) -> Answer | Stream:
         """Raises ApiError."""
         if (target.group, target.version, target.plural) == ("", "v1", "bindings"):
             return self._bind(request, target, self._pods)
@@ -123,7 +123,7 @@ class ResourceHandlers:
             return self._delete_collection(request, target, resource)
         raise api_errors.method_not_allowed()
 
-    def _one(self, request: Request, target: Target, resource: Resource) -> Answer | Stream:
+    def _one(self, request: Request, target: RequestTarget, resource: Resource) -> Answer | Stream:
         if request.method in ("GET", "HEAD") and request.flag("watch"):
             return self._list_or_watch(request, target, resource)
         handler = self._on_object.get(request.method)
@@ -133,12 +133,12 @@ class ResourceHandlers:
 
     # Reading
 
-    def _get(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _get(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         return rendering.object(self._store.get(resource, target.namespace, target.name))
 
     def _list_or_watch(
-        self, request: Request, target: Target, resource: Resource
+        self, request: Request, target: RequestTarget, resource: Resource
     ) -> Answer | Stream:
         rendering = self._rendering(request, resource)
         options = list_options(request)
@@ -171,7 +171,7 @@ class ResourceHandlers:
         return rendering.page(page)
 
     def _watch(
-        self, target: Target, resource: Resource, options: ListOptions, rendering: Rendering
+        self, target: RequestTarget, resource: Resource, options: ListOptions, rendering: Rendering
     ) -> Stream:
         version = options.resource_version
         if options.initial_events:
@@ -199,7 +199,7 @@ class ResourceHandlers:
 
     # Writing
 
-    def _create(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _create(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         self._check_grant(resource, target, document)
@@ -208,7 +208,7 @@ class ResourceHandlers:
         record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
         return rendering.object(record, 201, problems)
 
-    def _check_grant(self, resource: Resource, target: Target, document: Json) -> None:
+    def _check_grant(self, resource: Resource, target: RequestTarget, document: Json) -> None:
         """Nobody gives away more than they have. Raises ApiError 403."""
         if self.check_grant is not None and resource.group == _RBAC:
             self.check_grant(resource.plural, document, target.namespace or "")
@@ -231,7 +231,7 @@ class ResourceHandlers:
             return type_checked(self._store, record, self._now_ns())
         return record
 
-    def _update(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _update(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         _check_identity(document, target)
@@ -247,7 +247,7 @@ class ResourceHandlers:
         )
         return rendering.object(self._tracked(request, target, resource, write), 200, problems)
 
-    def _patch(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _patch(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         kind = patch_type(request.header("content-type"), strategic=resource.type is not None)
         if kind == "apply":
@@ -278,7 +278,11 @@ class ResourceHandlers:
         return rendering.object(self._tracked(request, target, resource, write), 200, problems)
 
     def _tracked(
-        self, request: Request, target: Target, resource: Resource, write: Callable[..., Record]
+        self,
+        request: Request,
+        target: RequestTarget,
+        resource: Resource,
+        write: Callable[..., Record],
     ) -> Record:
         """Write, and keep account of who owns what if somebody has applied the object."""
         dry_run = is_dry_run(request)
@@ -289,7 +293,7 @@ class ResourceHandlers:
     def _written(
         self,
         request: Request,
-        target: Target,
+        target: RequestTarget,
         resource: Resource,
         write: Callable[..., Record],
         *,
@@ -316,7 +320,7 @@ class ResourceHandlers:
         )
 
     def _apply(
-        self, request: Request, target: Target, resource: Resource, rendering: Rendering
+        self, request: Request, target: RequestTarget, resource: Resource, rendering: Rendering
     ) -> Answer:
         name = request.query.get("fieldManager", "")
         if not name:
@@ -355,7 +359,7 @@ class ResourceHandlers:
         record = self._followed(resource, record, dry_run=dry_run, subresource=part)
         return rendering.object(record, 200, problems)
 
-    def _delete(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _delete(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         rendering = self._rendering(request, resource)
         options = read_options(request)
         deletion = self._remove(request, target, resource, options)
@@ -367,7 +371,7 @@ class ResourceHandlers:
         return rendering.object(deletion.record)
 
     def _remove(
-        self, request: Request, target: Target, resource: Resource, options: Json
+        self, request: Request, target: RequestTarget, resource: Resource, options: Json
     ) -> Deletion:
         preconditions = options.get("preconditions") or {}
         dry_run = is_dry_run(request, options)
@@ -387,7 +391,9 @@ class ResourceHandlers:
             dry_run=dry_run,
         )
 
-    def _delete_collection(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _delete_collection(
+        self, request: Request, target: RequestTarget, resource: Resource
+    ) -> Answer:
         rendering = self._rendering(request, resource)
         selected, options = list_options(request), read_options(request)
         policy = propagation(request, options) or resource.strategy.default_propagation
@@ -420,7 +426,7 @@ class ResourceHandlers:
 
     # Parts of objects
 
-    def _bind(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _bind(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         if resource is not self._pods or target.namespace is None:
             raise api_errors.unknown_resource()
         if request.method != "POST":
@@ -439,7 +445,7 @@ class ResourceHandlers:
             self._store.bind(target.namespace, name, uid, node, self._now_ns())
         return Answer(201, encode({**_SUCCESS, "code": 201}))
 
-    def _evict(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _evict(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         if resource is not self._pods or target.namespace is None:
             raise api_errors.unknown_resource()
         if request.method != "POST":
@@ -451,7 +457,7 @@ class ResourceHandlers:
         self._remove(request, target, resource, options or {})
         return Answer(201, encode({**_SUCCESS, "code": 201}))
 
-    def _scale(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _scale(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         paths = scale_paths(resource)
         if paths is None or (resource.namespaced and not target.namespace):
             raise api_errors.unknown_resource()
@@ -476,7 +482,7 @@ class ResourceHandlers:
             raise api_errors.method_not_allowed()
         return Answer(200, encode(scale_of(record, paths)))
 
-    def _token(self, request: Request, target: Target, resource: Resource) -> Answer:
+    def _token(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
         if resource.group_resource != "serviceaccounts" or target.namespace is None:
             raise api_errors.unknown_resource()
         if request.method != "POST":
@@ -518,7 +524,7 @@ def _patched_scale(scale: Json, patch: Any, kind: str) -> Json:
         raise api_errors.bad_patch(str(exc)) from exc
 
 
-def _check_identity(document: Json, target: Target) -> None:
+def _check_identity(document: Json, target: RequestTarget) -> None:
     """Refuse an object that says it is another one than the path leads to."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):

@@ -15,24 +15,24 @@ from typing import Any
 import msgspec
 
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.http.bodies import read_body
-from kubesched.cluster.apiserver.http.discovery import AGGREGATED, VERSION, Discovery
-from kubesched.cluster.apiserver.http.health import HEALTH_PATHS, health, is_health
+from kubesched.cluster.apiserver.http.access_reviews import REVIEWS, answer_review
+from kubesched.cluster.apiserver.http.discovery_documents import AGGREGATED, VERSION, Discovery
+from kubesched.cluster.apiserver.http.health_checks import HEALTH_PATHS, health, is_health
 from kubesched.cluster.apiserver.http.impersonation import impersonated
 from kubesched.cluster.apiserver.http.media_types import NO_METADATA, accepted_form
-from kubesched.cluster.apiserver.http.openapi import OpenApi
-from kubesched.cluster.apiserver.http.parameters import check_timeout
-from kubesched.cluster.apiserver.http.paths import Target, parse_path
+from kubesched.cluster.apiserver.http.openapi_documents import OpenApi
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
-from kubesched.cluster.apiserver.http.rendering import encode, warnings
+from kubesched.cluster.apiserver.http.query_parameters import check_timeout
 from kubesched.cluster.apiserver.http.request_and_answer import TEXT, Answer, Request, Stream
+from kubesched.cluster.apiserver.http.request_bodies import read_body
+from kubesched.cluster.apiserver.http.request_paths import RequestTarget, parse_path
 from kubesched.cluster.apiserver.http.resource_handlers import ResourceHandlers
-from kubesched.cluster.apiserver.http.reviews import REVIEWS, answer_review
+from kubesched.cluster.apiserver.http.response_rendering import encode, warnings
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.cluster.apiserver.http.system_objects import SystemObjects
-from kubesched.cluster.apiserver.http.users import Attributes, User, Users
-from kubesched.cluster.apiserver.rules import api_errors
-from kubesched.cluster.apiserver.rules.rbac import Subject
+from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored
@@ -200,7 +200,7 @@ class ApiService:
         ]
         return _json({"paths": sorted([*self._pages, *HEALTH_PATHS, *versions])})
 
-    def _review(self, request: Request, target: Target, user: User) -> Answer:
+    def _review(self, request: Request, target: RequestTarget, user: Requester) -> Answer:
         kind, namespaced = REVIEWS[target.group, target.plural]
         if target.name or namespaced != (target.namespace is not None):
             raise api_errors.unknown_resource()
@@ -242,7 +242,7 @@ def _wants_aggregated(request: Request) -> bool:
     return False
 
 
-def _attributes(request: Request, target: Target | None) -> Attributes:
+def _attributes(request: Request, target: RequestTarget | None) -> Attributes:
     if target is None:
         return Attributes(request.method.lower().replace("head", "get"), path=request.path)
     if request.method in _VERBS:

@@ -24,7 +24,7 @@ from kubesched.cluster.apiserver.http.connection_guard import (
 from kubesched.cluster.apiserver.http.limits import Limits
 from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.cluster.apiserver.http.router import ApiService, refused
-from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.foundation.util.accept_failures import AcceptFailures
 from kubesched.foundation.util.logging import get_logger
 

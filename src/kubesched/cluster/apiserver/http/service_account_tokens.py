@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from kubesched.cluster.apiserver.http.users import User
-from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.http.users import Requester
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.field_problems import invalid
 from kubesched.cluster.apiserver.rules.generated_metadata import stamp
-from kubesched.cluster.apiserver.rules.validation.problems import invalid
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.clock import SECOND
 
@@ -88,7 +88,7 @@ class ServiceAccountTokens:
             "status": {"token": token, "expirationTimestamp": stamp(expiry_ns)},
         }
 
-    def user_of(self, token: str) -> User | None:
+    def user_of(self, token: str) -> Requester | None:
         """Whose token it is; None if it is none of ours, or no longer good."""
         content, dot, signature = token.rpartition(".")
         if not dot or not hmac.compare_digest(self._signature(content), signature.encode()):
@@ -102,7 +102,7 @@ class ServiceAccountTokens:
         if "pod" in mine:
             prefix = "authentication.kubernetes.io/pod-"
             extra = {f"{prefix}{field}": (mine["pod"][field],) for field in ("name", "uid")}
-        return User(
+        return Requester(
             f"system:serviceaccount:{namespace}:{account['name']}",
             account["uid"],
             ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"),

@@ -14,10 +14,10 @@ from typing import Protocol
 import msgspec
 
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.rules import api_errors
-from kubesched.cluster.apiserver.rules.rbac import Attributes, Subject
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.rbac_rules import Attributes, Subject
 
-__all__ = ["ADMIN", "VIEWERS", "Attributes", "Authorizer", "User", "Users"]
+__all__ = ["ADMIN", "VIEWERS", "Attributes", "Requester", "RoleAuthorizer", "Users"]
 
 VIEWERS = "kubesched:viewers"
 _MASTERS = "system:masters"
@@ -31,7 +31,7 @@ _SELF_REVIEWS = frozenset(
 )
 
 
-class User(msgspec.Struct, frozen=True):
+class Requester(msgspec.Struct, frozen=True):
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
@@ -54,10 +54,10 @@ class User(msgspec.Struct, frozen=True):
         return shown
 
 
-ADMIN = User("admin", "admin", (_MASTERS,))
+ADMIN = Requester("admin", "admin", (_MASTERS,))
 
 
-class Authorizer(Protocol):
+class RoleAuthorizer(Protocol):
     """Says who may do what."""
 
     def allows(self, who: Subject, wanted: Attributes) -> bool: ...
@@ -66,15 +66,15 @@ class Authorizer(Protocol):
 class Users:
     """The users of a server, by their tokens."""
 
-    def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
+    def __init__(self, tokens: Mapping[str, Requester] | None = None) -> None:
         """Without `tokens` everybody is the administrator."""
         self._tokens = None if tokens is None else dict(tokens)
-        self.issued: Callable[[str], User | None] = lambda _token: None
+        self.issued: Callable[[str], Requester | None] = lambda _token: None
         """Who is behind a token that the server itself has issued."""
-        self.authorizer: Authorizer | None = None
+        self.authorizer: RoleAuthorizer | None = None
         """Asked what somebody may do, unless nobody has set it."""
 
-    def authenticate(self, authorization: str) -> User:
+    def authenticate(self, authorization: str) -> Requester:
         """The user behind an Authorization header. Raises ApiError 401."""
         if self._tokens is None:
             return ADMIN
@@ -84,7 +84,7 @@ class Users:
                 return user
         raise api_errors.unauthorized()
 
-    def by_token(self, token: str) -> User | None:
+    def by_token(self, token: str) -> Requester | None:
         try:
             given = token.encode()
         except UnicodeEncodeError:
@@ -103,13 +103,13 @@ class Users:
             return True
         return wanted.verb in _READING or wanted.plural in _SELF_REVIEWS
 
-    def authorize(self, user: User, wanted: Attributes) -> None:
+    def authorize(self, user: Requester, wanted: Attributes) -> None:
         """Raises ApiError 403."""
         if not self.allows(user.all_groups, wanted, user.name):
             raise _denied(user, wanted)
 
 
-def _denied(user: User, wanted: Attributes) -> ApiError:
+def _denied(user: Requester, wanted: Attributes) -> ApiError:
     who = f'User "{user.name}" cannot {wanted.verb}'
     if not wanted.plural:
         message = f'forbidden: {who} path "{wanted.path}"'

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.cluster.apiserver.rules.patches import strategic_merge_patch
+from kubesched.cluster.apiserver.rules.patching.patches import strategic_merge_patch
 
 __all__ = ["with_report"]
 

@@ -13,11 +13,11 @@ from kubesched.api import Pod
 from kubesched.api.access import ApiError
 from kubesched.api.base import ApiStruct
 from kubesched.api.plain_kinds import PlainObject
-from kubesched.cluster.apiserver.rules.api_errors import bad_request
+from kubesched.cluster.apiserver.rules.errors.api_errors import bad_request
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema import type_problem
-from kubesched.cluster.apiserver.rules.served_resources import Resource
-from kubesched.cluster.apiserver.rules.shared_specs import SharedSpec, once, shared
-from kubesched.cluster.apiserver.rules.times import time_problem
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, once, shared
+from kubesched.cluster.apiserver.rules.time_fields import time_problem
 
 __all__ = ["check_details", "checked_document", "cleaned", "unreadable"]
 

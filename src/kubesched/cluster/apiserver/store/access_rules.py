@@ -13,8 +13,8 @@ import msgspec
 
 from kubesched.api.labels import Selector
 from kubesched.api.meta import LabelSelector
-from kubesched.cluster.apiserver.rules import api_errors
-from kubesched.cluster.apiserver.rules.rbac import (
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.rbac_rules import (
     Attributes,
     Subject,
     covered,

@@ -13,25 +13,25 @@ import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.api.plain_kinds import plain_type
-from kubesched.cluster.apiserver.rules import api_errors
 from kubesched.cluster.apiserver.rules.admission import (
     MutationError,
     Review,
     compile_mutation,
     compile_policy,
 )
-from kubesched.cluster.apiserver.rules.admission.matching import matches, selects
-from kubesched.cluster.apiserver.rules.admission.strategies import (
+from kubesched.cluster.apiserver.rules.admission.policy_matching import matches, selects
+from kubesched.cluster.apiserver.rules.admission.policy_strategies import (
     BindingStrategy,
     MutationBindingStrategy,
     MutationStrategy,
     PolicyStrategy,
 )
 from kubesched.cluster.apiserver.rules.admission.type_checks import expression_warnings
-from kubesched.cluster.apiserver.rules.served_resources import Resource, custom_resource
-from kubesched.cluster.apiserver.rules.strategies.base import Strategy
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource, custom_resource
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import ResourceStrategy
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.stored_records import Record
 
 __all__ = [
     "BINDING",
@@ -49,7 +49,7 @@ _GROUP = "admissionregistration.k8s.io"
 _MOST_WARNINGS = 20
 
 
-def _cluster_wide(kind: str, plural: str, strategy: Strategy) -> Resource:
+def _cluster_wide(kind: str, plural: str, strategy: ResourceStrategy) -> Resource:
     categories = ("api-extensions",)
     resource = custom_resource(_GROUP, "v1", kind, plural, namespaced=False, categories=categories)
     made = plain_type(f"{_GROUP}/v1", kind)

@@ -12,10 +12,13 @@ import msgspec
 
 from kubesched.api.plain_kinds import plain_type
 from kubesched.cluster.apiserver.rules.custom import definition_problems, read_schema
-from kubesched.cluster.apiserver.rules.custom.naming import naming_problems
-from kubesched.cluster.apiserver.rules.served_resources import Resource, custom_resource
-from kubesched.cluster.apiserver.rules.strategies.base import Strategy, with_part
-from kubesched.cluster.apiserver.rules.validation.problems import Problem
+from kubesched.cluster.apiserver.rules.custom.definition_names import naming_problems
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource, custom_resource
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
+    ResourceStrategy,
+    with_part,
+)
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.logging import get_logger
 
@@ -31,7 +34,7 @@ _CONDITIONS = (
 )
 
 
-class _DefinitionStrategy(Strategy):
+class _DefinitionStrategy(ResourceStrategy):
     """The server writes the status: what is defined is served at once."""
 
     counts_generations = True
@@ -65,7 +68,7 @@ class _DefinitionStrategy(Strategy):
     def prepare_update(self, new: Json, old: Json, /) -> Json:
         return _with_names(with_part(new, "status", old.get("status")))
 
-    def check_new(self, new: Json, /) -> list[Problem]:
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
         spec = new.get("spec")
         problems = naming_problems(new["metadata"].get("name", ""), spec)
         return problems or definition_problems(spec or {})

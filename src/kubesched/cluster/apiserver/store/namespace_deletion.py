@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kubesched.cluster.apiserver.rules.generated_metadata import stamp
-from kubesched.cluster.apiserver.store.collection import Collection
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.resource_collection import Collection
+from kubesched.cluster.apiserver.store.stored_records import Record
 
 __all__ = ["NamespaceDeletion"]
 

@@ -15,10 +15,14 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from kubesched.api.access import PatchType
-from kubesched.cluster.apiserver.rules import api_errors
-from kubesched.cluster.apiserver.rules.admission.review import Review
-from kubesched.cluster.apiserver.rules.deletion import ends_deletion, in_foreground, plan_deletion
-from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
+from kubesched.cluster.apiserver.rules.admission.admission_review import Review
+from kubesched.cluster.apiserver.rules.deletion_plan import (
+    ends_deletion,
+    in_foreground,
+    plan_deletion,
+)
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import (
     generated_name,
     generated_uid,
@@ -27,25 +31,25 @@ from kubesched.cluster.apiserver.rules.generated_metadata import (
     stamp,
 )
 from kubesched.cluster.apiserver.rules.kubelet_reports import with_report
-from kubesched.cluster.apiserver.rules.patches import PatchError, apply_patch
+from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.request_documents import (
     check_details,
     checked_document,
     cleaned,
     unreadable,
 )
-from kubesched.cluster.apiserver.rules.served_resources import Resource
-from kubesched.cluster.apiserver.rules.strategies.pods import bind
-from kubesched.cluster.apiserver.rules.validation.pods import check_restarts
-from kubesched.cluster.apiserver.rules.value_limit import check_object
-from kubesched.cluster.apiserver.store.collection import Collection
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.rules.strategies.pod_strategy import bind
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
+from kubesched.cluster.apiserver.rules.validation.pod_validation import check_restarts
 from kubesched.cluster.apiserver.store.first_objects import FIRST_OBJECTS
+from kubesched.cluster.apiserver.store.list_pages import Page
 from kubesched.cluster.apiserver.store.namespace_deletion import NamespaceDeletion
-from kubesched.cluster.apiserver.store.paging import Page
 from kubesched.cluster.apiserver.store.preconditions import check_deletion, check_write
 from kubesched.cluster.apiserver.store.quota_accounting import QuotaAccounting
-from kubesched.cluster.apiserver.store.records import Change, ChangeType, Record
+from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.stored_objects import StoredObjects, key_of
+from kubesched.cluster.apiserver.store.stored_records import ChangeType, Record, StoredChange
 from kubesched.cluster.apiserver.store.typed_views import derive, on_node, with_status
 from kubesched.errors import QuantityError
 from kubesched.foundation.util.randomness import beside
@@ -89,7 +93,7 @@ class Store(StoredObjects):
         *,
         now_ns: int = 0,
         history: int = DEFAULT_HISTORY,
-        on_change: Callable[[Change], None] | None = None,
+        on_change: Callable[[StoredChange], None] | None = None,
         empty: bool = False,
         features: frozenset[str] = ALL_FEATURES,
     ) -> None:
@@ -522,18 +526,20 @@ class Store(StoredObjects):
         if base is None and previous is not None:
             base = previous.base
         record = Record.numbered(collection.resource, key, data, revision, base)
-        self._publish(collection, Change(kind, record, previous, revision))
+        self._publish(collection, StoredChange(kind, record, previous, revision))
         return record
 
     def _remove(self, resource: Resource, old: Record) -> Record:
         self.revision += 1
         record = old.with_revision(self.revision)
-        self._publish(self.collection(resource), Change("DELETED", record, old, record.revision))
+        self._publish(
+            self.collection(resource), StoredChange("DELETED", record, old, record.revision)
+        )
         if resource.namespaced:
             self._namespace_deletion.go_on(old.data["metadata"]["namespace"], self._now_ns)
         return record
 
-    def _publish(self, collection: Collection, change: Change) -> None:
+    def _publish(self, collection: Collection, change: StoredChange) -> None:
         if self._on_change is not None:
             try:
                 self._on_change(change)

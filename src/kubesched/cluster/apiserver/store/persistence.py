@@ -17,17 +17,17 @@ from pathlib import Path
 
 import msgspec
 
-from kubesched.cluster.apiserver.rules import api_errors
-from kubesched.cluster.apiserver.rules.features import ALL_FEATURES
-from kubesched.cluster.apiserver.rules.served_resources import built_in_resources
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.resources.served_resources import built_in_resources
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
-from kubesched.cluster.apiserver.store.collection import Restored
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
     serve_stored,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.records import Change
+from kubesched.cluster.apiserver.store.resource_collection import Restored
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.logging import get_logger
 
@@ -104,7 +104,7 @@ class DataFile:
         for resource, key, revision, data in rows:
             yield Restored(resource, key, revision, msgspec.json.decode(data))
 
-    def write(self, change: Change) -> None:
+    def write(self, change: StoredChange) -> None:
         """Keep a change. Raises ApiError 500 if that fails; then nothing is kept of it."""
         record = change.record
         resource = record.resource.group_resource

@@ -7,10 +7,10 @@ from typing import Any
 from kubesched.api.labels import Selector
 from kubesched.api.meta import StatusCause
 from kubesched.api.policy import PodDisruptionBudget
-from kubesched.cluster.apiserver.rules import api_errors
+from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.generated_metadata import stamp
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.store.stored_records import Record
 
 __all__ = ["admit_eviction"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.cluster.apiserver.rules import api_errors
-from kubesched.cluster.apiserver.rules.served_resources import Resource
-from kubesched.cluster.apiserver.rules.validation.problems import Problem
-from kubesched.cluster.apiserver.store.records import Record
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["check_deletion", "check_write", "parse_revision"]
@@ -41,7 +41,7 @@ def check_write(resource: Resource, old: Record, given: dict[str, Any]) -> None:
         if version != stored["resourceVersion"]:
             raise api_errors.stale(resource.group_resource, stored["name"])
     elif not resource.strategy.unconditional_update:
-        problem = Problem(
+        problem = FieldProblem(
             "metadata.resourceVersion",
             "FieldValueInvalid",
             "Invalid value: 0x0: must be specified for an update",

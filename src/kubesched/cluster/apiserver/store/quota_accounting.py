@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kubesched.api.quantity import ZERO, parse_quantity
-from kubesched.cluster.apiserver.rules.api_errors import forbidden
-from kubesched.cluster.apiserver.rules.resource_limits.quotas import (
+from kubesched.cluster.apiserver.rules.errors.api_errors import forbidden
+from kubesched.cluster.apiserver.rules.resource_quotas import (
     Usage,
     exceeded,
     falls_under,
     unspecified,
     usage_of,
 )
-from kubesched.cluster.apiserver.rules.served_resources import Resource
-from kubesched.cluster.apiserver.store.collection import Collection
-from kubesched.cluster.apiserver.store.records import Change, Record
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.store.resource_collection import Collection
+from kubesched.cluster.apiserver.store.stored_records import Record, StoredChange
 
 __all__ = ["QuotaAccounting"]
 
@@ -57,7 +57,7 @@ class QuotaAccounting:
             if text := exceeded(record.data, usage_of(resource, document)):
                 raise forbidden(resource.group_resource, name, text)
 
-    def account(self, resource: Resource, change: Change) -> None:
+    def account(self, resource: Resource, change: StoredChange) -> None:
         """Take a write into account."""
         data = change.record.data
         namespace = data["metadata"].get("namespace")

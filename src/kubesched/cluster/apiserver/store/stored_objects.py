@@ -10,22 +10,25 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from kubesched.cluster.apiserver.rules import api_errors
-from kubesched.cluster.apiserver.rules.resource_catalog import Catalog
-from kubesched.cluster.apiserver.rules.served_resources import Resource, built_in_resources
-from kubesched.cluster.apiserver.store.collection import Collection, Restored
-from kubesched.cluster.apiserver.store.log_budget import LogBudget
-from kubesched.cluster.apiserver.store.paging import (
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.resources.resource_catalog import Catalog
+from kubesched.cluster.apiserver.rules.resources.served_resources import (
+    Resource,
+    built_in_resources,
+)
+from kubesched.cluster.apiserver.store.list_pages import (
     CURRENT,
     Continuation,
     Page,
     select_page,
     too_old_to_continue,
 )
+from kubesched.cluster.apiserver.store.log_budget import LogBudget
 from kubesched.cluster.apiserver.store.preconditions import parse_revision
-from kubesched.cluster.apiserver.store.records import Record
-from kubesched.cluster.apiserver.store.selection import Selection
-from kubesched.cluster.apiserver.store.watching import Watcher
+from kubesched.cluster.apiserver.store.resource_collection import Collection, Restored
+from kubesched.cluster.apiserver.store.selector_matching import Selection
+from kubesched.cluster.apiserver.store.store_watch import Watcher
+from kubesched.cluster.apiserver.store.stored_records import Record
 
 __all__ = ["StoredObjects", "key_of"]
 

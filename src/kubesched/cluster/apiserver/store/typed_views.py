@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from kubesched.api import Pod
 from kubesched.api.overlay import overlay, wire_fields
 from kubesched.api.pod import PodSpec, PodStatus
-from kubesched.cluster.apiserver.rules.shared_specs import SharedSpec, once
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, once
 
 __all__ = ["derive", "on_node", "overlay", "typed_view", "with_status"]
 

@@ -13,7 +13,7 @@ import msgspec
 
 from kubesched.api.meta import Status
 from kubesched.api.raw_objects import node_wire_form, pod_wire_form
-from kubesched.cluster.apiserver.rules.served_resources import Resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 
 __all__ = ["status_body", "wire_form"]
 

@@ -6,10 +6,10 @@ read OpenAPI in it.
 
 from __future__ import annotations
 
-from kubesched.cluster.apiserver.http.protobuf.messages import PROTOBUF
+from kubesched.cluster.apiserver.http.protobuf.message_definitions import PROTOBUF
 from kubesched.cluster.apiserver.http.protobuf.openapi_v2 import openapi_v2
-from kubesched.cluster.apiserver.http.protobuf.reading import read_protobuf
-from kubesched.cluster.apiserver.http.protobuf.writing import (
+from kubesched.cluster.apiserver.http.protobuf.protobuf_reader import read_protobuf
+from kubesched.cluster.apiserver.http.protobuf.protobuf_writer import (
     UnwritableError,
     watch_frame,
     write_protobuf,

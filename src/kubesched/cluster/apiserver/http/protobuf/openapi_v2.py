@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kubesched.cluster.apiserver.http.protobuf.encoding import text, wrapped
+from kubesched.cluster.apiserver.http.protobuf.wire_encoding import text, wrapped
 
 __all__ = ["openapi_v2"]
 

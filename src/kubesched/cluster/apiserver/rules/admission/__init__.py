@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from kubesched.cluster.apiserver.rules.admission.mutation import (
+from kubesched.cluster.apiserver.rules.admission.admission_review import Review
+from kubesched.cluster.apiserver.rules.admission.mutating_policy import (
     Mutation,
     MutationError,
     compile_mutation,
 )
-from kubesched.cluster.apiserver.rules.admission.policy import Denial, Policy, compile_policy
-from kubesched.cluster.apiserver.rules.admission.review import Review
+from kubesched.cluster.apiserver.rules.admission.validating_policy import (
+    Denial,
+    Policy,
+    compile_policy,
+)
 
 __all__ = [
     "Denial",

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from kubesched.cluster.apiserver.rules.admission.policy import compile_policy
+from kubesched.cluster.apiserver.rules.admission.validating_policy import compile_policy
 from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.custom.cel_types import declared_type
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
-from kubesched.cluster.apiserver.rules.served_resources import Resource
 from kubesched.foundation.cel.language.types import (
     BOOL,
     BYTES,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubesched.cluster.apiserver.rules.apply.applying import apply_document
-from kubesched.cluster.apiserver.rules.apply.ownership import Manager
-from kubesched.cluster.apiserver.rules.apply.tracking import is_tracked, tracked_document
+from kubesched.cluster.apiserver.rules.apply.field_ownership import Manager
+from kubesched.cluster.apiserver.rules.apply.ownership_tracking import is_tracked, tracked_document
+from kubesched.cluster.apiserver.rules.apply.server_side_apply import apply_document
 
 __all__ = ["Manager", "apply_document", "is_tracked", "tracked_document"]

@@ -6,13 +6,16 @@ checked, and rules in CEL are evaluated. What is invalid but unchanged by an upd
 
 from __future__ import annotations
 
+from kubesched.cluster.apiserver.rules.custom.custom_strategy import CustomStrategy
 from kubesched.cluster.apiserver.rules.custom.definition import (
     CustomSchema,
     definition_problems,
     read_schema,
 )
-from kubesched.cluster.apiserver.rules.custom.published import published_name, published_schema
-from kubesched.cluster.apiserver.rules.custom.strategy import CustomStrategy
+from kubesched.cluster.apiserver.rules.custom.schema_publication import (
+    published_name,
+    published_schema,
+)
 
 __all__ = [
     "CustomSchema",

@@ -11,7 +11,7 @@ import binascii
 import re
 from typing import Any, Final
 
-from kubesched.cluster.apiserver.rules.custom.structure import (
+from kubesched.cluster.apiserver.rules.custom.structural_schema import (
     EMBEDDED,
     INT_OR_STRING,
     PRESERVE,

@@ -7,17 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.cluster.apiserver.rules.custom.checks import Work, schema_problems
-from kubesched.cluster.apiserver.rules.custom.keywords import malformed_parts
-from kubesched.cluster.apiserver.rules.custom.rules import RuleTree, compile_rules
-from kubesched.cluster.apiserver.rules.custom.structure import INT_OR_STRING, PRESERVE
-from kubesched.cluster.apiserver.rules.schema.definitions import Json
-from kubesched.cluster.apiserver.rules.validation.problems import (
-    Problem,
+from kubesched.cluster.apiserver.rules.custom.schema_keywords import malformed_parts
+from kubesched.cluster.apiserver.rules.custom.schema_validation import Work, schema_problems
+from kubesched.cluster.apiserver.rules.custom.structural_schema import INT_OR_STRING, PRESERVE
+from kubesched.cluster.apiserver.rules.custom.validation_rules import RuleTree, compile_rules
+from kubesched.cluster.apiserver.rules.errors.field_problems import (
+    FieldProblem,
     forbidden,
     invalid,
     required,
 )
+from kubesched.cluster.apiserver.rules.schema.definitions import Json
 from kubesched.foundation.cel.language.errors import EvaluationError
 from kubesched.foundation.cel.language.regex import compile_pattern
 from kubesched.foundation.util.go_format import quote
@@ -50,9 +50,9 @@ def read_schema(version: Json) -> CustomSchema:
     )
 
 
-def definition_problems(spec: Json) -> list[Problem]:
+def definition_problems(spec: Json) -> list[FieldProblem]:
     """What is wrong with the versions of a definition."""
-    problems: list[Problem] = []
+    problems: list[FieldProblem] = []
     versions = spec["versions"]
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
@@ -68,7 +68,7 @@ def definition_problems(spec: Json) -> list[Problem]:
     return problems
 
 
-def _schema_problems(schema: Json, path: str) -> Iterator[Problem]:
+def _schema_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
     if schema.get("type") != "object":
         if schema.get("type"):
             yield invalid(f"{path}.type", schema["type"], "must be object at the root")
@@ -76,7 +76,7 @@ def _schema_problems(schema: Json, path: str) -> Iterator[Problem]:
             yield required(f"{path}.type", "must not be empty at the root")
         return
     yield from _node_problems(schema, path)
-    found: list[Problem] = []
+    found: list[FieldProblem] = []
 
     def report(where: str, rule: Json, text: str) -> None:
         if not text:
@@ -90,7 +90,7 @@ def _schema_problems(schema: Json, path: str) -> Iterator[Problem]:
     yield from found
 
 
-def _node_problems(schema: Json, path: str) -> Iterator[Problem]:
+def _node_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
     """What is wrong with one schema and those inside it."""
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -107,7 +107,7 @@ def _node_problems(schema: Json, path: str) -> Iterator[Problem]:
     if "default" in schema:
         inner = f"{path}.default"
         for problem in schema_problems(schema["default"], schema, "", Work()):
-            yield Problem(inner, problem.reason, problem.body)
+            yield FieldProblem(inner, problem.reason, problem.body)
     for key, part in properties.items():
         if isinstance(part, dict):
             yield from _part_problems(part, f"{path}.properties[{key}]", "object fields")
@@ -118,7 +118,7 @@ def _node_problems(schema: Json, path: str) -> Iterator[Problem]:
         yield required(f"{path}.items", "must be specified")
 
 
-def _part_problems(schema: Json, path: str, what: str) -> Iterator[Problem]:
+def _part_problems(schema: Json, path: str, what: str) -> Iterator[FieldProblem]:
     needs_type = not schema.get(INT_OR_STRING) and not schema.get(PRESERVE)
     if not schema.get("type") and needs_type:
         yield required(f"{path}.type", f"must not be empty for specified {what}")
@@ -133,7 +133,7 @@ def _compiles(pattern: str) -> bool:
     return True
 
 
-def invalid_rule(where: str, rule: Json, text: str) -> Problem:
+def invalid_rule(where: str, rule: Json, text: str) -> FieldProblem:
     """A rule that cannot be compiled, shown as the reference prints one."""
     reason = rule.get("reason")
     shown = ", ".join(
@@ -147,7 +147,7 @@ def invalid_rule(where: str, rule: Json, text: str) -> Problem:
         )
     )
     body = f"Invalid value: apiextensions.ValidationRule{{{shown}}}: {text}"
-    return Problem(where, "FieldValueInvalid", body)
+    return FieldProblem(where, "FieldValueInvalid", body)
 
 
 def _quoted(rule: Json, field: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.api.quantity import ZERO, Quantity, parse_quantity
-from kubesched.cluster.apiserver.rules.strategies.quantities import canonical
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical
 
 __all__ = ["default_pod_spec", "qos_class"]
 

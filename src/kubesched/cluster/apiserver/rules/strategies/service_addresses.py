@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
-from kubesched.cluster.apiserver.rules.strategies.base import Cluster, Json
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ObjectLookup
 
 __all__ = ["KUBERNETES_ADDRESS", "with_addresses"]
 
@@ -17,7 +17,7 @@ _RESERVED = 256
 _NODE_PORTS = range(30000, 32768)
 
 
-def with_addresses(service: Json, cluster: Cluster) -> Json:
+def with_addresses(service: Json, cluster: ObjectLookup) -> Json:
     """A service with a cluster IP of its own and node ports, as its type has them."""
     spec: Json = service["spec"]
     kind = spec.get("type", "ClusterIP")

@@ -1,0 +1,95 @@
+"""Questions about tokens and permissions: created, answered, never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubesched.cluster.apiserver.http.service_account_tokens import AUDIENCE
+from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.rbac_rules import Subject
+from kubesched.cluster.apiserver.store.access_rules import AccessRules
+
+__all__ = ["REVIEWS", "answer_review"]
+
+Json = dict[str, Any]
+
+AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
+    (AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", False),
+    (AUTHENTICATION, "tokenreviews"): ("TokenReview", False),
+    (AUTHORIZATION, "localsubjectaccessreviews"): ("LocalSubjectAccessReview", True),
+    (AUTHORIZATION, "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", False),
+    (AUTHORIZATION, "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", False),
+    (AUTHORIZATION, "subjectaccessreviews"): ("SubjectAccessReview", False),
+}
+"""Kind, and whether it is asked in a namespace, by group and plural."""
+
+
+def answer_review(group: str, plural: str, body: Json, users: Users, asker: Requester) -> Json:
+    """The review with its status. Raises ApiError 400 or 422."""
+    kind = REVIEWS[group, plural][0]
+    spec = body.get("spec", {})
+    if not isinstance(spec, dict) or not isinstance(body.get("metadata", {}), dict):
+        raise api_errors.bad_request(
+            f'{kind} in version "v1" cannot be handled as a {kind}: expected an object'
+        )
+    head = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": body.get("metadata", {})}
+    if kind == "SelfSubjectReview":
+        return {**head, "status": {"userInfo": asker.document()}}
+    status = _ANSWERS[kind](spec, users, asker)
+    return {**head, "spec": spec, "status": status}
+
+
+def _token(spec: Json, users: Users, _asker: Requester) -> Json:
+    user = users.by_token(str(spec.get("token", "")))
+    if user is None:
+        return {"user": {}, "error": "invalid bearer token"}
+    return {"authenticated": True, "user": user.document(), "audiences": [AUDIENCE]}
+
+
+def _own_access(spec: Json, users: Users, asker: Requester) -> Json:
+    return {"allowed": users.allows(asker.all_groups, _attributes(spec), asker.name)}
+
+
+def _access(spec: Json, users: Users, _asker: Requester) -> Json:
+    groups = tuple(spec.get("groups") or ())
+    return {"allowed": users.allows(groups, _attributes(spec), str(spec.get("user", "")))}
+
+
+def _own_rules(spec: Json, users: Users, asker: Requester) -> Json:
+    who = Subject(asker.name, asker.all_groups)
+    everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    every_path = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    rules: list[Json] = [*everything, *every_path]
+    if isinstance(users.authorizer, AccessRules):
+        rules = list(users.authorizer.rules_of(who, str(spec.get("namespace", ""))))
+    return {
+        "resourceRules": [rule for rule in rules if rule.get("resources")],
+        "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
+        "incomplete": False,
+    }
+
+
+_ANSWERS: dict[str, Callable[[Json, Users, Requester], Json]] = {
+    "TokenReview": _token,
+    "SelfSubjectAccessReview": _own_access,
+    "SubjectAccessReview": _access,
+    "LocalSubjectAccessReview": _access,
+    "SelfSubjectRulesReview": _own_rules,
+}
+
+
+def _attributes(spec: Json) -> Attributes:
+    resource = spec.get("resourceAttributes") or {}
+    path = spec.get("nonResourceAttributes") or {}
+    return Attributes(
+        verb=resource.get("verb") or path.get("verb", ""),
+        group=resource.get("group", ""),
+        plural=resource.get("resource", ""),
+        subresource=resource.get("subresource", ""),
+        namespace=resource.get("namespace", ""),
+        name=resource.get("name", ""),
+        path=path.get("path", ""),
+    )

@@ -1,0 +1,36 @@
+"""Parts of pods, nodes and services that need a process behind them, which there is none of."""
+
+from __future__ import annotations
+
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.store.object_store import Store
+
+__all__ = ["KUBELET_PARTS", "refuse_part"]
+
+KUBELET_PARTS = {
+    "attach": "there is no process to attach to",
+    "exec": "there is no process to run a command in",
+    "log": "there is no process that writes a log",
+    "portforward": "there is no port to forward to",
+    "proxy": "there is nothing that listens",
+}
+_OWNERS = frozenset({"nodes", "pods", "services"})
+
+
+def refuse_part(
+    store: Store, resource: Resource, namespace: str | None, name: str, part: str
+) -> None:
+    """Say why there is no such thing here.
+
+    Raises:
+        ApiError: 501; 404 if not even the object is there.
+    """
+    plural = resource.group_resource
+    if plural not in _OWNERS or (part != "proxy" and plural != "pods"):
+        raise api_errors.unknown_resource()
+    store.get(resource, namespace, name)
+    raise api_errors.not_possible(
+        f'{plural} "{name}": no {part} in an embedded cluster, where containers are pretended: '
+        f"{KUBELET_PARTS[part]}"
+    )

@@ -1,0 +1,153 @@
+"""The parameters of a query, read as the reference reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubesched.cluster.apiserver.http.request_and_answer import Request
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.field_problems import forbidden, not_supported
+from kubesched.foundation.util.go_format import parse_duration
+
+__all__ = [
+    "ListOptions",
+    "check_timeout",
+    "deletion_grace",
+    "is_dry_run",
+    "list_options",
+    "propagation",
+]
+
+_LIST_OPTIONS = "ListOptions.meta.k8s.io"
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
+_MATCHES = ("Exact", "NotOlderThan")
+
+
+class ListOptions(msgspec.Struct, frozen=True):
+    label_selector: str
+    field_selector: str
+    limit: int
+    continue_token: str
+    resource_version: str
+    match: str
+    watch: bool
+    bookmarks: bool
+    initial_events: bool | None
+    timeout_seconds: int
+
+
+def check_timeout(request: Request) -> None:
+    """Raises ApiError 400 for a time limit that is none; answers are faster than any other."""
+    text = request.query.get("timeout", "")
+    if not text:
+        return
+    try:
+        parse_duration(text)
+    except ValueError as exc:
+        raise api_errors.bad_request(
+            f"invalid timeout specified in the request URL - {exc}"
+        ) from None
+
+
+def list_options(request: Request) -> ListOptions:
+    """Raises ApiError 400 or 422."""
+    query = request.query
+    options = ListOptions(
+        label_selector=query.get("labelSelector", ""),
+        field_selector=query.get("fieldSelector", ""),
+        limit=_number(query, "limit"),
+        continue_token=query.get("continue", ""),
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        watch=request.flag("watch"),
+        bookmarks=request.flag("allowWatchBookmarks"),
+        initial_events=(
+            request.flag("sendInitialEvents") if "sendInitialEvents" in query else None
+        ),
+        timeout_seconds=_number(query, "timeoutSeconds"),
+    )
+    problem = _problem(options)
+    if problem is not None:
+        raise api_errors.invalid(_LIST_OPTIONS, "", [problem])
+    return options
+
+
+def _problem(options: ListOptions) -> Any:
+    match, version = options.match, options.resource_version
+    if options.watch:
+        if options.initial_events is None:
+            if match:
+                text = (
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
+                    "provided"
+                )
+                return forbidden("resourceVersionMatch", text)
+        elif match != "NotOlderThan":
+            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            return forbidden("resourceVersionMatch", text)
+        elif not options.bookmarks and options.initial_events:
+            text = "sendInitialEvents requires setting allowWatchBookmarks to true"
+            return forbidden("allowWatchBookmarks", text)
+        return None
+    if options.initial_events is not None:
+        return forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if not match:
+        return None
+    if not version:
+        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        return forbidden("resourceVersionMatch", text)
+    if options.continue_token:
+        text = "resourceVersionMatch is forbidden when continue is provided"
+        return forbidden("resourceVersionMatch", text)
+    if match not in _MATCHES:
+        return not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", ""))
+    if match == "Exact" and version == "0":
+        text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        return forbidden("resourceVersionMatch", text)
+    return None
+
+
+def _number(query: Any, name: str) -> int:
+    text = query.get(name, "")
+    if not text:
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise api_errors.bad_request(message) from None
+
+
+def is_dry_run(request: Request, options: dict[str, Any] | None = None) -> bool:
+    """Whether a write is only to be tried. Raises ApiError 422."""
+    value = request.query.get("dryRun", "")
+    if not value and options and options.get("dryRun"):
+        value = str(options["dryRun"][0])
+    if value not in ("", "All"):
+        kind = {"POST": "CreateOptions", "PATCH": "PatchOptions", "PUT": "UpdateOptions"}
+        name = kind.get(request.method, "DeleteOptions")
+        raise api_errors.unsupported_option(f"{name}.meta.k8s.io", "dryRun", value, ("All",))
+    return value == "All"
+
+
+def deletion_grace(request: Request, options: dict[str, Any]) -> int | None:
+    """Raises ApiError 400."""
+    given = options.get("gracePeriodSeconds")
+    if given is None and "gracePeriodSeconds" in request.query:
+        return _number(request.query, "gracePeriodSeconds")
+    if given is not None and not isinstance(given, int):
+        raise api_errors.bad_request("gracePeriodSeconds must be a number")
+    return given
+
+
+def propagation(request: Request, options: dict[str, Any]) -> str:
+    """What is to become of what a deleted object owns, if that is said. Raises ApiError 422."""
+    value = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
+    if not value and options.get("orphanDependents") is not None:
+        return "Orphan" if options["orphanDependents"] else "Background"
+    if value and value not in _PROPAGATIONS:
+        kind = "DeleteOptions.meta.k8s.io"
+        raise api_errors.unsupported_option(kind, "propagationPolicy", str(value), _PROPAGATIONS)
+    return str(value)

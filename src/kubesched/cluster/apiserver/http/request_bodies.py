@@ -1,0 +1,285 @@
+"""From the bytes of a request to a document, or to the reference's refusal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubesched.api.access import ApiError
+from kubesched.cluster.apiserver.http.media_types import body_language
+from kubesched.cluster.apiserver.http.protobuf import read_protobuf
+from kubesched.cluster.apiserver.http.protobuf.wire_encoding import MalformedError
+from kubesched.cluster.apiserver.http.request_and_answer import Request
+from kubesched.cluster.apiserver.rules.custom import CustomStrategy
+from kubesched.cluster.apiserver.rules.custom.structural_schema import unknown_paths
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.value_limit import (
+    MOST_VALUES,
+    check_values,
+    value_refusal,
+)
+from kubesched.cluster.apiserver.rules.request_documents import cleaned
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
+from kubesched.foundation.util.yaml_limits import TooManyValuesError, check_yaml
+
+__all__ = [
+    "field_problems",
+    "read_applied",
+    "read_body",
+    "read_document",
+    "read_json",
+    "read_options",
+]
+
+_SHOWN_BYTES = 30
+_VALIDATIONS = ("Ignore", "Warn", "Strict")
+
+
+def read_document(request: Request, resource: Resource) -> tuple[dict[str, Any], Sequence[str]]:
+    """The object of a request, and what to warn its sender about.
+
+    Raises:
+        ApiError: 400, 415.
+    """
+    body = request.body
+    document = read_body(request, resource.kind)
+    if body_language(request.header("content-type")) != "json":
+        body = b""  # no other language can say a thing twice
+    if not isinstance(document, dict):
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get "
+            "version/kind; json parse error: json: cannot unmarshal "
+            f"{_go_kind(document)} into Go value of type struct "
+            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+            f'Kind string "json:\\"kind,omitempty\\"" }} ({_summary(request.body)})'
+        )
+    return document, field_problems(request, resource, document, body)
+
+
+def read_applied(request: Request, resource: Resource) -> tuple[dict[str, Any], Sequence[str]]:
+    """What is to be applied, without nulls, and what to warn its sender about.
+
+    Raises:
+        ApiError: 400.
+    """
+    document = _read_yaml(request.body, resource.kind)
+    repeated = _repeated_keys(request)
+    if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
+        raise api_errors.bad_request("error decoding YAML: expected an object")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): "
+            f"got {version or ''}, Kind={kind or ''}"
+        )
+    if unknown := _unknown(resource, document):
+        raise _undeclared(resource, document, unknown)
+    problems = repeated
+    applied: dict[str, Any] = cleaned(document, None)
+    if applied.get("metadata", {}).get("managedFields"):
+        raise api_errors.bad_request("metadata.managedFields must be nil")
+    return applied, problems
+
+
+def field_problems(
+    request: Request, resource: Resource, document: Any, body: bytes = b""
+) -> Sequence[str]:
+    """What is to be warned about: unknown and repeated fields. Raises ApiError 400 if strict."""
+    validation = request.query.get("fieldValidation") or "Warn"
+    if validation not in _VALIDATIONS:
+        options = "CreateOptions.meta.k8s.io"
+        raise api_errors.unsupported_option(options, "fieldValidation", validation, _VALIDATIONS)
+    if validation == "Ignore":
+        return ()
+    repeated = [f'duplicate field "{path}"' for path in (duplicate_fields(body) if body else ())]
+    unknown = _unknown(resource, document)
+    problems = [*(f'unknown field "{path}"' for path in unknown), *repeated]
+    if problems and validation == "Strict":
+        raise api_errors.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            f"{resource.kind}: strict decoding error: {', '.join(problems)}"
+        )
+    return problems
+
+
+def _unknown(resource: Resource, document: Any) -> list[str]:
+    """Paths of fields that the resource does not have."""
+    strategy = resource.strategy
+    if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
+        return list(unknown_paths(document, strategy.custom.schema, is_resource=True))
+    return unknown_fields(resource.group, resource.version, resource.kind, document)
+
+
+def _undeclared(resource: Resource, document: dict[str, Any], paths: Sequence[str]) -> ApiError:
+    """500 for fields that nobody could own, whatever is to be done about unknown ones."""
+    metadata = document.get("metadata") or {}
+    place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    told = [f".{path}: field not declared in schema" for path in paths]
+    listed = told[0] if len(told) == 1 else "errors:\n  " + "\n  ".join(told)
+    return api_errors.unknown_failure(
+        f"failed to create typed patch object ({place}; {resource.api_version}, "
+        f"Kind={resource.kind}): {listed}"
+    )
+
+
+def _repeated_keys(request: Request) -> Sequence[str]:
+    """What to warn about keys that a YAML text has twice. Raises ApiError 400 if strict."""
+    validation = request.query.get("fieldValidation") or "Warn"
+    if validation == "Ignore":
+        return ()
+    if _as_json(request.body) is not None and not duplicate_fields(request.body):
+        return ()
+    try:
+        root = yaml.compose(request.body, Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ()  # reading it has said more
+    told = [f'line {line}: key "{key}" already set in map' for line, key in _repeated(root)]
+    if told and validation == "Strict":
+        lines = "\n  ".join(told)
+        text = "error decoding YAML: error converting YAML to JSON: yaml: unmarshal errors"
+        raise api_errors.bad_request(f"{text}:\n  {lines}")
+    return told
+
+
+def _repeated(root: Any) -> Iterator[tuple[int, str]]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if isinstance(key.value, str):
+                    if key.value in seen:
+                        yield key.start_mark.line + 1, key.value
+                    seen.add(key.value)
+                waiting.append(value)
+
+
+def read_body(request: Request, kind: str) -> Any:
+    """The content of a body, in whichever language it is. Raises ApiError 400, 415."""
+    language = body_language(request.header("content-type"))
+    if language == "yaml":
+        return _read_yaml(request.body, kind)
+    if language == "json":
+        return read_json(request.body, kind)
+    try:
+        return read_protobuf(request.body)
+    except MalformedError as exc:
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): {exc} "
+            f"({_summary(request.body)})"
+        ) from exc
+
+
+def read_json(body: bytes, kind: str) -> Any:
+    """Raises ApiError 400, 413."""
+    check_values(body)
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; json parse error: {_parse_error(body)} ({_summary(body)})"
+        ) from None
+
+
+def read_options(request: Request) -> dict[str, Any]:
+    """The options in the body of a deletion; empty without a body. Raises ApiError 400, 415."""
+    if not request.body:
+        return {}
+    options = read_body(request, "DeleteOptions")
+    if not isinstance(options, dict):
+        raise api_errors.bad_request("expected DeleteOptions")
+    return options
+
+
+def _as_json(body: bytes) -> Any:
+    """What a YAML text says that is JSON as well, as most programs write it; else None.
+
+    It is read in a hundredth of the time.
+    """
+    if body[:1] != b"{":
+        return None
+    check_values(body)
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _read_yaml(body: bytes, kind: str) -> Any:
+    if (document := _as_json(body)) is not None:
+        return document
+    try:
+        check_yaml(body, most_values=MOST_VALUES)
+        document = yaml.load(body, Loader=_Loader)
+        # What YAML knows and JSON does not, dates for example, becomes text.
+        text = json.dumps(document, default=str)
+    except TooManyValuesError:
+        raise value_refusal() from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as exc:
+        problem = " ".join(str(exc).split())
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; json parse error: yaml: {problem} ({_summary(body)})"
+        ) from None
+    return msgspec.json.decode(text)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads timestamps as text, as JSON would have them."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _parse_error(body: bytes) -> str:
+    """What Go's JSON decoder says about a text that it cannot read."""
+    try:
+        text = body.decode()
+        json.loads(text)
+    except UnicodeDecodeError as exc:
+        return f"invalid character {_quoted(chr(body[exc.start]))} looking for beginning of value"
+    except RecursionError:
+        return "exceeded max depth"
+    except json.JSONDecodeError as exc:
+        if exc.pos >= len(text) or exc.msg.startswith("Unterminated"):
+            return "unexpected end of JSON input"
+        place = {
+            "Extra data": "after top-level value",
+            "Expecting ',' delimiter": "after object key:value pair",
+            "Expecting ':' delimiter": "after object key",
+            "Expecting property name enclosed in double quotes": (
+                "looking for beginning of object key string"
+            ),
+        }.get(exc.msg, "looking for beginning of value")
+        return f"invalid character {_quoted(text[exc.pos])} {place}"
+    return "invalid JSON"
+
+
+def _quoted(character: str) -> str:
+    return "'\\''" if character == "'" else f"'{character}'"
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    cut = body[:_SHOWN_BYTES]
+    text = cut.decode(errors="replace") if body[:1] == b"{" else cut.hex()
+    return text + " ..." if len(body) > _SHOWN_BYTES else text
+
+
+def _go_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return {list: "array", str: "string", type(None): "null"}.get(type(value), "number")

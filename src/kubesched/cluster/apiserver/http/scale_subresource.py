@@ -1,0 +1,97 @@
+"""The scale of a workload: its number of replicas as an object of its own."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kubesched.cluster.apiserver.http.tables.workload_tables import labels_text, selector_text
+from kubesched.cluster.apiserver.rules.custom import CustomStrategy
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.store.stored_records import Record
+
+__all__ = ["SCALABLE", "ScalePaths", "replicas_patch", "scale_of", "scale_paths"]
+
+Json = dict[str, Any]
+
+SCALABLE = frozenset({"deployments", "replicasets", "replicationcontrollers", "statefulsets"})
+"""Built-in resources with a scale."""
+
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+class ScalePaths(NamedTuple):
+    """Where an object has the numbers of its scale."""
+
+    spec: tuple[str, ...] = ("spec", "replicas")
+    status: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ()
+    """A selector as text; without a path it is in the specification, as workloads have it."""
+
+
+def scale_paths(resource: Resource) -> ScalePaths | None:
+    """Where objects of a resource have their scale; None if they have none."""
+    strategy = resource.strategy
+    if isinstance(strategy, CustomStrategy):
+        declared = strategy.custom.scale if strategy.custom is not None else None
+        if declared is None:
+            return None
+        return ScalePaths(
+            _steps(declared.get("specReplicasPath")),
+            _steps(declared.get("statusReplicasPath")),
+            _steps(declared.get("labelSelectorPath")),
+        )
+    return ScalePaths() if resource.plural in SCALABLE and resource.type is not None else None
+
+
+def _steps(path: Any) -> tuple[str, ...]:
+    return tuple(path.strip(".").split(".")) if isinstance(path, str) and path else ()
+
+
+def _at(data: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def _selector(record: Record, paths: ScalePaths) -> str:
+    if record.resource.type is None:
+        found = _at(record.data, paths.selector) if paths.selector else None
+        return found if isinstance(found, str) else ""
+    selector = record.data.get("spec", {}).get("selector") or {}
+    if not selector:
+        return ""
+    is_plain = record.resource.kind == "ReplicationController"
+    return labels_text(selector) if is_plain else selector_text(selector)
+
+
+def scale_of(record: Record, paths: ScalePaths) -> Json:
+    metadata = record.data["metadata"]
+    status: Json = {"replicas": _at(record.data, paths.status) or 0}
+    if selector := _selector(record, paths):
+        status["selector"] = selector
+    replicas = _at(record.data, paths.spec) or 0
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: metadata[field] for field in _SHOWN if field in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
+    """The merge patch of a workload that a changed scale stands for. Raises ApiError."""
+    if not isinstance(scale, dict) or not isinstance(scale.get("spec", {}), dict):
+        text = 'Scale in version "v1" cannot be handled as a Scale: expected an object'
+        raise api_errors.bad_request(text)
+    replicas = scale.get("spec", {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        message = f"Scale {record.data['metadata']['name']!r}: spec.replicas: Invalid value"
+        raise api_errors.bad_request(message)
+    metadata = scale.get("metadata") or {}
+    based_on = {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
+    patch: Any = replicas
+    for step in reversed(paths.spec):
+        patch = {step: patch}
+    return {"metadata": based_on, **patch}

@@ -1,0 +1,115 @@
+"""MutatingAdmissionPolicy: changes to objects on their way into the store.
+
+A mutation gives either the fields that an object is to have, which are merged into it as a
+server-side apply would, or a JSON patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kubesched.cluster.apiserver.rules.admission.admission_review import Review
+from kubesched.cluster.apiserver.rules.admission.policy_expressions import (
+    ExpressionCompiler,
+    bindings_of,
+)
+from kubesched.cluster.apiserver.rules.apply.merge_structure import schema_of
+from kubesched.cluster.apiserver.rules.apply.object_merge import merged
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem, not_supported
+from kubesched.cluster.apiserver.rules.patching.patches import PatchError, json_patch
+from kubesched.foundation.cel import CelRuntimeError, Program
+
+__all__ = ["Mutation", "MutationError", "compile_mutation"]
+
+Json = dict[str, Any]
+
+_MAKES: Final = ("Object", "JSONPatch")
+_PARTS: Final = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+# A policy may not make an object another one.
+_IDENTITY: Final = ("name", "generateName", "namespace", "uid", "resourceVersion", "generation")
+
+
+class MutationError(Exception):
+    """A mutation that cannot be computed or applied."""
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    """A compiled policy."""
+
+    variables: Mapping[str, Program]
+    conditions: tuple[Program, ...]
+    steps: tuple[tuple[str, Program], ...]
+    fails_closed: bool
+
+    def apply(self, review: Review, params: Any, namespace: Json | None) -> Json:
+        """The object as the policy wants it.
+
+        Raises:
+            MutationError: it cannot be made so, and the policy does not let that pass.
+        """
+        assert review.new is not None
+        data = review.new
+        try:
+            bindings = bindings_of(review, params, namespace, self.variables)
+            if not all(each.evaluate(bindings) is True for each in self.conditions):
+                return review.new
+            for kind, program in self.steps:
+                step = msgspec.structs.replace(review, new=data)
+                bindings = bindings_of(step, params, namespace, self.variables)
+                data = _changed(step, kind, program.evaluate(bindings))
+        except (CelRuntimeError, PatchError, MutationError) as error:
+            if self.fails_closed:
+                raise MutationError(str(error)) from error
+            return review.new
+        return data
+
+
+def _changed(review: Review, kind: str, wanted: Any) -> Json:
+    assert review.new is not None
+    if kind == "JSONPatch":
+        if not isinstance(wanted, list):
+            raise MutationError("expression must evaluate to a list of JSONPatch")
+        patched = json_patch(review.new, wanted)
+    elif isinstance(wanted, dict):
+        patched = merged(review.new, wanted, schema_of(review.resource))
+    else:
+        raise MutationError("expression must evaluate to Object")
+    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+        raise MutationError("the mutated document is not an object")
+    before, metadata = review.new["metadata"], dict(patched["metadata"])
+    for field in _IDENTITY:
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
+    changed = {**patched, "metadata": metadata}
+    if review.resource.type is not None:
+        try:
+            msgspec.convert(changed, review.resource.type)
+        except msgspec.ValidationError as error:
+            raise MutationError(str(error)) from None
+    return changed
+
+
+def compile_mutation(spec: Json) -> tuple[Mutation, list[FieldProblem]]:
+    """A policy, and what is wrong with it."""
+    compiler = ExpressionCompiler(spec, makes=_MAKES)
+    variables, conditions = compiler.common_parts(spec)
+    steps: list[tuple[str, Program]] = []
+    for index, each in enumerate(spec.get("mutations") or ()):
+        kind = each.get("patchType") or ""
+        part = _PARTS.get(kind)
+        if part is None:
+            path = f"spec.mutations[{index}].patchType"
+            compiler.problems.append(not_supported(path, kind, sorted(_PARTS)))
+            continue
+        declared = each.get(part)
+        expression = declared.get("expression") if isinstance(declared, dict) else None
+        program = compiler.compile(expression, f"spec.mutations[{index}].{part}.expression")
+        if program is not None:
+            steps.append((kind, program))
+    fails_closed = spec.get("failurePolicy", "Fail") != "Ignore"
+    return Mutation(variables, conditions, tuple(steps), fails_closed), compiler.problems

@@ -1,0 +1,74 @@
+"""Which writes a policy, or its binding, is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from kubesched.api.labels import Selector
+from kubesched.api.meta import LabelSelector
+from kubesched.cluster.apiserver.rules.admission.admission_review import Review
+from kubesched.errors import SelectorError
+
+__all__ = ["matches", "selects"]
+
+Json = dict[str, Any]
+
+
+def matches(constraints: Json, review: Review, namespace_labels: Mapping[str, str] | None) -> bool:
+    """Whether a write is one that `matchConstraints` or `matchResources` names.
+
+    `namespace_labels` are those of the namespace it happens in; None for cluster-wide objects,
+    which no selector of namespaces leaves out.
+    """
+    if any(_is_named(rule, review) for rule in constraints.get("excludeResourceRules") or ()):
+        return False
+    rules = constraints.get("resourceRules")
+    if rules and not any(_is_named(rule, review) for rule in rules):
+        return False
+    if namespace_labels is not None and not selects(
+        constraints.get("namespaceSelector"), [namespace_labels]
+    ):
+        return False
+    return selects(constraints.get("objectSelector"), review.labels())
+
+
+def selects(selector: Any, candidates: Iterable[Mapping[str, str]]) -> bool:
+    """Whether a selector of the API matches any of some labels; an empty one matches all."""
+    if not selector:
+        return True
+    try:
+        compiled = Selector.from_label_selector(msgspec.convert(selector, LabelSelector))
+    except (msgspec.ValidationError, SelectorError):
+        return False
+    return any(compiled.matches(labels) for labels in candidates)
+
+
+def _is_named(rule: Json, review: Review) -> bool:
+    resource = review.resource
+    scope = rule.get("scope") or "*"
+    names = rule.get("resourceNames")
+    return (
+        _has(rule.get("operations"), review.operation)
+        and _has(rule.get("apiGroups"), resource.group)
+        and _has(rule.get("apiVersions"), resource.version)
+        and any(_covers(each, review) for each in rule.get("resources") or ())
+        and (scope == "*" or (scope == "Namespaced") is resource.namespaced)
+        and (not names or review.name in names)
+    )
+
+
+def _has(listed: Any, value: str) -> bool:
+    return bool(listed) and ("*" in listed or value in listed)
+
+
+def _covers(pattern: str, review: Review) -> bool:
+    """`pods`, `pods/status`, `pods/*`, `*`, `*/scale` or `*/*`."""
+    plural, slash, part = pattern.partition("/")
+    if plural not in ("*", review.resource.plural):
+        return False
+    if not slash:
+        return not review.subresource
+    return part in ("*", review.subresource)

@@ -1,0 +1,98 @@
+"""Who owns which fields, as `metadata.managedFields` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from kubesched.cluster.apiserver.rules.apply.merge_structure import ITEM, Path
+
+__all__ = ["Manager", "Owners", "fields_v1", "paths"]
+
+Json = dict[str, Any]
+
+
+class Manager(msgspec.Struct, frozen=True):
+    """A writer, told apart by its name and the way it writes."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+class Owners:
+    """The paths of every manager, and when each last changed."""
+
+    def __init__(self, entries: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._owned: dict[Manager, set[Path]] = {}
+        self._times: dict[Manager, str] = {}
+        for entry in entries:
+            manager = Manager(
+                entry.get("manager", ""),
+                entry.get("operation", ""),
+                entry.get("apiVersion", ""),
+                entry.get("subresource", ""),
+            )
+            self._owned[manager] = paths(entry.get("fieldsV1", {}))
+            self._times[manager] = entry.get("time", "")
+
+    def __iter__(self) -> Any:
+        return iter(list(self._owned.items()))
+
+    def of(self, manager: Manager) -> set[Path]:
+        return set(self._owned.get(manager, ()))
+
+    def time(self, manager: Manager) -> str:
+        return self._times.get(manager, "")
+
+    def set(self, manager: Manager, owned: set[Path], time: str) -> None:
+        """Let a manager own exactly these; the time moves only if that is news."""
+        if self._owned.get(manager) == owned:
+            return
+        if owned:
+            self._owned[manager] = owned
+            self._times[manager] = time
+        else:
+            self._owned.pop(manager, None)
+            self._times.pop(manager, None)
+
+    def entries(self) -> list[Json]:
+        """As `metadata.managedFields` has them, those who apply first."""
+        ordered = sorted(self._owned, key=lambda each: (each.operation, self._times[each]))
+        entries = []
+        for manager in ordered:
+            entry: Json = {"manager": manager.name, "operation": manager.operation}
+            entry["apiVersion"] = manager.api_version
+            if self._times[manager]:
+                entry["time"] = self._times[manager]
+            entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields_v1(self._owned[manager])}
+            if manager.subresource:
+                entry["subresource"] = manager.subresource
+            entries.append(entry)
+        return entries
+
+
+def fields_v1(owned: Iterable[Path]) -> Json:
+    """A set of paths as a tree of steps."""
+    tree: Json = {}
+    for path in sorted(owned):
+        node = tree
+        for step in path:
+            node = node.setdefault(step, {})
+    return tree
+
+
+def paths(tree: Mapping[str, Any], so_far: Path = ()) -> set[Path]:
+    """The paths to the ends of a tree, and to what `.` marks in between."""
+    found: set[Path] = set()
+    for step, inner in tree.items():
+        here = (*so_far, step)
+        if step == ITEM or not inner:
+            # A map that is owned beside its entries is marked like an item.
+            found.add(here if step != ITEM or so_far[-1][:2] in ("k:", "v:") else so_far)
+        else:
+            found |= paths(inner, here)
+    return found

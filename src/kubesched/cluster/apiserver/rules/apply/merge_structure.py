@@ -1,0 +1,119 @@
+"""How the parts of an object may be owned: together, one by one, or item by item.
+
+A path is a tuple of steps in the form of the API: `f:name` is a field, `k:{"name":"c"}` an item
+of a list with keys, `v:"x"` an item of a set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kubesched.cluster.apiserver.rules.custom import CustomStrategy
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
+
+__all__ = ["ITEM", "Path", "Schema", "item_step", "leaves", "resolved", "schema_of", "shown"]
+
+Path = tuple[str, ...]
+Schema = Mapping[str, Any]
+
+ITEM = "."
+_FREE: Schema = {}
+_METADATA: Schema = {
+    "metadata": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+}
+# Keys that a server fills in when a client leaves them out.
+_KEY_DEFAULTS = {"protocol": "TCP"}
+_LIST_TYPE, _LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
+_MAP_TYPE = "x-kubernetes-map-type"
+
+
+def schema_of(resource: Resource) -> Schema:
+    """The shape of a resource's objects, as far as it is known."""
+    strategy = resource.strategy
+    if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
+        schema = strategy.custom.schema
+        return {**schema, "properties": {**(schema.get("properties") or {}), **_METADATA}}
+    name = definition_of(resource.group, resource.version, resource.kind)
+    return _FREE if name is None else definitions()[name]
+
+
+def resolved(schema: Schema) -> Schema:
+    """A schema without references; what stands beside a reference stays."""
+    while (name := target(schema)) is not None:
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**definitions()[name], **beside}
+    return schema
+
+
+def is_atomic(value: Any, schema: Schema) -> bool:
+    """Whether a value has one owner as a whole."""
+    if isinstance(value, dict):
+        return bool(schema.get(_MAP_TYPE) == "atomic")
+    if isinstance(value, list):
+        return bool(schema.get(_LIST_TYPE, "atomic") == "atomic")
+    return True
+
+
+def child_schema(schema: Schema, field: str) -> Schema:
+    """The schema of a field of a structure, or of an entry of a map."""
+    properties = schema.get("properties")
+    if properties is not None and field in properties:
+        return resolved(properties[field])
+    others = schema.get("additionalProperties")
+    return resolved(others) if isinstance(others, Mapping) else _FREE
+
+
+def item_schema(schema: Schema) -> Schema:
+    return resolved(schema.get("items", _FREE))
+
+
+def item_step(item: Any, schema: Schema) -> str:
+    """The step to an item of a list that is not atomic."""
+    keys = schema.get(_LIST_KEYS)
+    if schema.get(_LIST_TYPE) == "map" and keys and isinstance(item, dict):
+        found = {key: item.get(key, _KEY_DEFAULTS.get(key)) for key in sorted(keys)}
+        chosen = {key: value for key, value in found.items() if value is not None}
+        return "k:" + json.dumps(chosen, separators=(",", ":"))
+    return "v:" + json.dumps(item, separators=(",", ":"))
+
+
+def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """What an object sets: the path and value of everything that has an owner of its own.
+
+    An item of a list is owned beside what is in it; a map or list only if it is empty.
+    """
+    schema = resolved(schema)
+    if is_atomic(value, schema) or not value:
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, child_schema(schema, key), (*path, f"f:{key}"))
+    else:
+        inner_schema = item_schema(schema)
+        for item in value:
+            here = (*path, item_step(item, schema))
+            if isinstance(item, dict):
+                yield (*here, ITEM), None
+                yield from leaves(item, inner_schema, here)
+            else:
+                yield here, item
+
+
+def shown(path: Path) -> str:
+    """A path as a person reads it: `.spec.containers[name="c"].image`."""
+    text = ""
+    for step in path:
+        kind, content = step[:2], step[2:]
+        if kind == "f:":
+            text += f".{content}"
+        elif kind == "k:":
+            keys = json.loads(content)
+            text += (
+                "[" + ",".join(f"{key}={json.dumps(value)}" for key, value in keys.items()) + "]"
+            )
+        elif kind == "v:":
+            text += f"[={content}]"
+    return text

@@ -1,0 +1,62 @@
+"""Putting what one writer sets into what is there, and taking out what nobody sets any more."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+from kubesched.cluster.apiserver.rules.apply.merge_structure import (
+    ITEM,
+    Path,
+    Schema,
+    child_schema,
+    is_atomic,
+    item_schema,
+    item_step,
+    resolved,
+)
+
+__all__ = ["merged", "without"]
+
+
+def merged(live: Any, applied: Any, schema: Schema) -> Any:
+    """The live value with everything that is applied. Neither is changed."""
+    schema = resolved(schema)
+    if type(live) is not type(applied) or is_atomic(applied, schema):
+        return applied
+    if isinstance(applied, dict):
+        combined = dict(live)
+        for key, value in applied.items():
+            inner = child_schema(schema, key)
+            combined[key] = merged(live[key], value, inner) if key in live else value
+        return combined
+    inner = item_schema(schema)
+    there = {item_step(item, schema): item for item in live}
+    for item in applied:
+        step = item_step(item, schema)
+        there[step] = merged(there[step], item, inner) if step in there else item
+    return list(there.values())
+
+
+def without(value: Any, removed: Set[Path], schema: Schema, path: Path = ()) -> Any:
+    """The value without what is at these paths. Structures that become empty go too."""
+    schema = resolved(schema)
+    if is_atomic(value, schema):
+        return value
+    if isinstance(value, dict):
+        kept = {}
+        for key, inner in value.items():
+            here, part = (*path, f"f:{key}"), child_schema(schema, key)
+            # Who set a map to be empty does not own what others have put into it.
+            if here in removed and (not inner or is_atomic(inner, part)):
+                continue
+            rest = without(inner, removed, part, here)
+            if rest or not inner or not isinstance(inner, dict | list):
+                kept[key] = rest
+        return kept
+    items = []
+    for item in value:
+        here = (*path, item_step(item, schema))
+        if here not in removed and (*here, ITEM) not in removed:
+            items.append(without(item, removed, item_schema(schema), here))
+    return items

@@ -1,0 +1,82 @@
+"""How an object goes: at once, after a while, or when the last finalizer is gone.
+
+Pure decisions over the stored object; the store carries them out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kubesched.api.time import parse_time
+from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import ResourceStrategy
+
+__all__ = ["FOREGROUND", "DeletionPlan", "ends_deletion", "in_foreground", "plan_deletion"]
+
+Json = dict[str, Any]
+
+_SECOND_NS = 1_000_000_000
+FOREGROUND = "foregroundDeletion"
+"""The finalizer of an owner that waits for what it owns."""
+
+
+class DeletionPlan(NamedTuple):
+    """What to store first, if anything, and whether the object is then removed."""
+
+    marked: Json | None
+    remove: bool
+
+
+def plan_deletion(
+    strategy: ResourceStrategy, old: Json, grace_period_seconds: int | None, now_ns: int
+) -> DeletionPlan:
+    metadata: Json = old["metadata"]
+    waiting = bool(metadata.get("finalizers"))
+    if not strategy.graceful:
+        if not waiting:
+            return DeletionPlan(None, remove=True)
+        if "deletionTimestamp" in metadata:
+            return DeletionPlan(None, remove=False)
+        return DeletionPlan(_marked(old, stamp(now_ns), 0, first=True), remove=False)
+    if "deletionTimestamp" in metadata:
+        current = metadata.get("deletionGracePeriodSeconds", 0)
+        # A second deletion may only shorten the time that the first one gave.
+        if grace_period_seconds is None or grace_period_seconds >= current:
+            return DeletionPlan(None, remove=False)
+        period = grace_period_seconds
+        began_ns = parse_time(metadata["deletionTimestamp"]) - current * _SECOND_NS
+        marked = _marked(old, stamp(began_ns + period * _SECOND_NS), period, first=False)
+    else:
+        period = strategy.grace_period(old, grace_period_seconds)
+        marked = _marked(old, stamp(now_ns + period * _SECOND_NS), period, first=True)
+    return DeletionPlan(marked, remove=period == 0 and not waiting)
+
+
+def in_foreground(data: Json) -> Json:
+    """An object that, once it is deleted, waits for what it owns."""
+    metadata = data["metadata"]
+    finalizers = metadata.get("finalizers", ())
+    if FOREGROUND in finalizers or "deletionTimestamp" in metadata:
+        return data
+    return {**data, "metadata": {**metadata, "finalizers": [*finalizers, FOREGROUND]}}
+
+
+def _marked(old: Json, when: str, period: int, *, first: bool) -> Json:
+    metadata = {
+        **old["metadata"],
+        "deletionTimestamp": when,
+        "deletionGracePeriodSeconds": period,
+    }
+    if first and "generation" in metadata:
+        metadata["generation"] += 1
+    return {**old, "metadata": metadata}
+
+
+def ends_deletion(new: Json, old: Json) -> bool:
+    """Whether an update took away the last thing that a deletion was waiting for."""
+    before = old["metadata"]
+    return (
+        "deletionTimestamp" in before
+        and not before.get("deletionGracePeriodSeconds")
+        and not new["metadata"].get("finalizers")
+    )

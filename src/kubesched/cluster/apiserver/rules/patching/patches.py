@@ -1,0 +1,473 @@
+"""JSON patch, JSON merge patch and strategic merge patch over plain JSON values.
+
+None of them changes what it is given: untouched parts of the result are the very objects of
+the original, so that a caller can see by identity what a patch left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kubesched.cluster.apiserver.rules.patching.merge_keys import merge_key
+from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.ints import whole_number
+
+__all__ = ["PatchError", "apply_patch", "json_patch", "merge_patch", "strategic_merge_patch"]
+
+Json = Any
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_MOST_OPERATIONS = 10_000
+_MOST_COPIED_BYTES = 3 * 1024 * 1024
+_MOST_COPIED_ITEMS = 20_000_000
+"""Of the lists and maps on the way to what operations change, all together."""
+
+
+class PatchError(ValueError):
+    """A patch that cannot be applied to this object."""
+
+
+def apply_patch(original: dict[str, Any], patch: Json, patch_type: str) -> dict[str, Any]:
+    """An object with a patch of one of the three types applied. Raises PatchError."""
+    if isinstance(patch, list) != (patch_type == "json") or not isinstance(patch, list | Mapping):
+        raise PatchError(f"a {patch_type} patch has another form")
+    if isinstance(patch, list):
+        patched = json_patch(original, patch)
+    elif patch_type == "merge":
+        patched = merge_patch(original, patch)
+    else:
+        patched = strategic_merge_patch(original, patch)
+    if not isinstance(patched, dict):
+        raise PatchError("the patched document is not an object")
+    return patched
+
+
+def merge_patch(original: Json, patch: Json) -> Json:
+    """RFC 7386: maps merge, null removes, everything else replaces."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(original) if isinstance(original, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
+    """RFC 6902: operations in order, all or nothing."""
+    if len(operations) > _MOST_OPERATIONS:
+        raise PatchError(
+            f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, "
+            f"got {len(operations)}"
+        )
+    document = original
+    copied = 0
+    edit = _Edit()
+    for operation in operations:
+        if not isinstance(operation, Mapping) or "op" not in operation or "path" not in operation:
+            raise PatchError("a JSON patch is a list of operations with 'op' and 'path'")
+        if operation["op"] == "copy":
+            # Copies of copies double with every operation.
+            copied += _size(_lookup(document, _pointer(operation.get("from", ""))))
+            if copied > _MOST_COPIED_BYTES:
+                raise PatchError(
+                    "Unable to complete the copy, the accumulated size increase of copy is "
+                    f"{copied}, exceeding the limit {_MOST_COPIED_BYTES}"
+                )
+        document = _apply(document, operation, edit)
+    return document
+
+
+def _size(value: Json) -> int:
+    return len(msgspec.json.encode(value))
+
+
+def _apply(document: Json, operation: Mapping[str, Any], edit: _Edit) -> Json:
+    op, path = operation["op"], _pointer(operation["path"])
+    if op in ("add", "replace", "test") and "value" not in operation:
+        raise PatchError(f"the {op} operation of {operation['path']} has no value")
+    match op:
+        case "add":
+            return edit(document, path, op, operation["value"])
+        case "replace":
+            _lookup(document, path)
+            return edit(document, path, op, operation["value"])
+        case "remove":
+            return edit(document, path, op, None)
+        case "test":
+            if _lookup(document, path) != operation["value"]:
+                raise PatchError(f"testing value {operation['path']} failed: test failed")
+            return document
+        case "move" | "copy":
+            source = _pointer(operation.get("from", ""))
+            value = _lookup(document, source)
+            if op == "move":
+                document = edit(document, source, "remove", None)
+            return edit(document, path, "add", value)
+    raise PatchError(f"unexpected kind: {op}")
+
+
+def _pointer(path: Any) -> list[str]:
+    if not isinstance(path, str):
+        raise PatchError(f"{path!r} is not a JSON pointer")
+    if path == "":
+        return []
+    if not path.startswith("/"):
+        raise PatchError(f"{path!r} is not a JSON pointer")
+    return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
+
+
+def _missing(path: Sequence[str]) -> PatchError:
+    return PatchError(f"the path /{'/'.join(path)} does not exist")
+
+
+def _position(container: list[Any], token: str, limit: int, path: Sequence[str]) -> int:
+    if token == "-":
+        return len(container)
+    index = whole_number(token)
+    if index is None or index > limit:
+        raise _missing(path)
+    return index
+
+
+def _lookup(document: Json, path: Sequence[str]) -> Json:
+    value = document
+    for token in path:
+        if isinstance(value, Mapping) and token in value:
+            value = value[token]
+        elif (
+            isinstance(value, list)
+            and (index := whole_number(token)) is not None
+            and index < len(value)
+        ):
+            value = value[index]
+        else:
+            raise _missing(path)
+    return value
+
+
+class _Edit:
+    """Makes a copy of a document in which only the way to a path is new."""
+
+    def __init__(self) -> None:
+        self._copied = 0
+
+    def __call__(self, document: Json, path: Sequence[str], op: str, value: Json) -> Json:
+        if not path:
+            return value
+        if isinstance(document, Mapping):
+            self._count(document)
+            return self._in_map(document, path, op, value)
+        if isinstance(document, list):
+            self._count(document)
+            return self._in_list(document, path, op, value)
+        raise _missing(path)
+
+    def _count(self, copied: Mapping[str, Any] | list[Any]) -> None:
+        self._copied += len(copied)
+        if self._copied > _MOST_COPIED_ITEMS:
+            raise PatchError("the operations of this JSON patch are too much work for its object")
+
+    def _in_map(
+        self, document: Mapping[str, Any], path: Sequence[str], op: str, value: Json
+    ) -> Json:
+        token, rest = path[0], path[1:]
+        if token not in document and (rest or op == "remove"):
+            raise _missing(path)
+        edited = dict(document)
+        if rest:
+            edited[token] = self(document[token], rest, op, value)
+        elif op == "remove":
+            del edited[token]
+        else:
+            edited[token] = value
+        return edited
+
+    def _in_list(self, document: list[Any], path: Sequence[str], op: str, value: Json) -> Json:
+        token, rest = path[0], path[1:]
+        items = list(document)
+        adding = op == "add" and not rest
+        index = _position(items, token, len(items) if adding else len(items) - 1, path)
+        if adding:
+            items.insert(index, value)
+        elif index >= len(items):
+            raise _missing(path)
+        elif rest:
+            items[index] = self(items[index], rest, op, value)
+        elif op == "remove":
+            del items[index]
+        else:
+            items[index] = value
+        return items
+
+
+_PRIMITIVE_MERGES = frozenset({"finalizers"})
+_SCALARS = (str, int, float)
+_TEXT_ALONE = frozenset({str})
+_DIRECTIVE = "$patch"
+_RETAIN = "$retainKeys"
+_DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
+_ORDER = "$setElementOrder/"
+
+
+def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge maps, and the lists that have an identifying field, item by item."""
+    values = _only_values(patch)
+    if values is not None and isinstance(original, dict):
+        return _with_values(original, values, "")
+    return _merge_maps(original, patch, "")
+
+
+def _only_values(patch: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A copy of a patch that takes nothing away, as nearly all are; None for another one.
+
+    Writing it down tells more quickly than a walk whether there are nulls or directives in it.
+    """
+    try:
+        encoded = _encode(patch)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    if b"null" in encoded or b'"$' in encoded:
+        return None
+    values: dict[str, Any] = _decode(encoded)
+    return values
+
+
+def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) -> dict[str, Any]:
+    """What `_merge_maps` comes to without nulls and directives, with fewer questions asked."""
+    merged = None
+    for key, value in values.items():
+        known = original.get(key)
+        kind = type(value)
+        if kind is dict:
+            is_known = isinstance(known, dict)
+            value = _with_values(known or {}, value, key) if is_known else _as_new(value, key)
+        elif kind is list:
+            value = _with_list(known, value, key, name)
+        if value is not known and (type(value) is not type(known) or value != known):
+            if merged is None:
+                merged = dict(original)
+            merged[key] = value
+    return original if merged is None else merged
+
+
+def _as_new(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a patch says about something that is not there yet; `values` are changed for it."""
+    for key, value in values.items():
+        kind = type(value)
+        if kind is dict:
+            _as_new(value, key)
+        elif kind is list:
+            values[key] = _with_list(None, value, key, name)
+    return values
+
+
+def _with_list(original: Json, items: list[Any], field: str, parent: str) -> list[Any]:
+    identity = merge_key(field, parent)
+    if identity is None and field not in _PRIMITIVE_MERGES:
+        return items
+    before = original if isinstance(original, list) else []
+    merged = dict(zip(_identities(before, identity), before, strict=True))
+    named = _identities(items, identity)
+    for name, item in zip(named, items, strict=True):
+        if type(item) is dict:
+            known = merged.get(name)
+            is_known = isinstance(known, dict)
+            item = _with_values(known or {}, item, field) if is_known else _as_new(item, field)
+        merged[name] = item
+    if list(merged) == named:
+        return list(merged.values())  # there are no others, and they are in order
+    return _in_order(list(merged.values()), items, before, identity)
+
+
+def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str) -> dict[str, Any]:
+    for key in patch:
+        if key.startswith("$"):
+            break
+    else:
+        return _merge_plain(original, patch, name)
+    directive = patch.get(_DIRECTIVE)
+    if directive == "replace":
+        return {
+            key: _without_directives(value)
+            for key, value in patch.items()
+            if value is not None and not key.startswith("$")
+        }
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise PatchError(f"unexpected {_DIRECTIVE} value {quote(str(directive))}")
+    merged = dict(original)
+    if _RETAIN in patch:
+        kept = {each for each in _listed(patch, _RETAIN) if isinstance(each, str)}
+        merged = {key: value for key, value in merged.items() if key in kept}
+    for key, value in patch.items():
+        if key in (_DIRECTIVE, _RETAIN) or key.startswith((_DELETE_PRIMITIVES, _ORDER)):
+            continue
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge_value(merged.get(key), value, key, name, patch)
+    for key in patch:
+        if key.startswith(_DELETE_PRIMITIVES):
+            field, gone = key.removeprefix(_DELETE_PRIMITIVES), _listed(patch, key)
+            if isinstance(known := merged.get(field), list):
+                merged[field] = _others(known, gone)
+        elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
+            field, wanted = key.removeprefix(_ORDER), _listed(patch, key)
+            if isinstance(known := merged.get(field), list):
+                merged[field] = _in_order(known, wanted, known, merge_key(field, name))
+    return merged
+
+
+def _others(items: list[Any], gone: list[Any]) -> list[Any]:
+    """The items of a list without some; looked up, for both lists may be long."""
+    plain = {item for item in gone if isinstance(item, _SCALARS)}
+    odd = [item for item in gone if not isinstance(item, _SCALARS)]
+    return [
+        item
+        for item in items
+        if (item not in plain if isinstance(item, _SCALARS) else item not in odd)
+    ]
+
+
+def _merge_plain(
+    original: Mapping[str, Any], patch: Mapping[str, Any], name: str
+) -> dict[str, Any]:
+    """Merge a patch without directives, which nearly all are.
+
+    What it does not change is given back as it is, so that nobody has to look into it again.
+    """
+    merged = dict(original)
+    changed = False
+    for key, value in patch.items():
+        if value is None:
+            changed |= merged.pop(key, None) is not None
+            continue
+        known = merged.get(key)
+        if not isinstance(value, _SCALARS):
+            value = _merge_value(known, value, key, name, patch)
+        if value is not known and (type(value) is not type(known) or value != known):
+            merged[key] = value
+            changed = True
+    return merged if changed or type(original) is not dict else original
+
+
+def _merge_value(
+    original: Json, value: Json, field: str, parent: str, patch: Mapping[str, Any]
+) -> Json:
+    if type(value) is dict or isinstance(value, Mapping):
+        inner = original if isinstance(original, Mapping) else {}
+        return _merge_maps(inner, value, field)
+    if not isinstance(value, list):
+        return value
+    key = merge_key(field, parent)
+    if key is None and field not in _PRIMITIVE_MERGES:
+        return [_without_directives(item) for item in value]
+    base = original if isinstance(original, list) else []
+    order = _listed(patch, _ORDER + field) if _ORDER + field in patch else None
+    return _merge_lists(base, value, field, key, order)
+
+
+def _listed(patch: Mapping[str, Any], directive: str) -> list[Any]:
+    """What a directive lists."""
+    value = patch[directive]
+    if not isinstance(value, list):
+        raise PatchError(f"{directive} is not a list")
+    return value
+
+
+def _without_directives(value: Json) -> Json:
+    """What a patch says about something that is not there yet: no nulls, no directives."""
+    if isinstance(value, _SCALARS):
+        return value
+    if type(value) is dict or isinstance(value, Mapping):
+        return {
+            key: _without_directives(item)
+            for key, item in value.items()
+            if item is not None and not key.startswith("$")
+        }
+    if isinstance(value, list):
+        return [_without_directives(item) for item in value]
+    return value
+
+
+def _identity(item: Json, key: str | None) -> Json:
+    if type(item) is dict and key is not None and type(known := item.get(key)) is str:
+        return known  # nearly always
+    if key is not None:
+        if not isinstance(item, Mapping) or key not in item:
+            raise PatchError(f"map: {item} does not contain declared merge key: {key}")
+        item = item[key]
+    if isinstance(item, Mapping | list):
+        raise PatchError(f"{item} does not tell an item of a list from others")
+    return item
+
+
+def _identities(items: list[Any], key: str | None) -> list[Any]:
+    """What tells each item from the others."""
+    try:
+        names = [item[key] for item in items]
+    except (TypeError, LookupError):
+        return [_identity(item, key) for item in items]
+    is_usual = {*map(type, names)} <= _TEXT_ALONE
+    return names if is_usual else [_identity(item, key) for item in items]
+
+
+def _merge_lists(
+    original: list[Any], patch: list[Any], field: str, key: str | None, order: list[Any] | None
+) -> list[Any]:
+    additions = []
+    removed = set()
+    replaced = False
+    for item in patch:
+        is_map = type(item) is dict or isinstance(item, Mapping)
+        directive = item.get(_DIRECTIVE) if is_map else None
+        if directive == "replace":
+            replaced = True
+        elif directive == "delete":
+            removed.add(_identity(item, key))
+        else:
+            additions.append(item)
+    if replaced:
+        return [_without_directives(item) for item in additions]
+    merged = {_identity(item, key): item for item in original}
+    for gone in removed:
+        merged.pop(gone, None)
+    for item in additions:
+        known = _identity(item, key)
+        base = merged.get(known, {})
+        is_map = type(item) is dict or isinstance(item, Mapping)
+        merged[known] = _merge_maps(base, item, field) if is_map else item
+    wanted = additions if order is None else order
+    return _in_order(list(merged.values()), wanted, original, key)
+
+
+def _in_order(items: list[Any], wanted: list[Any], server: list[Any], key: str | None) -> list[Any]:
+    """Items the patch names in the patch's order, the others where the server had them.
+
+    An item that is new to the server comes before the others, as in the reference.
+    """
+    rank = {_identity(item, key): index for index, item in enumerate(wanted)}
+    known = [(_identity(item, key), item) for item in items]
+    if [identity for identity, _ in known] == list(rank):
+        return items  # there are no others, and they are in order
+    place = {_identity(item, key): index for index, item in enumerate(server)}
+    named = sorted((each for each in known if each[0] in rank), key=lambda each: rank[each[0]])
+    others = [each for each in known if each[0] not in rank]
+    others.sort(key=lambda each: place.get(each[0], len(place)))
+    # Both from their ends, where taking one away costs nothing.
+    named.reverse()
+    others.reverse()
+    ordered: list[Any] = []
+    while named and others:
+        left, right = others[-1][0], named[-1][0]
+        first = left in place and right in place and place[left] < place[right]
+        ordered.append((others if first else named).pop())
+    return [item for _, item in (*ordered, *reversed(named), *reversed(others))]

@@ -1,0 +1,1 @@
+"""The resources that the server serves, and the catalog that finds them."""

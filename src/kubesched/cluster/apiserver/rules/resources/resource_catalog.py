@@ -1,0 +1,60 @@
+"""Which resources a server has, looked up by URL, by type and by manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kubesched.api.kinds import Kind
+from kubesched.cluster.apiserver.rules.errors.api_errors import unknown_resource
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+
+__all__ = ["Catalog"]
+
+
+class Catalog:
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._by_url: dict[tuple[str, str, str], Resource] = {}
+        self._by_type: dict[type, Resource] = {}
+        self._by_kind: dict[tuple[str, str], Resource] = {}
+        self.changes = 0
+        """How often something was added or removed."""
+        for resource in resources:
+            self.add(resource)
+
+    def add(self, resource: Resource) -> None:
+        self.changes += 1
+        self._by_url[resource.group, resource.version, resource.plural] = resource
+        self._by_kind[resource.api_version, resource.kind] = resource
+        if resource.type is not None:
+            self._by_type[resource.type] = resource
+
+    def remove(self, resource: Resource) -> None:
+        """Forget a custom resource."""
+        self.changes += 1
+        self._by_url.pop((resource.group, resource.version, resource.plural), None)
+        self._by_kind.pop((resource.api_version, resource.kind), None)
+
+    def all(self) -> Iterable[Resource]:
+        return self._by_url.values()
+
+    def by_url(self, group: str, version: str, plural: str) -> Resource:
+        """Raises ApiError 404."""
+        found = self._by_url.get((group, version, plural))
+        if found is None:
+            raise unknown_resource()
+        return found
+
+    def by_type(self, kind: type[msgspec.Struct]) -> Resource:
+        """Raises ApiError 404 for a type that is not stored."""
+        found = self._by_type.get(kind)
+        if found is not None:
+            return found
+        custom: Kind | None = getattr(kind, "custom_kind", None)
+        if custom is None:
+            raise unknown_resource()
+        return self.by_url(custom.group, custom.version, custom.plural)
+
+    def by_manifest(self, api_version: str, kind: str) -> Resource | None:
+        return self._by_kind.get((api_version, kind))

@@ -1,0 +1,223 @@
+"""The resources the server has: their names, their types, and the rules for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from kubesched.api.core import Event as CoreEvent
+from kubesched.api.kinds import KINDS, Kind
+from kubesched.api.plain_kinds import PLAIN_KINDS
+from kubesched.api.scheduling import PodGroup, Workload
+from kubesched.cluster.apiserver.rules.custom import CustomSchema, CustomStrategy
+from kubesched.cluster.apiserver.rules.strategies.autoscaler_versions import (
+    from_version_1,
+    to_version_1,
+)
+from kubesched.cluster.apiserver.rules.strategies.config_data_strategies import (
+    ConfigMapStrategy,
+    ControllerRevisionStrategy,
+    SecretStrategy,
+)
+from kubesched.cluster.apiserver.rules.strategies.core_strategies import (
+    BudgetStrategy,
+    LeaseStrategy,
+    LimitRangeStrategy,
+    NamespaceStrategy,
+    PriorityClassStrategy,
+    ResourceQuotaStrategy,
+    ServiceStrategy,
+    StatusStrategy,
+)
+from kubesched.cluster.apiserver.rules.strategies.device_strategies import (
+    ResourceClaimStrategy,
+    ResourceClaimTemplateStrategy,
+    ResourceSliceStrategy,
+)
+from kubesched.cluster.apiserver.rules.strategies.event_strategy import (
+    EventStrategy,
+    from_core,
+    to_core,
+)
+from kubesched.cluster.apiserver.rules.strategies.node_strategy import NodeStrategy
+from kubesched.cluster.apiserver.rules.strategies.plain_strategy import PLAIN_STRATEGIES
+from kubesched.cluster.apiserver.rules.strategies.pod_group_strategies import (
+    PodGroupStrategy,
+    WorkloadStrategy,
+)
+from kubesched.cluster.apiserver.rules.strategies.pod_strategy import PodStrategy
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES, POD_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.volume_strategies import (
+    CSIDriverStrategy,
+    PersistentVolumeClaimStrategy,
+    PersistentVolumeStrategy,
+    StorageClassStrategy,
+)
+from kubesched.cluster.apiserver.rules.strategies.workload_strategies import (
+    CronJobStrategy,
+    DaemonSetStrategy,
+    DeploymentStrategy,
+    JobStrategy,
+    ReplicaSetStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+)
+
+__all__ = ["Resource", "built_in_resources", "custom_resource"]
+
+
+class Resource(msgspec.Struct, frozen=True, eq=False):
+    """A kind of object that the server stores. Identity counts, not equality."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    strategy: ResourceStrategy
+    type: type[msgspec.Struct] | None = None
+    """The struct its readers hold; None for custom resources."""
+    group_resource: str = ""
+    """The plural with its group, as messages name it: `leases.coordination.k8s.io`."""
+    group_kind: str = ""
+    to_stored: Callable[[Json], Json] | None = None
+    """For a second face of a resource of the same plural: from its form to the stored one."""
+    from_stored: Callable[[Json], Json] | None = None
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    """Names for several resources at once, such as `all`."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_STRATEGIES: dict[str, ResourceStrategy] = {
+    "ConfigMap": ConfigMapStrategy(),
+    "Secret": SecretStrategy(),
+    "ControllerRevision": ControllerRevisionStrategy(),
+    **PLAIN_STRATEGIES,
+    "Namespace": NamespaceStrategy(),
+    "PriorityClass": PriorityClassStrategy(),
+    "StorageClass": StorageClassStrategy(),
+    "CSIDriver": CSIDriverStrategy(),
+    "Node": NodeStrategy(),
+    "ResourceSlice": ResourceSliceStrategy(),
+    "DeviceTaintRule": StatusStrategy(),
+    "PersistentVolume": PersistentVolumeStrategy(),
+    "PersistentVolumeClaim": PersistentVolumeClaimStrategy(),
+    "VolumeAttachment": StatusStrategy(),
+    "ResourceClaimTemplate": ResourceClaimTemplateStrategy(),
+    "ResourceClaim": ResourceClaimStrategy(),
+    "Service": ServiceStrategy(),
+    "PodDisruptionBudget": BudgetStrategy(),
+    "ReplicationController": ReplicationControllerStrategy(),
+    "ReplicaSet": ReplicaSetStrategy(),
+    "StatefulSet": StatefulSetStrategy(),
+    "Deployment": DeploymentStrategy(),
+    "DaemonSet": DaemonSetStrategy(),
+    "Job": JobStrategy(),
+    "CronJob": CronJobStrategy(),
+    "ResourceQuota": ResourceQuotaStrategy(),
+    "LimitRange": LimitRangeStrategy(),
+    "Lease": LeaseStrategy(),
+    "Event": EventStrategy(),
+}
+_PLAIN = ResourceStrategy()
+_GROUP_KINDS = {PodGroup.kind, Workload.kind}
+_ALL = frozenset(
+    {
+        "cronjobs",
+        "daemonsets",
+        "deployments",
+        "horizontalpodautoscalers",
+        "jobs",
+        "pods",
+        "replicasets",
+        "replicationcontrollers",
+        "services",
+        "statefulsets",
+    }
+)
+_CATEGORIES = dict.fromkeys(
+    ("admissionregistration.k8s.io", "apiregistration.k8s.io"), ("api-extensions",)
+)
+_FACES: dict[tuple[str, str], tuple[Callable[[Json], Json], Callable[[Json], Json]]] = {
+    (CoreEvent.api_version, CoreEvent.kind): (from_core, to_core),
+    ("autoscaling/v1", "HorizontalPodAutoscaler"): (from_version_1, to_version_1),
+}
+"""Ways to the stored form and back, of kinds that are stored in another one."""
+
+
+def _named(name: str, group: str) -> str:
+    return f"{name}.{group}" if group else name
+
+
+def _strategies_of(features: frozenset[str]) -> dict[str, ResourceStrategy]:
+    """The rules of kinds whose fields depend on features."""
+    return {
+        "Pod": PodStrategy(has_groups=POD_GROUPS in features),
+        "PodGroup": PodGroupStrategy(features),
+        "Workload": WorkloadStrategy(features),
+    }
+
+
+def _built_in(kind: Kind, gated: dict[str, ResourceStrategy]) -> Resource:
+    # Both faces of an event are one resource to the reference's messages: the core one.
+    group = "" if kind.kind == "Event" else kind.group
+    to_stored, from_stored = _FACES.get((kind.api_version, kind.kind), (None, None))
+    return Resource(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        namespaced=kind.namespaced,
+        strategy=gated.get(kind.kind) or _STRATEGIES.get(kind.kind, _PLAIN),
+        type=kind.type,
+        group_resource=_named(kind.plural, group),
+        group_kind=_named(kind.kind, group),
+        to_stored=to_stored,
+        from_stored=from_stored,
+        short_names=kind.short_names,
+        categories=_CATEGORIES.get(kind.group, ("all",) if kind.plural in _ALL else ()),
+    )
+
+
+def built_in_resources(features: frozenset[str] = ALL_FEATURES) -> Iterable[Resource]:
+    """Everything that `api` lists but bindings, which are no objects of their own.
+
+    Without a feature, the kinds and fields that belong to it are not there.
+    """
+    gated = _strategies_of(features)
+    left_out = {"Binding"} | (set() if POD_GROUPS in features else _GROUP_KINDS)
+    every = (*KINDS, *PLAIN_KINDS)
+    return (_built_in(kind, gated) for kind in every if kind.kind not in left_out)
+
+
+def custom_resource(
+    group: str,
+    version: str,
+    kind: str,
+    plural: str,
+    *,
+    namespaced: bool = True,
+    has_status: bool = False,
+    custom: CustomSchema | None = None,
+    short_names: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+) -> Resource:
+    """A resource that no type here describes; without a schema, objects are kept as they come."""
+    return Resource(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        namespaced=namespaced,
+        strategy=CustomStrategy(custom, has_status=has_status),
+        group_resource=_named(plural, group),
+        group_kind=_named(kind, group),
+        short_names=short_names,
+        categories=categories,
+    )

@@ -1,0 +1,104 @@
+"""Config maps and secrets, and the versions that controllers keep: data that may not change."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+
+from kubesched.cluster.apiserver.rules.errors.field_problems import (
+    FieldProblem,
+    forbidden,
+    immutable,
+    invalid,
+)
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
+
+__all__ = ["ConfigMapStrategy", "ControllerRevisionStrategy", "SecretStrategy"]
+
+_KEY_LENGTH = 253
+_KEY = "[-._a-zA-Z0-9]+"
+_KEY_RE = re.compile(_KEY)
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+    f"'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY}')"
+)
+_FIXED = "field is immutable when `immutable` is set"
+
+
+def _check_keys(keys: Iterable[str], path: str) -> list[FieldProblem]:
+    problems = []
+    for key in keys:
+        at = f"{path}[{key}]"
+        if len(key) > _KEY_LENGTH:
+            problems.append(invalid(at, key, f"must be no more than {_KEY_LENGTH} characters"))
+        if not _KEY_RE.fullmatch(key):
+            problems.append(invalid(at, key, _KEY_TEXT))
+        elif key == ".":
+            problems.append(invalid(at, key, "must not be '.'"))
+        elif key.startswith(".."):
+            text = "must not be '..'" if key == ".." else "must not start with '..'"
+            problems.append(invalid(at, key, text))
+    return problems
+
+
+def _check_fixed(new: Json, old: Json, fields: tuple[str, ...]) -> list[FieldProblem]:
+    """What an object that was declared immutable may not change any more."""
+    if not old.get("immutable"):
+        return []
+    problems = []
+    if not new.get("immutable"):
+        problems.append(forbidden("immutable", _FIXED))
+    problems += [
+        forbidden(field, _FIXED)
+        for field in fields
+        if (new.get(field) or {}) != (old.get(field) or {})
+    ]
+    return problems
+
+
+class ConfigMapStrategy(ResourceStrategy):
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        problems = []
+        for field in ("data", "binaryData"):
+            problems += _check_keys(new.get(field) or {}, field)
+        return problems
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return _check_fixed(new, old, ("data", "binaryData"))
+
+
+class SecretStrategy(ResourceStrategy):
+    def default(self, new: Json, _old: Json | None = None, /) -> Json:
+        filled = new if new.get("type") else {**new, "type": "Opaque"}
+        if "stringData" not in new:
+            return filled
+        # Text is for writing only: it is kept, and read, as data.
+        written = new["stringData"] or {}
+        coded = {key: b64encode(text.encode()).decode() for key, text in written.items()}
+        data = {**(new.get("data") or {}), **coded}
+        kept = {key: value for key, value in filled.items() if key != "stringData"}
+        return {**kept, "data": data} if data else kept
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return _check_keys(new.get("data") or {}, "data")
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        problems = _check_fixed(new, old, ("data",))
+        if new.get("type") != old.get("type"):
+            problems.append(immutable("type", new.get("type")))
+        return problems
+
+
+class ControllerRevisionStrategy(ResourceStrategy):
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        revision = new.get("revision", 0)
+        if revision >= 0:
+            return []
+        text = "must be greater than or equal to 0"
+        return [invalid("revision", revision, text)]
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        if new.get("data") == old.get("data"):
+            return []
+        return [immutable("data", new.get("data"))]

@@ -1,0 +1,147 @@
+"""Namespaces, priority classes, leases, disruption budgets and services."""
+
+from __future__ import annotations
+
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical
+from kubesched.cluster.apiserver.rules.strategies.limit_ranges import default_limit_range
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
+    Json,
+    ObjectLookup,
+    ResourceStrategy,
+)
+from kubesched.cluster.apiserver.rules.strategies.service_addresses import with_addresses
+from kubesched.cluster.apiserver.rules.validation.names import dns_1035_label, dns_label
+from kubesched.cluster.apiserver.rules.validation.object_validation import (
+    check_budget,
+    check_lease,
+    check_priority_class,
+    check_priority_class_update,
+)
+
+__all__ = [
+    "BudgetStrategy",
+    "LeaseStrategy",
+    "LimitRangeStrategy",
+    "NamespaceStrategy",
+    "PriorityClassStrategy",
+    "ResourceQuotaStrategy",
+    "ServiceStrategy",
+    "StatusStrategy",
+]
+
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class StatusStrategy(ResourceStrategy):
+    """Kinds whose only rule is that status is written on its own."""
+
+    has_status = True
+
+
+class NamespaceStrategy(StatusStrategy):
+    name_rule = staticmethod(dns_label)
+
+    def default(self, new: Json, _old: Json | None = None, /) -> Json:
+        name = new["metadata"].get("name", "")
+        labels = new["metadata"].get("labels", {})
+        if not name or labels.get(_NAME_LABEL) == name:
+            return new
+        return {**new, "metadata": {**new["metadata"], "labels": {**labels, _NAME_LABEL: name}}}
+
+    def prepare_create(self, new: Json, _stamp: str, /) -> Json:
+        new = self.default(new)
+        finalizers = ["kubernetes"]
+        return {
+            **new,
+            "spec": {**new.get("spec", {}), "finalizers": finalizers},
+            "status": {"phase": "Active"},
+        }
+
+    def prepare_update(self, new: Json, old: Json, /) -> Json:
+        return {**new, "spec": old.get("spec", {}), "status": old.get("status", {})}
+
+
+class PriorityClassStrategy(ResourceStrategy):
+    counts_generations = True
+
+    def default(self, new: Json, _old: Json | None = None, /) -> Json:
+        if new.get("preemptionPolicy"):
+            return new
+        return {**new, "preemptionPolicy": "PreemptLowerPriority"}
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_priority_class(new)
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return check_priority_class_update(new, old)
+
+
+class LeaseStrategy(ResourceStrategy):
+    unconditional_update = False
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_lease(new)
+
+
+class BudgetStrategy(StatusStrategy):
+    counts_generations = True
+    unconditional_update = False
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_budget(new)
+
+
+class ServiceStrategy(StatusStrategy):
+    name_rule = staticmethod(dns_1035_label)
+
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if old is not None and spec is old.get("spec"):
+            return new
+        filled = {
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+            **spec,
+        }
+        if ports := spec.get("ports"):
+            filled["ports"] = [
+                {"protocol": "TCP", "targetPort": port.get("port", 0), **port} for port in ports
+            ]
+        return {**new, "spec": filled}
+
+    def admit(self, new: Json, cluster: ObjectLookup, /) -> Json:
+        return with_addresses(new, cluster)
+
+    def prepare_create(self, new: Json, stamp: str, /) -> Json:
+        return {**super().prepare_create(new, stamp), "status": {"loadBalancer": {}}}
+
+    def prepare_update(self, new: Json, old: Json, /) -> Json:
+        """Keep the addresses that an update does not mention."""
+        new = super().prepare_update(new, old)
+        spec, before = new["spec"], old.get("spec", {})
+        if spec.get("type") == "ExternalName":
+            return new
+        kept = {
+            key: before[key]
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+            if key in before and not spec.get(key)
+        }
+        return {**new, "spec": {**spec, **kept}} if kept else new
+
+
+class ResourceQuotaStrategy(StatusStrategy):
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if (old is not None and spec is old.get("spec")) or not spec.get("hard"):
+            return {**new, "spec": spec}
+        return {**new, "spec": {**spec, "hard": canonical(spec["hard"])}}
+
+
+class LimitRangeStrategy(ResourceStrategy):
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if old is not None and spec is old.get("spec"):
+            return new
+        return {**new, "spec": default_limit_range(spec)}

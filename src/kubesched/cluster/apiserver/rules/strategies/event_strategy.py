@@ -1,0 +1,36 @@
+"""Events: one stored object with two faces, core/v1 and events.k8s.io/v1.
+
+The newer form is stored; the core form is a renaming of its fields.
+"""
+
+from __future__ import annotations
+
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
+from kubesched.cluster.apiserver.rules.validation.object_validation import check_event
+
+__all__ = ["EventStrategy", "from_core", "to_core"]
+
+_CORE_NAMES = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+    "reportingController": "reportingComponent",
+}
+_NEW_NAMES = {core: new for new, core in _CORE_NAMES.items()}
+
+
+class EventStrategy(ResourceStrategy):
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_event(new)
+
+
+def to_core(event: Json) -> Json:
+    return {_CORE_NAMES.get(key, key): value for key, value in event.items()}
+
+
+def from_core(event: Json) -> Json:
+    return {_NEW_NAMES.get(key, key): value for key, value in event.items()}

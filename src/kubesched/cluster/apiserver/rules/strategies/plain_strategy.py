@@ -1,0 +1,234 @@
+"""Kinds that the server keeps for others: what it fills in, and what may not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubesched.cluster.apiserver.rules.errors.field_problems import (
+    FieldProblem,
+    immutable,
+    invalid,
+    required,
+)
+from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
+
+__all__ = ["PLAIN_STRATEGIES"]
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def path_segment(name: str) -> tuple[str, ...]:
+    """Names that only must fit into a URL, such as `system:node`."""
+    if name in (".", ".."):
+        return (f"may not be '{name}'",)
+    return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in name)
+
+
+class PlainStrategy(ResourceStrategy):
+    """A kind with a few defaults in its spec, and fields that stay as they are."""
+
+    def __init__(
+        self,
+        *,
+        status: bool = False,
+        generation: bool = False,
+        default: Callable[[Json], Json] | None = None,
+        fixed: tuple[str, ...] = (),
+        needed: tuple[str, ...] = (),
+        names: Callable[[str], tuple[str, ...]] | None = None,
+        parts: tuple[str, ...] = ("status",),
+    ) -> None:
+        """`fixed` and `needed` are paths of two steps at most."""
+        self.has_status = status
+        self.counts_generations = generation
+        self.status_parts = parts
+        self._default, self._fixed, self._needed = default, fixed, needed
+        if names is not None:
+            self.name_rule = names
+
+    def default(self, new: Json, _old: Json | None = None, /) -> Json:
+        return new if self._default is None else self._default(new)
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return [required(path) for path in self._needed if not _at(new, path)]
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return [
+            immutable(path, _at(new, path))
+            for path in self._fixed
+            if _at(new, path) != _at(old, path)
+        ]
+
+
+class _RoleBindingStrategy(PlainStrategy):
+    """A binding keeps the role that it was made for."""
+
+    def __init__(self) -> None:
+        super().__init__(default=_role_reference, needed=("roleRef.name",), names=path_segment)
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        if new.get("roleRef") == old.get("roleRef"):
+            return []
+        return [invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
+
+
+def _at(data: Any, path: str) -> Any:
+    for step in path.split("."):
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def _in_spec(**defaults: Any) -> Callable[[Json], Json]:
+    return lambda new: {**new, "spec": {**defaults, **new.get("spec", {})}}
+
+
+def _endpoints(new: Json) -> Json:
+    subsets = new.get("subsets")
+    if not subsets:
+        return new
+    filled = []
+    for subset in subsets:
+        ports = [{"protocol": "TCP", **port} for port in subset.get("ports") or ()]
+        filled.append({**subset, "ports": ports} if ports else subset)
+    return {**new, "subsets": filled}
+
+
+def _pod_template(new: Json) -> Json:
+    template = new.get("template") or {}
+    pod = default_pod_spec(template.get("spec") or {}, template=True)
+    return {**new, "template": {**template, "spec": pod}}
+
+
+_WEBHOOK = {
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "timeoutSeconds": 10,
+}
+
+
+def _webhooks(**more: Any) -> Callable[[Json], Json]:
+    def fill(hook: Mapping[str, Any]) -> Json:
+        filled = {**_WEBHOOK, **more, **hook}
+        service = _at(hook, "clientConfig.service")
+        if isinstance(service, dict):
+            filled["clientConfig"] = {**hook["clientConfig"], "service": {"port": 443, **service}}
+        if hook.get("rules"):
+            filled["rules"] = [{"scope": "*", **rule} for rule in hook["rules"]]
+        return filled
+
+    def default(new: Json) -> Json:
+        return {**new, "webhooks": [fill(hook) for hook in new.get("webhooks") or ()]}
+
+    return default
+
+
+def _autoscaler(new: Json) -> Json:
+    spec = {"minReplicas": 1, **new.get("spec", {})}
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    return {**new, "spec": spec}
+
+
+def _priority_level(new: Json) -> Json:
+    spec = new.get("spec", {})
+    if spec.get("type") == "Exempt":
+        exempt = {"nominalConcurrencyShares": 0, "lendablePercent": 0}
+        return {**new, "spec": {**spec, "exempt": {**exempt, **(spec.get("exempt") or {})}}}
+    limited = {
+        "nominalConcurrencyShares": 30,
+        "limitResponse": {"type": "Reject"},
+        "lendablePercent": 0,
+        **(spec.get("limited") or {}),
+    }
+    if limited["limitResponse"].get("type") == "Queue":
+        queuing = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
+        given = limited["limitResponse"].get("queuing") or {}
+        limited["limitResponse"] = {**limited["limitResponse"], "queuing": {**queuing, **given}}
+    return {**new, "spec": {**spec, "limited": limited}}
+
+
+def _network_policy(new: Json) -> Json:
+    spec = dict(new.get("spec", {}))
+    for direction in ("ingress", "egress"):
+        rules = spec.get(direction)
+        if rules:
+            spec[direction] = [
+                {**rule, "ports": [{"protocol": "TCP", **port} for port in rule["ports"]]}
+                if rule.get("ports")
+                else rule
+                for rule in rules
+            ]
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    return {**new, "spec": spec}
+
+
+def _role_reference(new: Json) -> Json:
+    filled = dict(new)
+    if isinstance(reference := new.get("roleRef"), dict):
+        filled["roleRef"] = {**reference, "apiGroup": reference.get("apiGroup") or _RBAC}
+    if new.get("subjects"):
+        filled["subjects"] = [
+            subject if subject.get("kind") == "ServiceAccount" else {"apiGroup": _RBAC, **subject}
+            for subject in new["subjects"]
+        ]
+    return filled
+
+
+def _role(new: Json) -> Json:
+    return new if "rules" in new else {**new, "rules": []}
+
+
+_ROLE = PlainStrategy(default=_role, names=path_segment)
+_BOUND = _RoleBindingStrategy()
+_COUNTED = PlainStrategy(generation=True)
+
+PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
+    "Endpoints": PlainStrategy(default=_endpoints),
+    "PodTemplate": PlainStrategy(default=_pod_template, generation=True),
+    "MutatingWebhookConfiguration": PlainStrategy(
+        generation=True, default=_webhooks(reinvocationPolicy="Never")
+    ),
+    "ValidatingWebhookConfiguration": PlainStrategy(generation=True, default=_webhooks()),
+    "APIService": PlainStrategy(status=True, needed=("spec.version",)),
+    "HorizontalPodAutoscaler": PlainStrategy(
+        status=True, default=_autoscaler, needed=("spec.scaleTargetRef.name",)
+    ),
+    "CertificateSigningRequest": PlainStrategy(
+        status=True,
+        needed=("spec.request", "spec.signerName"),
+        names=path_segment,
+        parts=("status", "approval"),
+    ),
+    "ClusterTrustBundle": PlainStrategy(fixed=("spec.signerName",), names=path_segment),
+    "PodCertificateRequest": PlainStrategy(status=True, fixed=("spec",)),
+    "LeaseCandidate": PlainStrategy(fixed=("spec.leaseName",)),
+    "FlowSchema": PlainStrategy(
+        status=True,
+        generation=True,
+        default=_in_spec(matchingPrecedence=1000),
+        needed=("spec.priorityLevelConfiguration.name",),
+    ),
+    "PriorityLevelConfiguration": PlainStrategy(
+        status=True, generation=True, default=_priority_level, needed=("spec.type",)
+    ),
+    "IngressClass": PlainStrategy(generation=True, fixed=("spec.controller",)),
+    "Ingress": PlainStrategy(status=True, generation=True),
+    "IPAddress": PlainStrategy(generation=True, fixed=("spec",), needed=("spec.parentRef",)),
+    "NetworkPolicy": PlainStrategy(generation=True, default=_network_policy),
+    "ServiceCIDR": PlainStrategy(status=True, generation=True, needed=("spec.cidrs",)),
+    "ClusterRole": _ROLE,
+    "Role": _ROLE,
+    "ClusterRoleBinding": _BOUND,
+    "RoleBinding": _BOUND,
+    "VolumeAttributesClass": PlainStrategy(
+        needed=("driverName",), fixed=("driverName", "parameters")
+    ),
+    "StorageVersionMigration": PlainStrategy(status=True, generation=True),
+}
+"""By kind; kinds that are not named have no rules of their own."""

@@ -1,0 +1,179 @@
+"""Controllers of pods: their counts, and the pods they are to make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
+from kubesched.cluster.apiserver.rules.strategies.core_strategies import StatusStrategy
+from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
+from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json
+from kubesched.cluster.apiserver.rules.validation.object_validation import (
+    check_replication_controller,
+    check_selected_template,
+    check_workload_controller,
+)
+from kubesched.cluster.apiserver.rules.validation.workload_validation import (
+    check_cron_job,
+    check_job_change,
+    check_selector_change,
+    check_stateful_set_change,
+)
+
+__all__ = [
+    "CONTROLLER_UID",
+    "JOB_NAME",
+    "CronJobStrategy",
+    "DaemonSetStrategy",
+    "DeploymentStrategy",
+    "JobStrategy",
+    "ReplicaSetStrategy",
+    "ReplicationControllerStrategy",
+    "StatefulSetStrategy",
+]
+
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+_ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
+
+
+class _WorkloadStrategy(StatusStrategy):
+    counts_generations = True
+    spec_defaults: dict[str, Any] = {}
+
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if old is not None and spec is old.get("spec"):
+            return new
+        # Typed clients write empty structures where a user wrote nothing.
+        filled = {**self.spec_defaults, **spec}
+        for field, value in self.spec_defaults.items():
+            if filled[field] == {}:
+                filled[field] = value
+        if (template := spec.get("template")) is not None:
+            pod = default_pod_spec(template.get("spec", {}), template=True)
+            filled["template"] = {**template, "spec": pod}
+        return {**new, "spec": filled}
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_workload_controller(new)
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return check_selector_change(new, old)
+
+
+class DeploymentStrategy(_WorkloadStrategy):
+    spec_defaults = {
+        "replicas": 1,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    }
+
+
+class ReplicaSetStrategy(_WorkloadStrategy):
+    spec_defaults = {"replicas": 1}
+
+
+class StatefulSetStrategy(_WorkloadStrategy):
+    spec_defaults = {
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    }
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return check_stateful_set_change(new, old)
+
+
+class DaemonSetStrategy(_WorkloadStrategy):
+    spec_defaults = {
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
+        },
+        "revisionHistoryLimit": 10,
+    }
+
+
+class ReplicationControllerStrategy(_WorkloadStrategy):
+    default_propagation = "Orphan"  # as it was before there was garbage collection
+    spec_defaults = {"replicas": 1}
+
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        filled = super().default(new, old)
+        spec = filled.get("spec", {})
+        labels = spec.get("template", {}).get("metadata", {}).get("labels")
+        if labels and not spec.get("selector"):
+            return {**filled, "spec": {**spec, "selector": labels}}
+        return filled
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_replication_controller(new)  # its selector is a plain map
+
+    def check_change(self, _new: Json, _old: Json, /) -> list[FieldProblem]:
+        return []
+
+
+class JobStrategy(_WorkloadStrategy):
+    default_propagation = "Orphan"
+    spec_defaults = {
+        "parallelism": 1,
+        "completions": 1,
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "podReplacementPolicy": "TerminatingOrFailed",
+    }
+
+    def prepare_create(self, new: Json, stamp: str, /) -> Json:
+        """Select the job's own pods, by a label that nobody else's can have."""
+        new = super().prepare_create(new, stamp)
+        spec, metadata = new["spec"], new["metadata"]
+        if spec.get("manualSelector") or spec.get("selector"):
+            return new
+        uid = metadata["uid"]
+        template = spec.get("template", {})
+        inner = template.get("metadata", {})
+        labels = {**inner.get("labels", {}), CONTROLLER_UID: uid, "controller-uid": uid}
+        if name := metadata.get("name"):
+            labels |= {JOB_NAME: name, "job-name": name}
+        template = {**template, "metadata": {**inner, "labels": labels}}
+        selector = {"matchLabels": {CONTROLLER_UID: uid}}
+        return {**new, "spec": {**spec, "selector": selector, "template": template}}
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        # Its selector is made by the server, if nobody says otherwise.
+        return check_selected_template(new.get("spec", {}))
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return check_job_change(new, old)
+
+
+class CronJobStrategy(StatusStrategy):
+    counts_generations = True
+
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        spec = new.get("spec", {})
+        if old is not None and spec is old.get("spec"):
+            return new
+        filled = {
+            "concurrencyPolicy": "Allow",
+            "suspend": False,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 1,
+            **spec,
+        }
+        job = spec.get("jobTemplate", {})
+        template = job.get("spec", {}).get("template")
+        if template is not None:
+            pod = default_pod_spec(template.get("spec", {}), template=True)
+            made = {**job["spec"], "template": {**template, "spec": pod}}
+            filled["jobTemplate"] = {**job, "spec": made}
+        return {**new, "spec": filled}
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_cron_job(new)

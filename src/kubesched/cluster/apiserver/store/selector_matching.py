@@ -1,0 +1,82 @@
+"""Which objects a request is about: a namespace, labels, fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from kubesched.api.fields import FieldSelector
+from kubesched.api.labels import Selector
+from kubesched.api.plain_kinds import PlainObject
+from kubesched.cluster.apiserver.rules.errors.api_errors import bad_request
+from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.store.stored_records import Record
+from kubesched.errors import SelectorError
+
+__all__ = ["Selection"]
+
+
+class Selection:
+    """A parsed choice of objects; `everything` when there is nothing to test."""
+
+    __slots__ = ("everything", "matches", "namespace", "selective")
+
+    def __init__(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        labels: Selector | None,
+        fields: FieldSelector | None,
+    ) -> None:
+        self.namespace = namespace if resource.namespaced else None
+        self.selective = labels is not None or fields is not None
+        """Whether more than the namespace decides."""
+        self.everything = not self.selective and not self.namespace
+        self.matches = _test(self.namespace, labels, fields, resource)
+        """Whether an object is chosen. Asked about every change by every watcher."""
+
+    @classmethod
+    def parse(
+        cls, resource: Resource, namespace: str | None, label_selector: str, field_selector: str
+    ) -> Selection:
+        """Raises ApiError 400 for a selector that cannot be used."""
+        labels: Selector | None = None
+        fields: FieldSelector | None = None
+        try:
+            if label_selector:
+                labels = Selector.parse(label_selector)
+                if labels.is_empty:
+                    labels = None
+            if field_selector:
+                fields = FieldSelector.parse(field_selector, cast("Any", resource.type))
+        except SelectorError as exc:
+            raise bad_request(str(exc)) from exc
+        return cls(resource, namespace, labels, fields)
+
+
+def _test(
+    namespace: str | None, labels: Selector | None, fields: FieldSelector | None, resource: Resource
+) -> Callable[[Record], bool]:
+    has_fields = None if fields is None else _field_test(resource, fields)
+    if has_fields is not None and not namespace and labels is None:
+        return has_fields
+
+    def matches(record: Record) -> bool:
+        metadata = record.data["metadata"]
+        if namespace and metadata.get("namespace") != namespace:
+            return False
+        if labels is not None and not labels.matches(metadata.get("labels", {})):
+            return False
+        return has_fields is None or has_fields(record)
+
+    return matches
+
+
+def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record], bool]:
+    shown = resource.from_stored
+    if shown is not None:
+        return lambda record: fields.matches(shown(record.data))
+    if resource.type is None or issubclass(resource.type, PlainObject):
+        return lambda record: fields.matches(record.data)
+    # A struct knows what an absent field stands for, such as `false`.
+    return fields.for_kind(resource.type, held_as="typed")
