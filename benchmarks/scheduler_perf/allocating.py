@@ -10,8 +10,8 @@ from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins, to_builtins
 from kubesched.framework import NodeInfo
 from kubesched.scheduler.plugins.dynamic_resources import DynamicResources
+from kubesched.scheduler.plugins.dynamic_resources.allocation_results import allocation_of
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
-from kubesched.scheduler.plugins.dynamic_resources.results import allocation_of
 from kubesched.testing import FakeHandle, make_pod
 
 __all__ = ["allocate_by_search"]

@@ -39,7 +39,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.pod_status_writer import POD_SCHEDULED, PodStatusWriter
-from kubesched.scheduler.plugins.dynamic_resources.allocated import AllocatedDevices
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import AllocatedDevices
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_pod
 from tests.foundation.client.own_clock import OwnClock

@@ -26,9 +26,9 @@ from kubesched.scheduler.events.event_handlers import EventHandlers
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.plugins.default_preemption.evaluator import Evaluator
 from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
-from kubesched.scheduler.plugins.dynamic_resources.allocated import InFlightClaims
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import InFlightClaims
+from kubesched.scheduler.plugins.dynamic_resources.claim_reservation import ClaimReservation
 from kubesched.scheduler.plugins.dynamic_resources.claim_writing import ClaimWriter
-from kubesched.scheduler.plugins.dynamic_resources.placing import Placing
 from kubesched.scheduler.plugins.volume_binding import VolumeBinding
 from kubesched.scheduler.runtime.waiting_pods import PodsInPreBind, WaitingPodEntry
 from tests.torture.planting import Patch, edited, no, nothing, sometimes, yes
@@ -126,7 +126,7 @@ MORE: dict[str, tuple[Patch, ...]] = {
     ),
     # Binding
     "volumes stay reserved when a binding fails": ((VolumeBinding, "unreserve", nothing),),
-    "devices stay reserved when a binding fails": ((Placing, "unreserve", nothing),),
+    "devices stay reserved when a binding fails": ((ClaimReservation, "unreserve", nothing),),
     "a binding that is refused is taken for done": (
         edited(
             HttpApi,
@@ -202,7 +202,7 @@ MORE: dict[str, tuple[Patch, ...]] = {
             "reserved_for=status.reserved_for",
         ),
     ),
-    "a claim is taken for what it was": ((Placing, "_refresh", nothing),),
+    "a claim is taken for what it was": ((ClaimReservation, "_refresh", nothing),),
     # What is said and counted
     "no event says why a pod waits": (
         edited(

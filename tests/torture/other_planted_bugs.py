@@ -30,7 +30,7 @@ from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
 from kubesched.scheduler.plugins.node_resources_fit import filtering as fit_filtering
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.scheduler.plugins.volume_binding.binding import Binder
+from kubesched.scheduler.plugins.volume_binding.volume_binder import VolumeBinder
 from kubesched.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from kubesched.scheduler.runtime.binding_points import BindingPoints
 from kubesched.scheduler.runtime.cached_answers import CachedFilters
@@ -213,7 +213,7 @@ OTHERS: dict[str, tuple[Patch, ...]] = {
     ),
     # Volumes and devices
     "a claim for one pod is given to two": no_filter(VolumeRestrictions),
-    "a pod is bound before its volumes are": ((Binder, "_wait", nothing),),
+    "a pod is bound before its volumes are": ((VolumeBinder, "_wait", nothing),),
     "an assumed volume is what an event says": (
         edited(
             AssumeCache,

@@ -32,7 +32,10 @@ from kubesched.scheduler.cycles.failure import FailureHandler
 from kubesched.scheduler.events.event_handlers import EventHandlers
 from kubesched.scheduler.plugins.default_preemption import eviction
 from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
-from kubesched.scheduler.plugins.dynamic_resources.allocated import AllocatedDevices, InFlightClaims
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import (
+    AllocatedDevices,
+    InFlightClaims,
+)
 from kubesched.scheduler.plugins.inter_pod_affinity.filtering import RequiredTerms
 from kubesched.scheduler.plugins.node_affinity import NodeAffinity
 from kubesched.scheduler.plugins.node_ports import NodePorts
@@ -41,9 +44,9 @@ from kubesched.scheduler.plugins.node_resources_fit import hints as fit_hints
 from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.scheduler.plugins.pod_topology_spread.filtering import _Spread
 from kubesched.scheduler.plugins.taint_toleration import TaintToleration
-from kubesched.scheduler.plugins.volume_binding import finding_many
+from kubesched.scheduler.plugins.volume_binding import column_volume_finder
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.scheduler.plugins.volume_binding.finding import Finder
+from kubesched.scheduler.plugins.volume_binding.volume_finder import VolumeFinder
 from kubesched.scheduler.runtime.waiting_pods import WaitingPods
 from tests.torture.cluster_plan import make_plan
 from tests.torture.late_planted_bugs import LATE
@@ -209,8 +212,8 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     # Volumes and devices
     "a volume stays assumed": ((AssumeCache, "restore", nothing),),
     "a disk is used from another machine": (
-        (Finder, "_bound_problem", zero),
-        (finding_many, "required_nodes", nothing),
+        (VolumeFinder, "_bound_problem", zero),
+        (column_volume_finder, "required_nodes", nothing),
     ),
     "a device is in two claims": ((AllocatedDevices, "take", nothing),),
     "devices are never given back": ((AllocatedDevices, "give_back", nothing),),

@@ -11,17 +11,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from kubesched.api.int64 import MAX_INT64, MIN_INT64
 from kubesched.api.label_query import parse_label_query
-from kubesched.api.merged_requirements import MergedRequirements, integer_of
+from kubesched.api.label_requirements import Requirement
+from kubesched.api.merged_requirements import MergedRequirements
 from kubesched.api.meta import LabelSelector, LabelSelectorRequirement
-from kubesched.api.validation import (
-    EMPTY_VALUES,
-    invalid,
-    joined,
-    label_key_errors,
-    label_value_errors,
-)
+from kubesched.api.validation import joined
 from kubesched.errors import SelectorError
 
 __all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector"]
@@ -34,125 +28,6 @@ _API_OPERATORS: Final = {
     "Exists": "exists",
     "DoesNotExist": "!",
 }
-
-
-class Requirement:
-    """A condition on one label.
-
-    The operators are those of query strings: `in`, `notin`, `=`, `==`, `!=`, `exists`, `!`,
-    `gt` and `lt`. Values keep their order; `value_set` is for looking them up.
-    """
-
-    __slots__ = ("_hash", "key", "operator", "value_set", "values")
-
-    def __init__(self, key: str, operator: str, values: Iterable[str] = ()) -> None:
-        """Take the parts as they are; `checked` looks at them first."""
-        self.key: Final = key
-        self.operator: Final = operator
-        self.values: Final = tuple(values)
-        self.value_set: Final = frozenset(self.values)
-        self._hash: Final = hash((key, operator, self.values))
-
-    @classmethod
-    def checked(
-        cls, key: str, operator: str, values: Iterable[str] = (), *, path: str = ""
-    ) -> Requirement:
-        """Build a requirement that the API would accept.
-
-        Raises:
-            SelectorError: with all complaints, each under `path`.
-        """
-        requirement = cls(key, operator, values)
-        if errors := requirement.errors(path):
-            raise SelectorError(joined(errors))
-        return requirement
-
-    def errors(self, path: str = "") -> list[str]:
-        """What the API would say against the requirement, in its words."""
-        dot = f"{path}." if path else ""
-        errors = []
-        if complaints := label_key_errors(self.key):
-            errors.append(invalid(f"{dot}key", self.key, "; ".join(complaints)))
-        errors += self._value_count_errors(f"{dot}values")
-        for index, value in enumerate(self.values):
-            if complaints := label_value_errors(value):
-                where = f"{dot}values[{index}][{self.key}]"
-                errors.append(invalid(where, value, "; ".join(complaints)))
-        return errors
-
-    def _value_count_errors(self, path: str) -> list[str]:
-        operator, values = self.operator, self.values
-        if operator in ("in", "notin") and not values:
-            return [invalid(path, values, EMPTY_VALUES)]
-        if operator in ("=", "==", "!=") and len(values) != 1:
-            return [invalid(path, values, "exact-match compatibility requires one single value")]
-        if operator in ("exists", "!") and values:
-            detail = "values set must be empty for exists and does not exist"
-            return [invalid(path, values, detail)]
-        if operator not in ("gt", "lt"):
-            return []
-        errors = []
-        if len(values) != 1:
-            detail = "for 'Gt', 'Lt' operators, exactly one value is required"
-            errors.append(invalid(path, values, detail))
-        for index, value in enumerate(values):
-            if integer_of(value) is None:
-                detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-                errors.append(invalid(f"{path}[{index}]", value, detail))
-        return errors
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return self.matches_value(labels.get(self.key))
-
-    def matches_value(self, value: str | None) -> bool:
-        """Whether the label may have this value; None means it is absent."""
-        operator = self.operator
-        if operator in ("in", "=", "=="):
-            return value in self.value_set
-        if operator in ("notin", "!="):
-            return value not in self.value_set
-        if operator == "exists":
-            return value is not None
-        if operator == "!":
-            return value is None
-        if value is None or len(self.values) != 1:
-            return False
-        have, limit = integer_of(value), integer_of(self.values[0])
-        if have is None or limit is None:
-            return False
-        return have > limit if operator == "gt" else have < limit
-
-    def limits(self) -> tuple[int, int]:
-        """The least and the most that a number may be for `gt` and `lt`; none, if they say so."""
-        limit = integer_of(self.values[0]) if len(self.values) == 1 else None
-        if limit is None:
-            return MAX_INT64, MIN_INT64
-        return (limit + 1, MAX_INT64) if self.operator == "gt" else (MIN_INT64, limit - 1)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Requirement):
-            return NotImplemented
-        return (
-            self.key == other.key
-            and self.operator == other.operator
-            and self.values == other.values
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __str__(self) -> str:
-        if self.operator == "exists":
-            return self.key
-        if self.operator == "!":
-            return f"!{self.key}"
-        if self.operator in ("in", "notin"):
-            return f"{self.key} {self.operator} ({','.join(sorted(self.values))})"
-        sign = {"gt": ">", "lt": "<"}.get(self.operator, self.operator)
-        return f"{self.key}{sign}{','.join(self.values)}"
-
-    def __repr__(self) -> str:
-        return f"Requirement({str(self)!r})"
 
 
 class Selector:

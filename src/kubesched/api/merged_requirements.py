@@ -5,18 +5,13 @@ A query string has room for thousands of conditions, and is tested against every
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kubesched.api.int64 import MAX_INT64, MIN_INT64
+from kubesched.api.label_requirements import Requirement, integer_of
 
-if TYPE_CHECKING:
-    from kubesched.api.labels import Requirement
-
-__all__ = ["MergedRequirements", "integer_of"]
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+__all__ = ["MergedRequirements"]
 
 
 class MergedRequirements:
@@ -69,11 +64,3 @@ class MergedRequirements:
         number = integer_of(value)
         least, most = self._between[key]
         return number is not None and least <= number <= most
-
-
-def integer_of(text: str) -> int | None:
-    """A base-10 number that fits 64 bits, or None."""
-    if not _INTEGER.fullmatch(text) or len(text) > 4000:
-        return None
-    number = int(text)
-    return number if MIN_INT64 <= number <= MAX_INT64 else None

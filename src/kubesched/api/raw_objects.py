@@ -17,13 +17,13 @@ from kubesched.api.meta import ObjectMeta
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
 
-__all__ = ["Document", "NodeDocument", "PodDocument", "node_wire_form", "pod_wire_form"]
+__all__ = ["NodeDocument", "PodDocument", "RawObject", "node_wire_form", "pod_wire_form"]
 
 _EMPTY = msgspec.Raw(b"{}")
 _MANAGED_FIELDS = b'"managedFields"'
 
 
-class Document(ApiObject):
+class RawObject(ApiObject):
     """An object with all of its JSON. Subclasses say of which kind."""
 
     custom_kind: ClassVar[Kind | None] = None
@@ -53,14 +53,14 @@ class Document(ApiObject):
         return b'{"metadata":%b,"spec":%b,"status":%b}' % parts
 
 
-class PodDocument(Document):
+class PodDocument(RawObject):
     """A pod without its managed fields: the reference drops those of pods when they arrive."""
 
     custom_kind: ClassVar[Kind | None] = kind_of(Pod)
     keeps_managed_fields: ClassVar[bool] = False
 
 
-class NodeDocument(Document):
+class NodeDocument(RawObject):
     custom_kind: ClassVar[Kind | None] = kind_of(Node)
 
 

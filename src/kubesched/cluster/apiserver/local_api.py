@@ -22,7 +22,7 @@ from kubesched.api.custom_kinds import CustomObject
 from kubesched.api.events import Event
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.pod import PodStatus
-from kubesched.api.raw_objects import Document
+from kubesched.api.raw_objects import RawObject
 from kubesched.cluster.apiserver.local_watch import LocalWatch, Rounds
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.strategies.shared_specs import shared
@@ -96,7 +96,7 @@ class LocalApi:
             continue_token=continue_token,
         )
         items: list[Any]
-        if issubclass(kind, Document):
+        if issubclass(kind, RawObject):
             items = [_document_of(kind, record) for record in page.records]
         else:
             items = [record.typed for record in page.records]
@@ -132,7 +132,7 @@ class LocalApi:
         known, 400 for a selector) is raised there, as it is when a watcher falls too far
         behind.
         """
-        show = _event_of(kind) if issubclass(kind, Document) else _typed_event
+        show = _event_of(kind) if issubclass(kind, RawObject) else _typed_event
 
         def open_watch() -> tuple[Watcher, Iterable[WatchEvent[T]]]:
             watcher = self.store.watch(
@@ -359,7 +359,7 @@ def _has_no_lists(metadata: ObjectMeta) -> bool:
 _typed_event: Callable[[Seen], WatchEvent[Any]] = attrgetter("event")
 
 
-def _event_of(kind: type[Document]) -> Callable[[Seen], WatchEvent[Any]]:
+def _event_of(kind: type[RawObject]) -> Callable[[Seen], WatchEvent[Any]]:
     """How a watch shows what it has seen to someone who wants all of the JSON."""
 
     def event(seen: Seen) -> WatchEvent[Any]:
@@ -369,5 +369,5 @@ def _event_of(kind: type[Document]) -> Callable[[Seen], WatchEvent[Any]]:
     return event
 
 
-def _document_of(kind: type[Document], record: Record) -> Document:
+def _document_of(kind: type[RawObject], record: Record) -> RawObject:
     return msgspec.json.decode(record.encoded, type=kind)

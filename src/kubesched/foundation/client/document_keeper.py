@@ -19,9 +19,9 @@ from kubesched.api.meta import ObjectMeta, Status
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
 from kubesched.api.raw_objects import (
-    Document,
     NodeDocument,
     PodDocument,
+    RawObject,
     node_wire_form,
     pod_wire_form,
 )
@@ -38,7 +38,7 @@ _UNREADABLE = Status(
     reason="InternalError",
     message="unable to decode an object that was deleted",
 )
-_DOCUMENTS: Mapping[type, type[Document]] = {Pod: PodDocument, Node: NodeDocument}
+_DOCUMENTS: Mapping[type, type[RawObject]] = {Pod: PodDocument, Node: NodeDocument}
 
 
 class _Kept(NamedTuple):
@@ -127,7 +127,7 @@ class DocumentKeeper:
         return self._watch(kind, events, is_list=is_list)
 
     async def _watch(
-        self, kind: type[T], events: AsyncIterator[WatchEvent[Document]], *, is_list: bool
+        self, kind: type[T], events: AsyncIterator[WatchEvent[RawObject]], *, is_list: bool
     ) -> AsyncIterator[WatchEvent[T]]:
         """`is_list` says that the events up to a bookmark are a list."""
         self._versions.setdefault(kind, "")
@@ -140,7 +140,7 @@ class DocumentKeeper:
                 if event.is_initial_end and is_list:
                     is_list = False
                     self._begin_anew(kind, event.resource_version)
-                if isinstance(shown, Document):
+                if isinstance(shown, RawObject):
                     shown = self._take(kind, shown, self._place_for(kind, event, is_list=is_list))
                     if shown is None and happened == "DELETED":
                         raise ApiError(_UNREADABLE)  # a new list will not have it
@@ -155,7 +155,7 @@ class DocumentKeeper:
                 await close()
 
     def _place_for(
-        self, kind: type, event: WatchEvent[Document], *, is_list: bool
+        self, kind: type, event: WatchEvent[RawObject], *, is_list: bool
     ) -> dict[tuple[type, str, str], _Kept] | None:
         """Where the document of an event belongs; None: nowhere."""
         if event.type == "DELETED":
@@ -167,7 +167,7 @@ class DocumentKeeper:
     def _take(
         self,
         kind: type[T],
-        document: Document,
+        document: RawObject,
         place: dict[tuple[type, str, str], _Kept] | None,
     ) -> T | None:
         """What others see of it; None if it cannot be read, as for the API itself."""

@@ -18,11 +18,14 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.scheduler.config.args import DefaultPreemptionArgs
-from kubesched.scheduler.plugins.default_preemption.budgets import BudgetReader
-from kubesched.scheduler.plugins.default_preemption.dry_run import DryRun, candidates_wanted
+from kubesched.scheduler.plugins.default_preemption.candidate_search import (
+    CandidateSearch,
+    calculate_num_candidates,
+)
+from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
 from kubesched.testing import make_node, make_pdb, make_pod
-from tests.scheduler.plugins.default_preemption.preemption_world import World, nominated_to, run
+from tests.scheduler.plugins.default_preemption.preemption_fixture import World, nominated_to, run
 from tests.support import plugin_class
 
 LOW, MID, HIGH = 0, 100, 1000
@@ -409,7 +412,7 @@ def test_a_hook_that_fails_on_one_of_two_nodes_leaves_the_other() -> None:
     ],
 )
 def test_candidates_wanted(count: int, percentage: int, absolute: int, want: int) -> None:
-    assert candidates_wanted(count, percentage, absolute) == want
+    assert calculate_num_candidates(count, percentage, absolute) == want
 
 
 def search(world: World, pod: Pod, offset: int, wanted: int) -> list[str]:
@@ -418,7 +421,7 @@ def search(world: World, pod: Pod, offset: int, wanted: int) -> list[str]:
     handle = world.framework
     budgets = BudgetReader(handle.lister(PodDisruptionBudget)).read()
     columns = PodColumns(handle.snapshot.nodes.table)
-    dry_run = DryRun(handle, world.state, PodInfo(pod), columns, budgets)
+    dry_run = CandidateSearch(handle, world.state, PodInfo(pod), columns, budgets)
     found = dry_run.search(np.roll(handle.snapshot.order, -offset), wanted).candidates
     return [found[number].node_name for number in range(len(found))]
 

@@ -13,8 +13,8 @@ from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.framework import Nominating, NominatingMode, PodInfo
-from kubesched.scheduler.plugins.default_preemption.candidates import Candidate
 from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
+from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 from kubesched.testing import (
     FakeApi,
     FakeHandle,
@@ -25,7 +25,7 @@ from kubesched.testing import (
     make_pod,
 )
 from kubesched.testing.fakes.fake_handle import RecordedEvent
-from tests.scheduler.plugins.default_preemption.preemption_world import run
+from tests.scheduler.plugins.default_preemption.preemption_fixture import run
 
 GOING = "2026-05-31T00:00:00Z"
 PREEMPTOR = make_pod("preemptor", priority=1000)
@@ -83,7 +83,7 @@ class World:
         self.evictions = Evictions("DefaultPreemption", self.handle, is_gating=is_gating)
 
     def start(self) -> None:
-        candidate = Candidate("n", tuple(map(PodInfo, self.victims)), 0)
+        candidate = PreemptionCandidate("n", tuple(map(PodInfo, self.victims)), 0)
         self.evictions.start(candidate, PREEMPTOR)
 
     async def evict(self) -> None:

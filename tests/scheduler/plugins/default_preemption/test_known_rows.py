@@ -17,7 +17,7 @@ from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.config.args import DefaultPreemptionArgs
 from kubesched.scheduler.plugins.default_preemption.totals import TotalsDryRun
 from kubesched.testing import make_node, make_pod
-from tests.scheduler.plugins.default_preemption.preemption_world import (
+from tests.scheduler.plugins.default_preemption.preemption_fixture import (
     NOW,
     World,
     nominated_to,

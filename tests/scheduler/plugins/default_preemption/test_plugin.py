@@ -17,7 +17,7 @@ from kubesched.framework import (
 from kubesched.scheduler.config.args import DefaultPreemptionArgs
 from kubesched.scheduler.plugins.default_preemption import DefaultPreemption
 from kubesched.testing import FakeHandle, check_plugin, make_node, make_pod
-from tests.scheduler.plugins.default_preemption.preemption_world import World, run
+from tests.scheduler.plugins.default_preemption.preemption_fixture import World, run
 
 NODE = make_node("a", cpu="4")
 VICTIM = make_pod("victim", node_name="a", requests={"cpu": "4"})

@@ -22,7 +22,7 @@ from kubesched.testing import (
     make_spread,
 )
 from kubesched.testing.objects.builders import HOSTNAME, ZONE
-from tests.scheduler.plugins.default_preemption.preemption_world import (
+from tests.scheduler.plugins.default_preemption.preemption_fixture import (
     NOW,
     World,
     nominated_to,

@@ -19,7 +19,7 @@ from kubesched.api import Node, ResourceClaim, ResourceClaimSpec, ResourceSlice
 from kubesched.api.quantity import ZERO, Quantity, quantity_from_json
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import SUCCESS
-from kubesched.scheduler.plugins.dynamic_resources.allocated import PoolUsage
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import PoolUsage
 from kubesched.testing import make_node
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,

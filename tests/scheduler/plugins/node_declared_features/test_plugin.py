@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubesched.api import ContainerRestartRule, Node, Pod
 from kubesched.framework import SKIP, SUCCESS, Code, CycleState, PodInfo, QueueingHint, Status
 from kubesched.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
-from kubesched.scheduler.plugins.node_declared_features.features import declared_features
+from kubesched.scheduler.plugins.node_declared_features.declared_features import declared_features
 from kubesched.testing import (
     FakeHandle,
     check_plugin,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kubesched.api import ObjectReference, PersistentVolume
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.scheduler.plugins.volume_binding.volume_index import (
     VolumeIndex,
@@ -20,7 +20,7 @@ from kubesched.scheduler.plugins.volume_binding.volume_index import (
     size_of,
 )
 from kubesched.testing import FakeObjects
-from tests.scheduler.plugins.volume_binding.volume_world import volume
+from tests.scheduler.plugins.volume_binding.volume_fixture import volume
 
 NAMES = ("a", "b", "c", "d")
 
@@ -43,7 +43,7 @@ def made(*volumes: PersistentVolume) -> tuple[FakeObjects, AssumeCache[Persisten
 def test_only_the_stored_version_can_be_assumed(version: int) -> None:
     stored = versioned(volume("a"), 5)
     _, cache = made(stored)
-    with pytest.raises(VolumeError) as raised:
+    with pytest.raises(VolumeClaimError) as raised:
         cache.assume(versioned(claimed(stored), version))
     assert str(raised.value) == f'"a" is out of sync (stored: 5, assume: {version})'
     assert cache.get("a") == stored
@@ -51,7 +51,7 @@ def test_only_the_stored_version_can_be_assumed(version: int) -> None:
 
 def test_what_is_not_there_cannot_be_assumed() -> None:
     _, cache = made()
-    with pytest.raises(VolumeError, match='persistentvolumes "a" not found'):
+    with pytest.raises(VolumeClaimError, match='persistentvolumes "a" not found'):
         cache.assume(volume("a"))
 
 

@@ -38,7 +38,7 @@ from kubesched.testing import (
     make_pvc,
     make_storage_class,
 )
-from tests.scheduler.plugins.volume_binding.volume_world import (
+from tests.scheduler.plugins.volume_binding.volume_fixture import (
     AFF,
     BIND,
     NOPV,

@@ -6,7 +6,7 @@ from kubesched.api.base import ApiObject
 from kubesched.framework import CycleState, PodInfo
 from kubesched.scheduler.config.args import UtilizationShapePoint
 from kubesched.testing import make_csi_driver, make_csi_storage_capacity
-from tests.scheduler.plugins.volume_binding.volume_world import VolumeWorld, claim, volume
+from tests.scheduler.plugins.volume_binding.volume_fixture import VolumeWorld, claim, volume
 
 GATES = {"StorageCapacityScoring": True}
 Shape = tuple[tuple[int, int], ...]

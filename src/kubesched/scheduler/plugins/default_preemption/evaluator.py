@@ -31,13 +31,12 @@ from kubesched.framework import (
     Victims,
 )
 from kubesched.scheduler.config.args import DefaultPreemptionArgs
-from kubesched.scheduler.plugins.default_preemption.budgets import BudgetReader
-from kubesched.scheduler.plugins.default_preemption.candidates import Candidate, Candidates
-from kubesched.scheduler.plugins.default_preemption.dry_run import (
-    DryRun,
-    DryRunResult,
-    candidates_wanted,
+from kubesched.scheduler.plugins.default_preemption.candidate_search import (
+    CandidateSearch,
+    CandidateSearchResult,
+    calculate_num_candidates,
 )
+from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
 from kubesched.scheduler.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
@@ -46,6 +45,10 @@ from kubesched.scheduler.plugins.default_preemption.eviction import (
 )
 from kubesched.scheduler.plugins.default_preemption.known_rows import Knowledge
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
+from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
+    PreemptionCandidate,
+    PreemptionCandidates,
+)
 
 __all__ = ["Evaluator"]
 
@@ -62,7 +65,7 @@ class _Proposal(NamedTuple):
     """For whom room is to be made, and where it could be."""
 
     preemptor: PodInfo
-    candidates: Candidates
+    candidates: PreemptionCandidates
 
 
 class Evaluator:
@@ -105,9 +108,11 @@ class Evaluator:
         if review.fits_now():
             self._handle.activate({pod_key(preemptor.pod): preemptor.pod})
             return PostFilterResult(FITS_BY_NOW)
-        left = [Candidate(name, each.pods, each.violations) for name, each in reviewed.items()]
+        left = [
+            PreemptionCandidate(name, each.pods, each.violations) for name, each in reviewed.items()
+        ]
         while left:
-            best = Candidates.of(left, self._handle.clock.now_ns()).best()
+            best = PreemptionCandidates.of(left, self._handle.clock.now_ns()).best()
             # What nothing has happened to since is as good as when it was asked about.
             if not self._has_changed(best.node_name, asked_at) or review.fits_without(
                 best.node_name, best.victims
@@ -116,7 +121,7 @@ class Evaluator:
             left.remove(best)
         return PostFilterResult(NO_CANDIDATE)
 
-    def _victims(self, candidates: Candidates) -> dict[str, Victims]:
+    def _victims(self, candidates: PreemptionCandidates) -> dict[str, Victims]:
         """What to show of the candidates to those who review them."""
         shown: dict[str, Victims] = {}
         for number in range(len(candidates)):
@@ -140,7 +145,7 @@ class Evaluator:
             return True
         return row in rows or node_name in nominated
 
-    def _carry_out(self, best: Candidate, preemptor: PodInfo) -> PostFilterResult:
+    def _carry_out(self, best: PreemptionCandidate, preemptor: PodInfo) -> PostFilterResult:
         self._evictions.start(best, preemptor.pod)
         return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, best.node_name))
 
@@ -188,10 +193,12 @@ class Evaluator:
             return VICTIM_TERMINATING
         return ""
 
-    def _search(self, state: CycleState, preemptor: PodInfo, diagnosis: Diagnosis) -> DryRunResult:
+    def _search(
+        self, state: CycleState, preemptor: PodInfo, diagnosis: Diagnosis
+    ) -> CandidateSearchResult:
         rows = self._potential_rows(diagnosis)
         args = self._args
-        wanted = candidates_wanted(
+        wanted = calculate_num_candidates(
             len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
         )
         offset = self._handle.random.randrange(len(rows)) if len(rows) else 0
@@ -201,7 +208,7 @@ class Evaluator:
             columns = self._columns = PodColumns(table)
         columns.tidy()
         known = self._knowledge.about(state, preemptor, columns)
-        run = DryRun(self._handle, state, preemptor, columns, self._budgets.read(), known)
+        run = CandidateSearch(self._handle, state, preemptor, columns, self._budgets.read(), known)
         return run.search(np.roll(rows, -offset), wanted)
 
     def _potential_rows(self, diagnosis: Diagnosis) -> NDArray[np.intp]:

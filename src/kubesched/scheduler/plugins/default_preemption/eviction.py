@@ -19,7 +19,7 @@ from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import Handle, Lister, PodInfo
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.framework.pod_status_writer import PodStatusWriter
-from kubesched.scheduler.plugins.default_preemption.candidates import Candidate
+from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 
 __all__ = [
     "DISRUPTION_TARGET",
@@ -79,7 +79,7 @@ class _Preemption:
         handle: Handle,
         pods: Lister[Pod],
         preemptor: Pod,
-        candidate: Candidate,
+        candidate: PreemptionCandidate,
         *,
         looks_for_room: bool,
         is_of_group: bool = False,
@@ -178,7 +178,7 @@ class Evictions:
         current = self._pods.get(last.metadata.name, last.metadata.namespace)
         return current is not None and not is_terminating(current)
 
-    def start(self, candidate: Candidate, preemptor: Pod) -> None:
+    def start(self, candidate: PreemptionCandidate, preemptor: Pod) -> None:
         """Have the victims evicted; returns at once."""
         victims = [each.pod for each in candidate.victims if not is_terminating(each.pod)]
         if self._is_gating and not victims:

@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 
 from kubesched.api.pod_facts import pod_priority
 from kubesched.framework import ClusterVersion, CycleState, Handle, PodInfo
-from kubesched.scheduler.plugins.default_preemption.candidates import COSTS, Candidate, Candidates
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
+from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
+    COSTS,
+    PreemptionCandidate,
+    PreemptionCandidates,
+)
 
 __all__ = ["Knowledge", "KnownRows"]
 
@@ -34,7 +38,7 @@ class KnownRows:
         table = columns.table
         self.is_known = np.zeros(table.capacity, dtype=bool)
         self.is_candidate = np.zeros(table.capacity, dtype=bool)
-        self._sources: list[tuple[Candidates, int] | None] = [None] * table.capacity
+        self._sources: list[tuple[PreemptionCandidates, int] | None] = [None] * table.capacity
         self.costs = np.zeros((COSTS, table.capacity), dtype=np.int64)
 
     def is_about(self, columns: PodColumns) -> bool:
@@ -42,7 +46,7 @@ class KnownRows:
         is_same = columns is self._columns and columns.restarts == self._restarts
         return is_same and len(self.is_known) == columns.table.capacity
 
-    def candidate(self, row: int) -> Candidate:
+    def candidate(self, row: int) -> PreemptionCandidate:
         """Whom to evict there; the row is a candidate."""
         source = self._sources[row]
         assert source is not None, "candidates are kept with their costs"
@@ -64,7 +68,7 @@ class KnownRows:
         self._version = now
 
     def note(
-        self, rows: NDArray[np.intp], places: NDArray[np.intp], candidates: Candidates
+        self, rows: NDArray[np.intp], places: NDArray[np.intp], candidates: PreemptionCandidates
     ) -> None:
         """These rows were looked at; the candidates are those at `places`."""
         self.is_known[rows] = True

@@ -26,7 +26,7 @@ from kubesched.scheduler.config.args import DefaultPreemptionArgs
 from kubesched.scheduler.config.plugin_names import DEFAULT_PREEMPTION
 from kubesched.scheduler.plugins.default_preemption.evaluator import Evaluator
 from kubesched.scheduler.plugins.default_preemption.eviction import Evictions, is_victim
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import queue_if
 
 __all__ = ["DefaultPreemption"]

@@ -22,19 +22,22 @@ from kubesched.framework import (
     Rejections,
     TotalsView,
 )
-from kubesched.scheduler.plugins.default_preemption.budgets import Budgets
-from kubesched.scheduler.plugins.default_preemption.candidates import (
-    COSTS,
-    PRIORITY_OFFSET,
-    Candidate,
-    Candidates,
-)
+from kubesched.scheduler.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.pod_columns import (
     NOT_STARTED,
     PodColumns,
     PodMatrix,
 )
-from kubesched.scheduler.plugins.default_preemption.selection import NO_VICTIMS, no_victim_needed
+from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
+    COSTS,
+    PRIORITY_OFFSET,
+    PreemptionCandidate,
+    PreemptionCandidates,
+)
+from kubesched.scheduler.plugins.default_preemption.victim_selection import (
+    NO_VICTIMS,
+    no_victim_needed,
+)
 
 __all__ = ["TotalsDryRun"]
 
@@ -69,7 +72,7 @@ class TotalsDryRun:
         state: CycleState,
         preemptor: PodInfo,
         columns: PodColumns,
-        budgets: Budgets,
+        budgets: DisruptionBudgets,
         now_ns: int,
     ) -> None:
         self._handle = handle
@@ -103,7 +106,7 @@ class TotalsDryRun:
 
     def dry_run(
         self, rows: NDArray[np.intp], *, in_full: bool = False, now_ns: int | None = None
-    ) -> tuple[Candidates, NDArray[np.intp], Rejections]:
+    ) -> tuple[PreemptionCandidates, NDArray[np.intp], Rejections]:
         """The candidates among the rows, where they stand there, and why the others are none.
 
         With `in_full` there are filters that look at single pods, but to none of the pods
@@ -247,7 +250,7 @@ class TotalsDryRun:
 
     def _candidates(
         self, nodes: _Emptied, victims: Flags, violating: Flags | None, now_ns: int
-    ) -> Candidates:
+    ) -> PreemptionCandidates:
         columns, index = self._columns, nodes.matrix.entry
         priority = np.where(victims, columns.priority[index], _LOWEST)
         highest = priority.max(axis=1, initial=_LOWEST)
@@ -263,16 +266,16 @@ class TotalsDryRun:
         costs[3] = count
         costs[4] = -np.where(is_first, started, NOT_STARTED).min(axis=1, initial=NOT_STARTED)
 
-        def describe(number: int) -> Candidate:
+        def describe(number: int) -> PreemptionCandidate:
             row = int(nodes.rows[number])
             chosen = index[number][victims[number]].tolist()
-            return Candidate(
+            return PreemptionCandidate(
                 self._nodes.table.names[row],
                 tuple(columns.pod(row, place) for place in chosen),
                 int(costs[0, number]),
             )
 
-        return Candidates(costs, describe)
+        return PreemptionCandidates(costs, describe)
 
 
 class _Emptied(NamedTuple):

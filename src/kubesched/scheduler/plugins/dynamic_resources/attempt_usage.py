@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubesched.api.quantity import ZERO, Quantity
-from kubesched.scheduler.plugins.dynamic_resources.candidates import Candidate
-from kubesched.scheduler.plugins.dynamic_resources.capacity import Amounts, has_room
-from kubesched.scheduler.plugins.dynamic_resources.pools import CounterKey
+from kubesched.scheduler.plugins.dynamic_resources.device_candidates import DeviceCandidate
+from kubesched.scheduler.plugins.dynamic_resources.device_capacity import Amounts, has_room
+from kubesched.scheduler.plugins.dynamic_resources.device_pools import CounterKey
 
 __all__ = ["AttemptUsage"]
 
@@ -25,18 +25,18 @@ class AttemptUsage:
         self._available: dict[int, Mapping[CounterKey, Quantity]] = {}
         self._capacity: dict[tuple[int, int], dict[str, Quantity]] = {}  # by pool and device
 
-    def has_entry(self, candidate: Candidate) -> bool:
+    def has_entry(self, candidate: DeviceCandidate) -> bool:
         """Whether this attempt took a share of the device."""
         return (candidate.view_place, candidate.place) in self._capacity
 
-    def has_any_entry(self, candidate: Candidate) -> bool:
+    def has_any_entry(self, candidate: DeviceCandidate) -> bool:
         """Whether anybody has a share of the device whose capacity is written down."""
         if self.has_entry(candidate):
             return True
         usage = candidate.usage
         return usage is not None and usage.has_capacity_entry(candidate.device.name)
 
-    def has_room(self, candidate: Candidate, wanted: Amounts) -> bool:
+    def has_room(self, candidate: DeviceCandidate, wanted: Amounts) -> bool:
         """Whether the device has the capacity left that is wanted."""
         rules = candidate.content.capacity
         if not rules:
@@ -46,7 +46,7 @@ class AttemptUsage:
         taken = self._capacity.get((candidate.view_place, candidate.place), _NOTHING)
         return has_room(rules, wanted, committed, taken)
 
-    def take_counters(self, candidate: Candidate) -> bool:
+    def take_counters(self, candidate: DeviceCandidate) -> bool:
         """Take what the device consumes of its pool's counters, if they all still suffice."""
         place = candidate.view_place
         available = self._available.get(place)
@@ -62,18 +62,18 @@ class AttemptUsage:
         self.give_back_counters(candidate)
         return False
 
-    def give_back_counters(self, candidate: Candidate) -> None:
+    def give_back_counters(self, candidate: DeviceCandidate) -> None:
         taken = self._counters[candidate.view_place]
         for key, amount in candidate.content.consumed_counters.items():
             taken[key] -= amount
 
-    def take_capacity(self, candidate: Candidate, consumed: Amounts) -> None:
+    def take_capacity(self, candidate: DeviceCandidate, consumed: Amounts) -> None:
         taken = self._capacity.setdefault((candidate.view_place, candidate.place), {})
         for name, amount in consumed.items():
             taken[name] = taken.get(name, ZERO) + amount
 
     def give_back_capacity(
-        self, candidate: Candidate, consumed: Amounts, *, keep_entry: bool
+        self, candidate: DeviceCandidate, consumed: Amounts, *, keep_entry: bool
     ) -> None:
         """An entry is kept as long as another share of the device is there."""
         place = (candidate.view_place, candidate.place)

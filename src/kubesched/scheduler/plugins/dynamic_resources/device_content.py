@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kubesched.api import Device, DeviceAttribute, DeviceTaint
 from kubesched.api.quantity import Quantity, quantity_from_json
 from kubesched.errors import QuantityError
-from kubesched.scheduler.plugins.dynamic_resources.capacity import CapacityRule
+from kubesched.scheduler.plugins.dynamic_resources.device_capacity import CapacityRule
 
 __all__ = ["AttributeValue", "DeviceContent", "DeviceContents", "value_of"]
 

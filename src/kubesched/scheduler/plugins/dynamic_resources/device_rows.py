@@ -8,9 +8,9 @@ import numpy as np
 
 from kubesched.framework import NodeView
 from kubesched.framework.engine import ChangeLog
-from kubesched.scheduler.plugins.dynamic_resources.inventory import (
-    DeviceGroup,
+from kubesched.scheduler.plugins.dynamic_resources.device_inventory import (
     DeviceInventory,
+    EquivalentNodes,
     NodeDevices,
 )
 
@@ -30,7 +30,7 @@ class DeviceRows:
         self.changes = ChangeLog(self.table.capacity)
         self.numbers = np.zeros(0, dtype=np.int64)  # of the group, int64[row]; 0: no node
         # Groups that see pools which are not local to a node, with how many rows they have.
-        self._shared: dict[int, tuple[DeviceGroup, int]] = {}
+        self._shared: dict[int, tuple[EquivalentNodes, int]] = {}
         inventory.listeners.append(self._note)
 
     def close(self) -> None:
@@ -112,12 +112,12 @@ class DeviceRows:
             self.numbers[row] = found.group.number
             self.changes.append(row)
 
-    def _enter(self, group: DeviceGroup) -> None:
+    def _enter(self, group: EquivalentNodes) -> None:
         if group.shared:
             _, count = self._shared.get(group.number, (group, 0))
             self._shared[group.number] = (group, count + 1)
 
-    def _leave(self, group: DeviceGroup) -> None:
+    def _leave(self, group: EquivalentNodes) -> None:
         if group.shared:
             _, count = self._shared.pop(group.number)
             if count > 1:

@@ -10,14 +10,16 @@ from msgspec.structs import replace
 from kubesched.api import DeviceClaim, DeviceClass, Pod, ResourceClaim, ResourceClaimStatus
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework import ClaimCache, Handle, Lister, NodeView
-from kubesched.scheduler.plugins.dynamic_resources.allocated import InFlightClaims
-from kubesched.scheduler.plugins.dynamic_resources.answers import encode_spec
-from kubesched.scheduler.plugins.dynamic_resources.device_counts import DeviceCounts
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import InFlightClaims
+from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_inventory import DeviceInventory
+from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
 from kubesched.scheduler.plugins.dynamic_resources.device_rows import DeviceRows
-from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_search_results import encode_spec
 from kubesched.scheduler.plugins.dynamic_resources.group_claims import NO_GROUP_CLAIMS, GroupClaims
-from kubesched.scheduler.plugins.dynamic_resources.inventory import DeviceInventory
-from kubesched.scheduler.plugins.dynamic_resources.requests import ClaimRequests
+from kubesched.scheduler.plugins.dynamic_resources.inventory_device_counter import (
+    InventoryDeviceCounter,
+)
 from kubesched.scheduler.plugins.dynamic_resources.slice_source import follow_slices
 from kubesched.scheduler.plugins.helpers.device_counts import DEVICE_COUNTS
 
@@ -57,7 +59,9 @@ class DeviceState:
         follow_slices(handle, features, self.inventory.slice_changed)
         handle.shared.get(
             DEVICE_COUNTS,
-            lambda: DeviceCounts(self.inventory, list_attributes=features.list_attributes),
+            lambda: InventoryDeviceCounter(
+                self.inventory, list_attributes=features.list_attributes
+            ),
         )
 
     @classmethod

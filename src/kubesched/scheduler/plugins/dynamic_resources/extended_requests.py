@@ -17,7 +17,7 @@ from kubesched.api import (
     Pod,
 )
 from kubesched.api.quantity import ZERO, Quantity, quantity_from_json
-from kubesched.scheduler.plugins.dynamic_resources.requests import EXACT_COUNT
+from kubesched.scheduler.plugins.dynamic_resources.device_requests import EXACT_COUNT
 
 __all__ = ["ExtendedRequests", "extended_requests"]
 

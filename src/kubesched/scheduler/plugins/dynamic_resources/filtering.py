@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from kubesched.api import AllocationResult, DeviceClaim, Pod, ResourceClaim
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
-from kubesched.scheduler.plugins.dynamic_resources.answers import (
-    Answer,
+from kubesched.scheduler.plugins.dynamic_resources.allocation_results import allocation_of
+from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
+from kubesched.scheduler.plugins.dynamic_resources.device_search import SearchTimeoutError
+from kubesched.scheduler.plugins.dynamic_resources.device_search_results import (
     AnswerCache,
-    Answers,
-    Verdict,
+    DeviceSearchResult,
+    DeviceVerdict,
+    NodeVerdicts,
 )
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.scheduler.plugins.dynamic_resources.extended_requests import (
@@ -31,9 +34,6 @@ from kubesched.scheduler.plugins.dynamic_resources.node_allocatable import (
     NodeAllocatableError,
 )
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
-from kubesched.scheduler.plugins.dynamic_resources.requests import ClaimRequests
-from kubesched.scheduler.plugins.dynamic_resources.results import allocation_of
-from kubesched.scheduler.plugins.dynamic_resources.search import SearchTimeoutError
 from kubesched.scheduler.plugins.helpers.node_matching import match_any_term
 
 __all__ = ["DeviceFilter", "Variant", "special_claim_on"]
@@ -44,7 +44,7 @@ UNAVAILABLE = Status.unresolvable("resourceclaim not available on the node")
 LEFT_OVER_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
 CANNOT_FIT = Status.unresolvable("cannot fit resource")
 
-_OF_VERDICT = {Verdict.NO_FIT: CANNOT_ALLOCATE, Verdict.INVALID_POOLS: INVALID_POOLS}
+_OF_VERDICT = {DeviceVerdict.NO_FIT: CANNOT_ALLOCATE, DeviceVerdict.INVALID_POOLS: INVALID_POOLS}
 # What the numbers of a column of verdicts stand for, and those added to them here.
 _STATUSES = (CANNOT_ALLOCATE, INVALID_POOLS)
 _UNAVAILABLE = 3
@@ -58,7 +58,7 @@ class Variant(NamedTuple):
     extended: ExtendedRequests | None
     requests: Sequence[ClaimRequests]
     names: Sequence[str]
-    answers: Answers
+    answers: NodeVerdicts
 
 
 class DeviceFilter:
@@ -85,7 +85,7 @@ class DeviceFilter:
                 return SUCCESS
         if data.pending:
             answer = self.answer(data, pod, node, lacking)
-            if answer.verdict is not Verdict.FITS:
+            if answer.verdict is not DeviceVerdict.FITS:
                 return _status_of(answer, node.name)
         if self.node_allocatable is not None:
             try:
@@ -105,13 +105,17 @@ class DeviceFilter:
             return UNAVAILABLE
         return SUCCESS
 
-    def answer(self, data: PodDevices, pod: Pod, node: NodeInfo, lacking: int) -> Answer:
+    def answer(
+        self, data: PodDevices, pod: Pod, node: NodeInfo, lacking: int
+    ) -> DeviceSearchResult:
         """What the search found on a node that lacks these of the served resources."""
         assert node.node is not None
         variant = self.variant(data, pod, lacking)
         return variant.answers.answer(self._devices.inventory.of_node(node.node), variant.names)
 
-    def found_on(self, data: PodDevices, pod: Pod, node: NodeInfo) -> tuple[Variant, Answer] | None:
+    def found_on(
+        self, data: PodDevices, pod: Pod, node: NodeInfo
+    ) -> tuple[Variant, DeviceSearchResult] | None:
         """The claims as they are on the node, and what the search found; None: no claim is."""
         lacking = 0
         if data.special is not None:
@@ -210,7 +214,7 @@ class DeviceFilter:
                 codes[places[: len(verdicts)]] = verdicts
             else:
                 codes[among] = nodes.at(column)[among]
-            failed = np.flatnonzero(among & (codes == Verdict.ERROR))
+            failed = np.flatnonzero(among & (codes == DeviceVerdict.ERROR))
             if len(failed):
                 index = int(failed[0])
                 node = _node_at(nodes, index)
@@ -227,7 +231,7 @@ class DeviceFilter:
             devices = self._devices.inventory.of_node(node)
             verdict = variant.answers.answer(devices, variant.names).verdict
             verdicts.append(verdict)
-            if verdict is Verdict.ERROR:
+            if verdict is DeviceVerdict.ERROR:
                 break
         return verdicts
 
@@ -266,8 +270,8 @@ class DeviceFilter:
         return False
 
 
-def _status_of(answer: Answer, node_name: str) -> Status:
-    if answer.verdict is Verdict.ERROR:
+def _status_of(answer: DeviceSearchResult, node_name: str) -> Status:
+    if answer.verdict is DeviceVerdict.ERROR:
         if isinstance(answer.error, SearchTimeoutError):
             return Status.failure(f"node {node_name}: timed out trying to allocate devices")
         assert answer.error is not None

@@ -7,8 +7,11 @@ from typing import Any
 from kubesched.api import Pod, PodGroup, ResourceClaim
 from kubesched.framework import Lister, QueueingHint
 from kubesched.framework.pod_groups import group_name_of
-from kubesched.scheduler.plugins.dynamic_resources.claims import UnresolvedClaimError, claims_of
 from kubesched.scheduler.plugins.dynamic_resources.group_claims import NO_GROUP_CLAIMS, GroupClaims
+from kubesched.scheduler.plugins.dynamic_resources.used_claims import (
+    UnresolvedClaimError,
+    resolve_claims,
+)
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
 
 __all__ = ["ClaimHints"]
@@ -27,7 +30,7 @@ class ClaimHints:
         """A claim of the pod changed, or any claim gave its devices back."""
         before, after = expect_or_none(ResourceClaim, old), expect(ResourceClaim, new)
         try:
-            own = claims_of(pod, self._claims, self._groups)
+            own = resolve_claims(pod, self._claims, self._groups)
         except UnresolvedClaimError:
             return QueueingHint.SKIP
         if (
@@ -46,7 +49,7 @@ class ClaimHints:
         if (metadata.namespace, metadata.name) != (pod.metadata.namespace, group_name_of(pod)):
             return QueueingHint.SKIP
         try:
-            claims_of(pod, self._claims, self._groups)
+            resolve_claims(pod, self._claims, self._groups)
         except UnresolvedClaimError:
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
@@ -57,7 +60,7 @@ class ClaimHints:
         if not same_pod(pod, after):
             return QueueingHint.SKIP
         try:
-            claims_of(after, self._claims, self._groups)
+            resolve_claims(after, self._claims, self._groups)
         except UnresolvedClaimError:
             return QueueingHint.SKIP
         return QueueingHint.QUEUE

@@ -25,9 +25,9 @@ from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_pod_level_resource_name
 from kubesched.errors import KubeschedError
 from kubesched.framework import SUCCESS, NodeInfo, Status
-from kubesched.scheduler.plugins.dynamic_resources.claims import names_of_claims
-from kubesched.scheduler.plugins.dynamic_resources.inventory import DeviceInventory
+from kubesched.scheduler.plugins.dynamic_resources.device_inventory import DeviceInventory
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
+from kubesched.scheduler.plugins.dynamic_resources.used_claims import claim_names_of
 
 __all__ = ["NodeAllocatable", "NodeAllocatableError", "with_claim_statuses"]
 
@@ -136,7 +136,7 @@ def _statuses(taken: list[tuple[ResourceClaim, Amounts]], pod: Pod) -> ClaimStat
     found = []
     for claim, amounts in taken:
         name = claim.metadata.name
-        uses = {own for own, real in names_of_claims(pod) if real == name}
+        uses = {own for own, real in claim_names_of(pod) if real == name}
         containers = tuple(
             container.name
             for container in (*pod.spec.init_containers, *pod.spec.containers)

@@ -38,17 +38,20 @@ from kubesched.framework.pod_groups import group_cycle_of
 from kubesched.scheduler.config.args import DynamicResourcesArgs
 from kubesched.scheduler.config.plugin_names import DYNAMIC_RESOURCES
 from kubesched.scheduler.plugins.dynamic_resources import scoring
-from kubesched.scheduler.plugins.dynamic_resources.answers import AnswerCache
+from kubesched.scheduler.plugins.dynamic_resources.claim_deallocation import ClaimDeallocation
+from kubesched.scheduler.plugins.dynamic_resources.claim_reservation import ClaimReservation
 from kubesched.scheduler.plugins.dynamic_resources.claim_writing import ClaimWriter
-from kubesched.scheduler.plugins.dynamic_resources.claims import UnresolvedClaimError, claims_of
+from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_search_results import AnswerCache
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
-from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
 from kubesched.scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from kubesched.scheduler.plugins.dynamic_resources.hints import ClaimHints
-from kubesched.scheduler.plugins.dynamic_resources.placing import Placing
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
-from kubesched.scheduler.plugins.dynamic_resources.post_filtering import Deallocation
 from kubesched.scheduler.plugins.dynamic_resources.pre_filtering import ClaimReader
+from kubesched.scheduler.plugins.dynamic_resources.used_claims import (
+    UnresolvedClaimError,
+    resolve_claims,
+)
 from kubesched.scheduler.plugins.helpers.device_classes import DeviceClassResolver
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
 
@@ -82,8 +85,8 @@ class DynamicResources(Plugin):
         answers = AnswerCache(self.devices.inventory, features, self._late_after)
         self.filtering = DeviceFilter(self.devices, answers)
         writer = ClaimWriter(handle, self.devices)
-        self._placing = Placing(handle, self.devices, self.filtering, writer, timeout_ns)
-        self._deallocation = Deallocation(handle, self.devices.groups, writer)
+        self._placing = ClaimReservation(handle, self.devices, self.filtering, writer, timeout_ns)
+        self._deallocation = ClaimDeallocation(handle, self.devices.groups, writer)
         classes = DeviceClassResolver(handle)
         self._reader = ClaimReader(handle, self.devices, classes, timeout_ns)
         if features.node_allocatable:
@@ -100,7 +103,7 @@ class DynamicResources(Plugin):
     def pre_enqueue(self, pod: Pod) -> Status:
         if pod.spec.resource_claims:
             try:
-                claims_of(pod, self.devices.claims, self.devices.groups)
+                resolve_claims(pod, self.devices.claims, self.devices.groups)
             except UnresolvedClaimError as exc:
                 return Status.unresolvable(str(exc))
         return SUCCESS

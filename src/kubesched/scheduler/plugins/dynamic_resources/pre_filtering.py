@@ -18,9 +18,12 @@ from kubesched.errors import SelectorError
 from kubesched.framework import Handle, PodInfo, Status
 from kubesched.framework.pod_groups import GroupCycle
 from kubesched.scheduler.plugins.dynamic_resources import binding_conditions
-from kubesched.scheduler.plugins.dynamic_resources.claims import UnresolvedClaimError, claims_of
 from kubesched.scheduler.plugins.dynamic_resources.device_state import EXTENDED_CLAIM, DeviceState
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import IN_MEMORY_NAME, PodDevices
+from kubesched.scheduler.plugins.dynamic_resources.used_claims import (
+    UnresolvedClaimError,
+    resolve_claims,
+)
 from kubesched.scheduler.plugins.helpers.device_classes import (
     DeviceClassResolver,
     is_served_by_devices,
@@ -56,7 +59,7 @@ class ClaimReader:
         groups: dict[int, PodGroup] = {}
         if pod.spec.resource_claims:
             try:
-                for used in claims_of(pod, self._devices.claims, self._devices.groups):
+                for used in resolve_claims(pod, self._devices.claims, self._devices.groups):
                     if used.group is not None:
                         groups[len(claims)] = used.group
                     claims.append(used.claim)

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from kubesched.api import AllocationResult, Pod, ResourceClaim
 from kubesched.framework import MAX_NODE_SCORE, NodeInfo, NodeView
-from kubesched.scheduler.plugins.dynamic_resources.answers import Answer
+from kubesched.scheduler.plugins.dynamic_resources.device_search import Pick
+from kubesched.scheduler.plugins.dynamic_resources.device_search_results import DeviceSearchResult
 from kubesched.scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
-from kubesched.scheduler.plugins.dynamic_resources.search import Pick
 
 __all__ = ["normalized", "score_node", "score_nodes"]
 
@@ -43,7 +43,7 @@ def normalized(scores: NDArray[np.int64]) -> NDArray[np.int64]:
     return scores * MAX_NODE_SCORE // highest if highest > 0 else scores
 
 
-def _score(data: PodDevices, answer: Answer) -> int:
+def _score(data: PodDevices, answer: DeviceSearchResult) -> int:
     if answer.solution is None:
         return 0
     picks = dict(zip(data.pending, answer.solution.picks, strict=True))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Device, DeviceTaintRule, ResourceSlice
 from kubesched.framework import Handle
-from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
 
 __all__ = ["follow_slices", "with_rules"]
 

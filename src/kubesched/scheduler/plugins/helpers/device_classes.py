@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from kubesched.api import DeviceClass
 from kubesched.api.resource_names import DEVICE_CLASS_PREFIX, is_extended_resource_name
 from kubesched.framework import Handle
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 
 __all__ = ["DeviceClassResolver", "is_served_by_devices"]
 

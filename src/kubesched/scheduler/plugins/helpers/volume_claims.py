@@ -23,7 +23,7 @@ __all__ = [
     "BOUND_BY_CONTROLLER",
     "SELECTED_NODE",
     "WAIT_FOR_FIRST_CONSUMER",
-    "VolumeError",
+    "VolumeClaimError",
     "claim_class",
     "claim_name",
     "claim_names",
@@ -49,7 +49,7 @@ _SINGULAR: Final[Mapping[type[Any], str]] = {
 }
 
 
-class VolumeError(KubeschedError):
+class VolumeClaimError(KubeschedError):
     """Volumes of a pod cannot be judged: the attempt ends in an error."""
 
 
@@ -125,7 +125,7 @@ def is_delayed(claim: PersistentVolumeClaim, classes: Lister[StorageClass]) -> b
     if found is None:
         return False
     if found.volume_binding_mode is None:
-        raise VolumeError(binding_mode_missing(name))
+        raise VolumeClaimError(binding_mode_missing(name))
     return found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 

@@ -32,10 +32,10 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.scheduler.config.plugin_names import NODE_DECLARED_FEATURES
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
-from kubesched.scheduler.plugins.node_declared_features.features import (
+from kubesched.scheduler.plugins.node_declared_features.declared_features import (
     declared_features,
     required_features,
 )

@@ -36,7 +36,7 @@ from kubesched.framework.engine import kernels
 from kubesched.scheduler.config.args import NodeResourcesBalancedAllocationArgs
 from kubesched.scheduler.config.plugin_names import NODE_RESOURCES_BALANCED_ALLOCATION
 from kubesched.scheduler.plugins.helpers.device_classes import DeviceClassResolver
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.resource_usage import ResourceUsage, TrackedResources
 
 __all__ = ["NodeResourcesBalancedAllocation"]

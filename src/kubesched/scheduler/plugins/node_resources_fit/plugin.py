@@ -39,7 +39,7 @@ from kubesched.framework.pod_limits import MOST_RESOURCES
 from kubesched.scheduler.config.args import NodeResourcesFitArgs
 from kubesched.scheduler.config.plugin_names import NODE_RESOURCES_FIT
 from kubesched.scheduler.plugins.helpers.device_classes import DeviceClassResolver
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
 from kubesched.scheduler.plugins.helpers.resource_usage import TrackedResources
 from kubesched.scheduler.plugins.node_resources_fit import hints
@@ -48,7 +48,7 @@ from kubesched.scheduler.plugins.node_resources_fit.filtering import (
     find_rejections,
     node_status,
 )
-from kubesched.scheduler.plugins.node_resources_fit.strategies import make_strategy
+from kubesched.scheduler.plugins.node_resources_fit.resource_scorers import make_resource_scorer
 
 __all__ = ["NodeResourcesFit"]
 
@@ -76,7 +76,7 @@ class NodeResourcesFit(Plugin):
         self._ignored_groups = frozenset(config.ignored_resource_groups)
         strategy = config.scoring_strategy
         assert strategy is not None, "validated: there is a strategy"
-        self._strategy = make_strategy(strategy)
+        self._strategy = make_resource_scorer(strategy)
         self._tracked = TrackedResources(strategy.resources, handle, with_defaults=True)
         self._score_of = self._tracked.scoring_by(self._strategy.score)
         self.reads = replace(self.reads, objects=self._tracked.objects_read)

@@ -28,7 +28,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.scheduler.config.plugin_names import NODE_UNSCHEDULABLE
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
 from kubesched.scheduler.plugins.helpers.tolerations import COMPARISON_OPERATORS
 

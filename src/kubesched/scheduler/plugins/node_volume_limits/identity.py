@@ -17,7 +17,7 @@ from kubesched.scheduler.plugins.helpers.csi_migration import (
     volume_handle,
 )
 from kubesched.scheduler.plugins.helpers.volume_claims import (
-    VolumeError,
+    VolumeClaimError,
     claim_class,
     claim_name,
     not_found,
@@ -30,7 +30,7 @@ __all__ = ["CsiVolumes", "MissingClaimError", "is_counted"]
 _UNBOUND = "unbound claim "
 
 
-class MissingClaimError(VolumeError):
+class MissingClaimError(VolumeClaimError):
     """A claim of the pod does not exist, so it cannot be scheduled yet."""
 
 
@@ -83,7 +83,7 @@ class CsiVolumes:
         if name is None:
             return _inline_meaning(volume) if has_drivers else None
         if not name:
-            raise VolumeError("PersistentVolumeClaim had no name")
+            raise VolumeClaimError("PersistentVolumeClaim had no name")
         namespace = pod.metadata.namespace
         claim = self._claims.get(name, namespace)
         if claim is None:
@@ -92,7 +92,7 @@ class CsiVolumes:
             cause = not_found(PersistentVolumeClaim, name)
             raise MissingClaimError(f"looking up PVC {namespace}/{name}: {cause}")
         if volume.ephemeral is not None and (problem := ownership_problem(pod, claim)):
-            raise VolumeError(problem)
+            raise VolumeClaimError(problem)
         key = f"{namespace}/{name}"
         if key not in self._meanings:
             self._meanings[key] = self._work_out(key, claim)
@@ -168,7 +168,9 @@ def _inline_meaning(volume: Volume) -> _Meaning | None:
     try:
         handle = volume_handle(plugin, volume, None)
     except MigrationError as exc:
-        raise VolumeError(f"converting volume({volume.name}) from inline to csi: {exc}") from exc
+        raise VolumeClaimError(
+            f"converting volume({volume.name}) from inline to csi: {exc}"
+        ) from exc
     return _Meaning(plugin.driver, handle, is_migrated=True)
 
 

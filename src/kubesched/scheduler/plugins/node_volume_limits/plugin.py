@@ -39,9 +39,9 @@ from kubesched.framework import (
 )
 from kubesched.scheduler.config.plugin_names import NODE_VOLUME_LIMITS
 from kubesched.scheduler.plugins.helpers.csi_migration import in_tree_plugin, volume_handle
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, is_placed, queue_if
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError, claim_names
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError, claim_names
 from kubesched.scheduler.plugins.node_volume_limits.identity import MissingClaimError, is_counted
 from kubesched.scheduler.plugins.node_volume_limits.usage import VolumeUsage
 
@@ -115,7 +115,7 @@ class NodeVolumeLimits(Plugin):
             return self._usage.volumes.of_pod(pod, is_new=True, has_drivers=has_drivers)
         except MissingClaimError as exc:
             return Status.unresolvable(str(exc))
-        except VolumeError as exc:
+        except VolumeClaimError as exc:
             return Status.failure(exc)
 
     def _missing_driver(self, new: Volumes, node: CSINode | None) -> Status | None:

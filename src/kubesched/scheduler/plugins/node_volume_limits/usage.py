@@ -13,7 +13,7 @@ from kubesched.api import CSINode
 from kubesched.framework import Handle, Lister, NodeInfo, NodeView
 from kubesched.scheduler.plugins.helpers.node_names import NodeNames
 from kubesched.scheduler.plugins.helpers.row_facts import RowFacts
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError, claim_names
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError, claim_names
 from kubesched.scheduler.plugins.node_volume_limits.attachments import Attachments
 from kubesched.scheduler.plugins.node_volume_limits.identity import CsiVolumes
 
@@ -84,7 +84,7 @@ class VolumeUsage:
             for other in node.pods:
                 if other.pod.spec.volumes:
                     attached |= self.volumes.of_pod(other.pod, is_new=False, has_drivers=True)
-        except VolumeError as exc:
+        except VolumeClaimError as exc:
             return NodeUsage(limits_of(csi_node), {}, {}, str(exc))
         counts = Counter(attached.values())
         for name, driver in self._attachments.on_node(node.name).items():

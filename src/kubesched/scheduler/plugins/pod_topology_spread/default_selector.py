@@ -16,7 +16,7 @@ from kubesched.api import (
 from kubesched.api.labels import EVERYTHING, Selector
 from kubesched.errors import SelectorError
 from kubesched.framework import Handle
-from kubesched.scheduler.plugins.pod_topology_spread.constraints import selector_key
+from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import selector_key
 
 __all__ = ["DefaultSelectors"]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, PodIndex, PodInfo, Rejections, Status
-from kubesched.scheduler.plugins.pod_topology_spread.constraints import Constraint
 from kubesched.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
+from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import SpreadConstraint
 
 __all__ = ["LABEL_MISSING", "TOO_SKEWED", "HardSpread"]
 
@@ -34,7 +34,7 @@ class _Standing:
     __slots__ = ("_emptiest", "_minimum", "constraint", "counts", "inclusion", "labelled", "slack")
 
     def __init__(
-        self, constraint: Constraint, pod: Pod, inclusion: Inclusion, index: PodIndex
+        self, constraint: SpreadConstraint, pod: Pod, inclusion: Inclusion, index: PodIndex
     ) -> None:
         key = constraint.topology_key
         self.constraint = constraint
@@ -157,7 +157,11 @@ class HardSpread:
 
     @classmethod
     def of(
-        cls, constraints: Sequence[Constraint], pod: Pod, inclusion: Inclusion, index: PodIndex
+        cls,
+        constraints: Sequence[SpreadConstraint],
+        pod: Pod,
+        inclusion: Inclusion,
+        index: PodIndex,
     ) -> HardSpread:
         return cls(
             [

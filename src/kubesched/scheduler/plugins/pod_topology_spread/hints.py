@@ -9,7 +9,7 @@ from kubesched.api import Node, Pod
 from kubesched.framework import QueueingHint
 from kubesched.framework.pod_limits import spread_excess
 from kubesched.scheduler.plugins.helpers.hints import expect_or_none, is_placed, queue_if, same_pod
-from kubesched.scheduler.plugins.pod_topology_spread.constraints import Constraint
+from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import SpreadConstraint
 
 __all__ = ["SpreadHints"]
 
@@ -17,7 +17,7 @@ __all__ = ["SpreadHints"]
 class SpreadHints:
     """Hints on events by the hard constraints of the pod that waits."""
 
-    def __init__(self, hard_constraints: Callable[[Pod], Sequence[Constraint]]) -> None:
+    def __init__(self, hard_constraints: Callable[[Pod], Sequence[SpreadConstraint]]) -> None:
         self._hard_constraints = hard_constraints
 
     def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:

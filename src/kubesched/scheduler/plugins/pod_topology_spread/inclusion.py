@@ -13,7 +13,7 @@ from kubesched.api.node_selector import RequiredNodeAffinity
 from kubesched.api.taints import first_untolerated
 from kubesched.framework import NodeInfo, NodeView, PodIndex
 from kubesched.scheduler.plugins.helpers.node_matching import match_required
-from kubesched.scheduler.plugins.pod_topology_spread.constraints import Constraint
+from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import SpreadConstraint
 
 __all__ = ["Inclusion"]
 
@@ -34,7 +34,7 @@ class Inclusion:
         self._keys = frozenset(keys)
         self._comparing = comparing  # tolerations may use Lt and Gt
 
-    def accepts(self, constraint: Constraint, node: NodeInfo) -> bool:
+    def accepts(self, constraint: SpreadConstraint, node: NodeInfo) -> bool:
         """Whether the constraint's policies count a node. The keys are not looked at."""
         assert node.node is not None
         if (
@@ -47,7 +47,7 @@ class Inclusion:
             node.node.spec.taints, self._tolerations, self._comparing
         )
 
-    def rule(self, constraint: Constraint) -> _Rule | None:
+    def rule(self, constraint: SpreadConstraint) -> _Rule | None:
         """The same for all rows; None: every node with the constraint's own key counts."""
         keys = self._keys - {constraint.topology_key}
         affinity = self._affinity if constraint.honors_affinity else None

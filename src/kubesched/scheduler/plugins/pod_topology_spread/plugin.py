@@ -33,17 +33,17 @@ from kubesched.framework.pod_limits import spread_excess
 from kubesched.scheduler.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from kubesched.scheduler.config.plugin_names import POD_TOPOLOGY_SPREAD
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
-from kubesched.scheduler.plugins.pod_topology_spread.constraints import (
-    DO_NOT_SCHEDULE,
-    SCHEDULE_ANYWAY,
-    Constraint,
-    ConstraintReader,
-)
 from kubesched.scheduler.plugins.pod_topology_spread.default_selector import DefaultSelectors
 from kubesched.scheduler.plugins.pod_topology_spread.filtering import HardSpread
 from kubesched.scheduler.plugins.pod_topology_spread.hints import SpreadHints
 from kubesched.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
 from kubesched.scheduler.plugins.pod_topology_spread.scoring import HOSTNAME, SoftSpread
+from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import (
+    DO_NOT_SCHEDULE,
+    SCHEDULE_ANYWAY,
+    SpreadConstraint,
+    SpreadConstraintReader,
+)
 
 __all__ = ["SYSTEM_DEFAULTS", "PodTopologySpread"]
 
@@ -79,7 +79,7 @@ class PodTopologySpread(Plugin):
         self._default_selectors = (
             DefaultSelectors(handle) if self._defaults and handle is not None else None
         )
-        self._reader = ConstraintReader(
+        self._reader = SpreadConstraintReader(
             handle is None or handle.feature_enabled("MatchLabelKeysInPodTopologySpread")
         )
         self._comparing = handle is not None and handle.feature_enabled(
@@ -109,7 +109,7 @@ class PodTopologySpread(Plugin):
             ),
         )
 
-    def _constraints(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
+    def _constraints(self, pod: Pod, action: str) -> tuple[SpreadConstraint, ...]:
         """The pod's own constraints with this action, or else the defaults."""
         own = pod.spec.topology_spread_constraints
         if own:
@@ -122,7 +122,7 @@ class PodTopologySpread(Plugin):
             return ()
         return self._reader.read_defaults(pod, defaults, selector)
 
-    def _hard_constraints(self, pod: Pod) -> tuple[Constraint, ...]:
+    def _hard_constraints(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
         return self._constraints(pod, DO_NOT_SCHEDULE)
 
     def concerns(self, spec: PodSpec) -> bool:

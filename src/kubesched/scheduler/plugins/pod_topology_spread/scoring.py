@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kubesched.framework import MAX_NODE_SCORE, NodeInfo, NodeView
 from kubesched.framework.engine.domain_counts import DomainCounts, Domains, RowCounts
-from kubesched.scheduler.plugins.pod_topology_spread.constraints import Constraint
 from kubesched.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
+from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import SpreadConstraint
 
 __all__ = ["HOSTNAME", "SoftSpread"]
 
@@ -32,7 +32,7 @@ class _Spread:
 
     def __init__(
         self,
-        constraint: Constraint,
+        constraint: SpreadConstraint,
         domains: Domains,
         size: int,
         pods: RowCounts,
@@ -84,7 +84,7 @@ class SoftSpread:
 
     def __init__(
         self,
-        constraints: Sequence[Constraint],
+        constraints: Sequence[SpreadConstraint],
         inclusion: Inclusion,
         nodes: NodeView,
         require_all: bool,

@@ -38,7 +38,7 @@ from kubesched.framework import (
 )
 from kubesched.framework.pod_limits import MOST_TOLERATIONS
 from kubesched.scheduler.config.plugin_names import TAINT_TOLERATION
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
 from kubesched.scheduler.plugins.helpers.normalization import default_normalize

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from kubesched.api import ObjectMeta, PersistentVolume, PersistentVolumeClaim
 from kubesched.framework import Lister
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError
 
 __all__ = ["AssumeCache"]
 
@@ -60,9 +60,9 @@ class AssumeCache(Generic[T]):
         metadata = changed.metadata
         stored = self._lister.get(metadata.name, metadata.namespace)
         if stored is None:
-            raise VolumeError(self.not_found(metadata.name, metadata.namespace))
+            raise VolumeClaimError(self.not_found(metadata.name, metadata.namespace))
         if _version(stored) != _version(changed):
-            raise VolumeError(
+            raise VolumeClaimError(
                 f'"{_name(metadata.name, metadata.namespace)}" is out of sync '
                 f"(stored: {_version(stored)}, assume: {_version(changed)})"
             )

@@ -19,7 +19,7 @@ from kubesched.scheduler.plugins.helpers.csi_migration import (
     with_csi_topology,
 )
 from kubesched.scheduler.plugins.helpers.node_names import NodeNames
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError
 
 __all__ = ["Migration", "replaced_plugin", "translate"]
 
@@ -69,7 +69,7 @@ def translate(plugin: InTreePlugin, volume: PersistentVolume) -> PersistentVolum
     try:
         return with_csi_topology(plugin, volume)
     except MigrationError as exc:
-        raise VolumeError(f"could not translate pv: {exc}") from exc
+        raise VolumeClaimError(f"could not translate pv: {exc}") from exc
 
 
 def _plugins(node: CSINode | None) -> set[str]:

@@ -41,13 +41,11 @@ from kubesched.framework import (
 )
 from kubesched.scheduler.config.args import VolumeBindingArgs
 from kubesched.scheduler.config.plugin_names import VOLUME_BINDING
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError, needs_claim
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError, needs_claim
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.scheduler.plugins.volume_binding.binding import Binder, Reservation
-from kubesched.scheduler.plugins.volume_binding.finding import STATUSES, Finder, Finding
-from kubesched.scheduler.plugins.volume_binding.finding_many import ManyFinder
+from kubesched.scheduler.plugins.volume_binding.column_volume_finder import ColumnVolumeFinder
 from kubesched.scheduler.plugins.volume_binding.hints import EVENTS
 from kubesched.scheduler.plugins.volume_binding.migration import Migration
 from kubesched.scheduler.plugins.volume_binding.pod_claims import (
@@ -56,9 +54,15 @@ from kubesched.scheduler.plugins.volume_binding.pod_claims import (
     claims_of,
     claims_problem,
 )
-from kubesched.scheduler.plugins.volume_binding.provisioning import Provisioners
 from kubesched.scheduler.plugins.volume_binding.scoring import StorageScore
+from kubesched.scheduler.plugins.volume_binding.volume_binder import VolumeBinder, VolumeReservation
+from kubesched.scheduler.plugins.volume_binding.volume_finder import (
+    STATUSES,
+    VolumeFinder,
+    VolumeFinding,
+)
 from kubesched.scheduler.plugins.volume_binding.volume_index import VolumeIndex
+from kubesched.scheduler.plugins.volume_binding.volume_provisioning import Provisioners
 
 __all__ = ["VolumeBinding"]
 
@@ -74,7 +78,7 @@ class _State:
     def __init__(self, claims: PodClaims | None = None) -> None:
         self.claims = claims  # None: it has none
         self.are_all_bound = False
-        self.reservation: Reservation | None = None
+        self.reservation: VolumeReservation | None = None
 
 
 _NO_CLAIMS = _State()
@@ -113,10 +117,10 @@ class VolumeBinding(Plugin):
         self._claims = AssumeCache(claims, "persistentvolumeclaims")
         migration = Migration(handle.lister(CSINode))
         provisioners = Provisioners(handle)
-        self._finder = Finder(index, self._volumes, provisioners, migration)
-        self._many = ManyFinder(self._finder, index, self._volumes, provisioners, migration)
+        self._finder = VolumeFinder(index, self._volumes, provisioners, migration)
+        self._many = ColumnVolumeFinder(self._finder, index, self._volumes, provisioners, migration)
         timeout_ns = settings.bind_timeout_seconds * SECOND
-        self._binder = Binder(handle, self._volumes, self._claims, migration, timeout_ns)
+        self._binder = VolumeBinder(handle, self._volumes, self._claims, migration, timeout_ns)
         if feature_enabled(handle, "StorageCapacityScoring"):
             self._score = StorageScore(settings.shape or ())
 
@@ -139,7 +143,7 @@ class VolumeBinding(Plugin):
             return SKIP
         try:
             claims = claims_of(pod, self._claims, self._classes)
-        except VolumeError as exc:
+        except VolumeClaimError as exc:
             return Status.failure(exc)
         if claims.immediate:
             return UNBOUND_IMMEDIATE
@@ -154,7 +158,7 @@ class VolumeBinding(Plugin):
             return known
         try:
             problems = self._find(known, node).problems
-        except VolumeError as exc:
+        except VolumeClaimError as exc:
             self.handle.metrics.count_volume_error("predicate")
             return Status.failure(exc)
         return STATUSES[problems - 1] if problems else SUCCESS
@@ -176,9 +180,9 @@ class VolumeBinding(Plugin):
             codes[where] = len(statuses)
         return Rejections(codes, tuple(statuses))
 
-    def _find(self, known: _State, node: NodeInfo) -> Finding:
+    def _find(self, known: _State, node: NodeInfo) -> VolumeFinding:
         if known.claims is None:
-            return Finding(0)
+            return VolumeFinding(0)
         return self._finder.find(known.claims, node.name, node.labels)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
@@ -200,12 +204,12 @@ class VolumeBinding(Plugin):
         node = self.handle.snapshot.get(node_name)
         try:
             if node is None:
-                raise VolumeError(f'node "{node_name}" not found')
+                raise VolumeClaimError(f'node "{node_name}" not found')
             found = self._find(known, node)
             if found.problems:
-                raise VolumeError(STATUSES[found.problems - 1].message)
+                raise VolumeClaimError(STATUSES[found.problems - 1].message)
             known.reservation = self._binder.assume(found.volumes, node_name)
-        except VolumeError as exc:
+        except VolumeClaimError as exc:
             self.handle.metrics.count_volume_error("assume")
             return Status.failure(exc)
         return SUCCESS

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kubesched.api import PersistentVolumeClaim, Pod, StorageClass
 from kubesched.framework import Lister
 from kubesched.scheduler.plugins.helpers.volume_claims import (
-    VolumeError,
+    VolumeClaimError,
     claim_name,
     claim_names,
     is_delayed,
@@ -71,7 +71,7 @@ def claims_of(
         claim = claims.get(name, namespace)
         if claim is None:
             cause = claims.not_found(name, namespace)
-            raise VolumeError(f'error getting PVC "{namespace}/{name}": {cause}')
+            raise VolumeClaimError(f'error getting PVC "{namespace}/{name}": {cause}')
         if is_fully_bound(claim):
             bound.append(claim)
         elif is_delayed(claim, classes) and not claim.spec.volume_name:

@@ -13,7 +13,7 @@ from kubesched.foundation.util.ints import div_trunc, round_half_away
 from kubesched.framework import MAX_NODE_SCORE
 from kubesched.scheduler.config.args import UtilizationShapePoint
 from kubesched.scheduler.plugins.helpers.broken_linear import broken_linear
-from kubesched.scheduler.plugins.volume_binding.finding import PodVolumes
+from kubesched.scheduler.plugins.volume_binding.volume_finder import PodVolumes
 
 __all__ = ["StorageScore"]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from kubesched.api import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.labels import Selector
 from kubesched.errors import SelectorError
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.volume_index import (
     VolumeIndex,
     claimed_size,
@@ -63,7 +63,7 @@ def claim_selector(claim: PersistentVolumeClaim) -> Selector | None:
         return Selector.from_label_selector(claim.spec.selector)
     except SelectorError as exc:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        raise VolumeError(
+        raise VolumeClaimError(
             f"error creating internal label selector for claim: {name}: {exc}"
         ) from exc
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kubesched.api import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from kubesched.framework import Status
-from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE, VolumeError
+from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE, VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.scheduler.plugins.volume_binding.migration import (
     Migration,
@@ -19,18 +19,18 @@ from kubesched.scheduler.plugins.volume_binding.migration import (
     translate,
 )
 from kubesched.scheduler.plugins.volume_binding.pod_claims import PodClaims
-from kubesched.scheduler.plugins.volume_binding.provisioning import Outlook, Provisioners
 from kubesched.scheduler.plugins.volume_binding.static_matching import find_match
 from kubesched.scheduler.plugins.volume_binding.volume_index import (
     VolumeIndex,
     claimed_size,
     required_nodes,
 )
+from kubesched.scheduler.plugins.volume_binding.volume_provisioning import Outlook, Provisioners
 
-__all__ = ["STATUSES", "Finder", "Finding", "PodVolumes", "Problem"]
+__all__ = ["STATUSES", "PodVolumes", "VolumeFinder", "VolumeFinding", "VolumeProblem"]
 
 
-class Problem(enum.IntFlag):
+class VolumeProblem(enum.IntFlag):
     """Why a node will not do; several may hold. The order is that of the reasons."""
 
     NONE = 0
@@ -41,10 +41,12 @@ class Problem(enum.IntFlag):
 
 
 _REASONS: Final = {
-    Problem.AFFINITY: "node(s) didn't match PersistentVolume's node affinity",
-    Problem.UNBOUND: "node(s) didn't find available persistent volumes to bind",
-    Problem.SPACE: "node(s) did not have enough free storage",
-    Problem.MISSING: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    VolumeProblem.AFFINITY: "node(s) didn't match PersistentVolume's node affinity",
+    VolumeProblem.UNBOUND: "node(s) didn't find available persistent volumes to bind",
+    VolumeProblem.SPACE: "node(s) did not have enough free storage",
+    VolumeProblem.MISSING: (
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    ),
 }
 # By the sum of problems, beginning with 1.
 STATUSES: Final = tuple(
@@ -60,14 +62,14 @@ class PodVolumes(NamedTuple):
     dynamic: tuple[tuple[PersistentVolumeClaim, CSIStorageCapacity | None], ...] = ()
 
 
-class Finding(NamedTuple):
+class VolumeFinding(NamedTuple):
     """The problems of a node or, without any, what is to be done there."""
 
     problems: int
     volumes: PodVolumes = PodVolumes()
 
 
-class Finder:
+class VolumeFinder:
     """Looks at one node after another."""
 
     def __init__(
@@ -82,11 +84,11 @@ class Finder:
         self._provisioners = provisioners
         self._migration = migration
 
-    def find(self, claims: PodClaims, node_name: str, labels: Mapping[str, str]) -> Finding:
+    def find(self, claims: PodClaims, node_name: str, labels: Mapping[str, str]) -> VolumeFinding:
         """Raises VolumeError if it cannot be told."""
         problems = self._bound_problem(claims.bound, node_name, labels)
         if not claims.delayed:
-            return Finding(problems)
+            return VolumeFinding(problems)
         to_match, to_provision = [], []
         for claim in claims.delayed:
             selected = claim.metadata.annotations.get(SELECTED_NODE)
@@ -95,7 +97,7 @@ class Finder:
             elif selected == node_name:
                 to_provision.append(claim)
             else:
-                return Finding(problems | Problem.UNBOUND)
+                return VolumeFinding(problems | VolumeProblem.UNBOUND)
         static = []
         taken: set[str] = set()
         for claim in sorted(to_match, key=claimed_size) if len(to_match) > 1 else to_match:
@@ -109,11 +111,11 @@ class Finder:
         for claim in to_provision:
             outlook, capacity = self._provisioners.of_claim(claim).outlook(labels)
             if outlook is Outlook.IMPOSSIBLE:
-                return Finding(problems | Problem.UNBOUND)
+                return VolumeFinding(problems | VolumeProblem.UNBOUND)
             if outlook is Outlook.NO_SPACE:
-                return Finding(problems | Problem.SPACE)
+                return VolumeFinding(problems | VolumeProblem.SPACE)
             dynamic.append((claim, capacity))
-        return Finding(problems, PodVolumes(tuple(static), tuple(dynamic)))
+        return VolumeFinding(problems, PodVolumes(tuple(static), tuple(dynamic)))
 
     def may_fail(self, claims: Iterable[PersistentVolumeClaim]) -> bool:
         """Whether of some nodes it cannot be told, because of how volumes translate there."""
@@ -123,7 +125,7 @@ class Finder:
             if volume is not None and plugin is not None:
                 try:
                     translate(plugin, volume)
-                except VolumeError:
+                except VolumeClaimError:
                     return True
         return False
 
@@ -134,8 +136,8 @@ class Finder:
         for claim in claims:
             volume = self._volumes.get(claim.spec.volume_name)
             if volume is None:
-                return Problem.MISSING
+                return VolumeProblem.MISSING
             matcher = required_nodes(self._migration.translated(volume, node_name))
             if matcher is not None and not matcher.matches(labels, ""):
-                return Problem.AFFINITY
-        return Problem.NONE
+                return VolumeProblem.AFFINITY
+        return VolumeProblem.NONE

@@ -26,7 +26,7 @@ from kubesched.scheduler.config.args import (
 from kubesched.scheduler.plugins.helpers.broken_linear import broken_linear
 from kubesched.scheduler.plugins.helpers.resource_usage import ResourceColumns, ResourceUsage
 
-__all__ = ["Strategy", "make_strategy"]
+__all__ = ["ResourceScorer", "make_resource_scorer"]
 
 _MAX_SHAPE_SCORE = 10
 _MAX_UTILIZATION = 100
@@ -34,7 +34,7 @@ _MAX_UTILIZATION = 100
 IntColumn = NDArray[np.int64]
 
 
-class Strategy(Protocol):
+class ResourceScorer(Protocol):
     """Scores from 0 to 100."""
 
     def score(self, usages: Sequence[ResourceUsage]) -> int:
@@ -46,7 +46,7 @@ class Strategy(Protocol):
         ...
 
 
-def make_strategy(config: ScoringStrategy) -> Strategy:
+def make_resource_scorer(config: ScoringStrategy) -> ResourceScorer:
     """The strategy that validated arguments ask for."""
     return _STRATEGIES[config.type](config)
 
@@ -120,7 +120,7 @@ class RequestedToCapacityRatio:
         return kernels.mean_rounded(*kernels.weighted_sums(scores, columns.weights, positive))
 
 
-_STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
+_STRATEGIES: Mapping[str, Callable[[ScoringStrategy], ResourceScorer]] = {
     LEAST_ALLOCATED: LeastAllocated,
     MOST_ALLOCATED: MostAllocated,
     REQUESTED_TO_CAPACITY_RATIO: RequestedToCapacityRatio,

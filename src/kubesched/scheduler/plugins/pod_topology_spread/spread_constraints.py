@@ -13,7 +13,13 @@ from kubesched.api.labels import NOTHING, Selector
 from kubesched.framework import NodeInfo
 from kubesched.framework.pod_query import PodQuery
 
-__all__ = ["DO_NOT_SCHEDULE", "SCHEDULE_ANYWAY", "Constraint", "ConstraintReader", "selector_key"]
+__all__ = [
+    "DO_NOT_SCHEDULE",
+    "SCHEDULE_ANYWAY",
+    "SpreadConstraint",
+    "SpreadConstraintReader",
+    "selector_key",
+]
 
 DO_NOT_SCHEDULE = "DoNotSchedule"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
@@ -27,7 +33,7 @@ _REMEMBERED = 4096
 _NO_PODS = PodQuery([(frozenset(), NOTHING)])
 
 
-class Constraint:
+class SpreadConstraint:
     """One constraint of a pod. Equal constraints of equal pods are one object."""
 
     __slots__ = (
@@ -57,16 +63,16 @@ class Constraint:
         return sum(map(self.query.matches_pod, (pod_info.pod for pod_info in node.pods)))
 
 
-class ConstraintReader:
+class SpreadConstraintReader:
     """Makes constraints of what pods say."""
 
     def __init__(self, merges_match_label_keys: bool = True) -> None:
         self._merges = merges_match_label_keys
-        self._remembered: dict[Hashable, tuple[Constraint, ...]] = {}
+        self._remembered: dict[Hashable, tuple[SpreadConstraint, ...]] = {}
 
     def read(
         self, pod: Pod, given: Sequence[TopologySpreadConstraint], action: str
-    ) -> tuple[Constraint, ...]:
+    ) -> tuple[SpreadConstraint, ...]:
         """The constraints with this action (`whenUnsatisfiable`), in order.
 
         Raises:
@@ -80,14 +86,14 @@ class ConstraintReader:
         made = self._remembered.get(key)
         if made is None:
             made = tuple(
-                Constraint(each, self._selector(each, labels), namespace) for each in wanted
+                SpreadConstraint(each, self._selector(each, labels), namespace) for each in wanted
             )
             self._remember(key, made)
         return made
 
     def read_defaults(
         self, pod: Pod, given: tuple[TopologySpreadConstraint, ...], selector: Selector
-    ) -> tuple[Constraint, ...]:
+    ) -> tuple[SpreadConstraint, ...]:
         """The given constraints, all over the pods that the selector selects.
 
         The same tuple must be given each time: it is remembered by identity.
@@ -96,11 +102,11 @@ class ConstraintReader:
         key = (namespace, selector, id(given))
         made = self._remembered.get(key)
         if made is None:
-            made = tuple(Constraint(each, selector, namespace) for each in given)
+            made = tuple(SpreadConstraint(each, selector, namespace) for each in given)
             self._remember(key, made)
         return made
 
-    def _remember(self, key: Hashable, made: tuple[Constraint, ...]) -> None:
+    def _remember(self, key: Hashable, made: tuple[SpreadConstraint, ...]) -> None:
         if len(self._remembered) >= _REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = made

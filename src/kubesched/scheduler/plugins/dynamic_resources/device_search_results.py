@@ -15,29 +15,32 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.scheduler.plugins.dynamic_resources.allocated import PoolUsage
-from kubesched.scheduler.plugins.dynamic_resources.candidates import DeadViews
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import PoolUsage
+from kubesched.scheduler.plugins.dynamic_resources.device_candidates import ExhaustedPools
+from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_inventory import (
+    DeviceInventory,
+    NodeDevices,
+)
+from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolState, PoolView
+from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
 from kubesched.scheduler.plugins.dynamic_resources.device_rows import DeviceRows
-from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
-from kubesched.scheduler.plugins.dynamic_resources.inventory import DeviceInventory, NodeDevices
-from kubesched.scheduler.plugins.dynamic_resources.pools import PoolState, PoolView
-from kubesched.scheduler.plugins.dynamic_resources.requests import ClaimRequests
-from kubesched.scheduler.plugins.dynamic_resources.search import (
+from kubesched.scheduler.plugins.dynamic_resources.device_search import (
     AllocationError,
+    DeviceSearch,
     NamedClaim,
-    Search,
     SearchTimeoutError,
     Solution,
 )
-from kubesched.scheduler.plugins.dynamic_resources.selectors import Selectors
+from kubesched.scheduler.plugins.dynamic_resources.device_selectors import DeviceSelectors
 
-__all__ = ["Answer", "AnswerCache", "Answers", "Verdict"]
+__all__ = ["AnswerCache", "DeviceSearchResult", "DeviceVerdict", "NodeVerdicts"]
 
 _ANSWERS_KEPT = 65_536
 _CACHES_KEPT = 64
 
 
-class Verdict(enum.IntEnum):
+class DeviceVerdict(enum.IntEnum):
     """What a node is told; the numbers stand in a column."""
 
     FITS = 0
@@ -46,43 +49,43 @@ class Verdict(enum.IntEnum):
     ERROR = 3
 
 
-class Answer(NamedTuple):
+class DeviceSearchResult(NamedTuple):
     """The outcome of a search; the words of an error are those of the claims it was made for."""
 
-    verdict: Verdict
+    verdict: DeviceVerdict
     solution: Solution | None = None
     error: AllocationError | SearchTimeoutError | None = None
 
 
-_FITS = Answer(Verdict.FITS)
-_NO_FIT = Answer(Verdict.NO_FIT)
-_INVALID_POOLS = Answer(Verdict.INVALID_POOLS)
+_FITS = DeviceSearchResult(DeviceVerdict.FITS)
+_NO_FIT = DeviceSearchResult(DeviceVerdict.NO_FIT)
+_INVALID_POOLS = DeviceSearchResult(DeviceVerdict.INVALID_POOLS)
 
 # Begins to measure time: the result tells whether the time for one node is over.
 LateAfter = Callable[[], Callable[[], bool] | None]
 
 
-class Answers:
+class NodeVerdicts:
     """Answers for claims of one spec each, row by row."""
 
     def __init__(self, requests: Sequence[ClaimRequests], search: _Searching) -> None:
         self._requests = requests
         self._search = search
-        self._dead = DeadViews()
-        self._by_group: dict[tuple[int, tuple[int, ...]], Answer] = {}
+        self._dead = ExhaustedPools()
+        self._by_group: dict[tuple[int, tuple[int, ...]], DeviceSearchResult] = {}
         self._rows: DeviceRows | None = None
         self._position = -1
         self._verdicts = np.zeros(0, dtype=np.uint8)  # Verdict[row]
         self._shared_versions: dict[int, tuple[int, ...]] = {}
         self.has_errors = False
 
-    def answer(self, devices: NodeDevices, names: Sequence[str]) -> Answer:
+    def answer(self, devices: NodeDevices, names: Sequence[str]) -> DeviceSearchResult:
         """The answer of one node. `names` are those of the claims, for errors."""
         group = devices.group
         versions = self._search.inventory.usage_versions(group) if group.shared else ()
         key = (group.number, versions)
         answer = self._by_group.get(key)
-        if answer is None or answer.verdict is Verdict.ERROR:
+        if answer is None or answer.verdict is DeviceVerdict.ERROR:
             claims = [
                 NamedClaim(name, requests)
                 for name, requests in zip(names, self._requests, strict=True)
@@ -113,14 +116,14 @@ class Answers:
             devices = rows.devices[row]
             answer = _FITS if devices is None else self.answer(devices, names)
             self._verdicts[row] = answer.verdict
-            if answer.verdict is Verdict.ERROR:
+            if answer.verdict is DeviceVerdict.ERROR:
                 self.has_errors = True
                 if isinstance(answer.error, SearchTimeoutError):
                     return False
         if since is not None and rows.has_shared and not self._refresh_shared(rows, names):
             return False
         if had_errors:
-            self.has_errors = bool((self._verdicts == Verdict.ERROR).any())
+            self.has_errors = bool((self._verdicts == DeviceVerdict.ERROR).any())
         self._position = rows.changes.position
         self._shared_versions = rows.shared_versions()
         return True
@@ -132,7 +135,7 @@ class Answers:
                 continue
             answer = self.answer(rows.sample_of(number), names)
             self._verdicts[: rows.capacity][rows.numbers == number] = answer.verdict
-            self.has_errors = self.has_errors or answer.verdict is Verdict.ERROR
+            self.has_errors = self.has_errors or answer.verdict is DeviceVerdict.ERROR
             if isinstance(answer.error, SearchTimeoutError):
                 return False
         return True
@@ -147,10 +150,12 @@ class _Searching:
         self.inventory = inventory
         self._features = features
         self._late_after = late_after
-        self._selectors = Selectors(list_attributes=features.list_attributes)
+        self._selectors = DeviceSelectors(list_attributes=features.list_attributes)
 
-    def run(self, claims: Sequence[NamedClaim], devices: NodeDevices, dead: DeadViews) -> Answer:
-        search = Search(
+    def run(
+        self, claims: Sequence[NamedClaim], devices: NodeDevices, dead: ExhaustedPools
+    ) -> DeviceSearchResult:
+        search = DeviceSearch(
             claims,
             devices.views,
             self._usage_of,
@@ -162,9 +167,9 @@ class _Searching:
         try:
             solution = search.run()
         except (AllocationError, SearchTimeoutError) as exc:
-            return Answer(Verdict.ERROR, error=exc)
+            return DeviceSearchResult(DeviceVerdict.ERROR, error=exc)
         if solution is not None:
-            return Answer(Verdict.FITS, solution)
+            return DeviceSearchResult(DeviceVerdict.FITS, solution)
         if any(view.state is PoolState.INVALID for view in devices.views):
             return _INVALID_POOLS
         return _NO_FIT
@@ -180,9 +185,11 @@ class AnswerCache:
         self, inventory: DeviceInventory, features: DeviceFeatures, late_after: LateAfter
     ) -> None:
         self._search = _Searching(inventory, features, late_after)
-        self._kept: OrderedDict[Hashable, tuple[Sequence[ClaimRequests], Answers]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Sequence[ClaimRequests], NodeVerdicts]] = (
+            OrderedDict()
+        )
 
-    def find(self, requests: Sequence[tuple[bytes, ClaimRequests]]) -> Answers:
+    def find(self, requests: Sequence[tuple[bytes, ClaimRequests]]) -> NodeVerdicts:
         """The answers for claims with these requests, each with its spec in bytes."""
         key = tuple(spec for spec, _ in requests)
         wanted = [each for _, each in requests]
@@ -190,7 +197,7 @@ class AnswerCache:
         if found is not None and all(old is new for old, new in zip(found[0], wanted, strict=True)):
             self._kept.move_to_end(key)
             return found[1]
-        answers = Answers(wanted, self._search)
+        answers = NodeVerdicts(wanted, self._search)
         self._kept[key] = (wanted, answers)
         if len(self._kept) > _CACHES_KEPT:
             self._kept.popitem(last=False)

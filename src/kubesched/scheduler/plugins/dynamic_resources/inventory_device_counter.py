@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from kubesched.api import DeviceClass, Node
 from kubesched.foundation.util.logging import get_logger
-from kubesched.scheduler.plugins.dynamic_resources.inventory import DeviceInventory
-from kubesched.scheduler.plugins.dynamic_resources.selectors import SelectorError, Selectors
-from kubesched.scheduler.plugins.dynamic_resources.slices import SliceRecord
+from kubesched.scheduler.plugins.dynamic_resources.device_inventory import DeviceInventory
+from kubesched.scheduler.plugins.dynamic_resources.device_selectors import (
+    DeviceSelectorError,
+    DeviceSelectors,
+)
+from kubesched.scheduler.plugins.dynamic_resources.slice_records import SliceRecord
 
-__all__ = ["DeviceCounts"]
+__all__ = ["InventoryDeviceCounter"]
 
 log = get_logger(__name__)
 
@@ -28,12 +31,12 @@ class _OfClass:
         self.by_node: dict[str, tuple[Node, tuple[int, int]]] = {}
 
 
-class DeviceCounts:
+class InventoryDeviceCounter:
     """Counts once per class and node, until something of that node's devices changes."""
 
     def __init__(self, inventory: DeviceInventory, *, list_attributes: bool) -> None:
         self._inventory = inventory
-        self._selectors = Selectors(list_attributes=list_attributes)
+        self._selectors = DeviceSelectors(list_attributes=list_attributes)
         self._kept: dict[str, _OfClass] = {}
         self._shared_version = -1
         inventory.listeners.append(self._forget)
@@ -52,7 +55,7 @@ class DeviceCounts:
         if known is None or (known[0] is not node and self._inventory.reads_labels):
             try:
                 counted = self._count(device_class, node)
-            except SelectorError as exc:
+            except DeviceSelectorError as exc:
                 log.error("Devices cannot be counted", exc=exc, node=node.metadata.name)
                 counted = (0, 0)
             known = kept.by_node[node.metadata.name] = (node, counted)
@@ -81,7 +84,7 @@ class DeviceCounts:
 
 
 def _devices_on(
-    record: SliceRecord, node: Node, expressions: list[str], selectors: Selectors
+    record: SliceRecord, node: Node, expressions: list[str], selectors: DeviceSelectors
 ) -> list[str]:
     """Names of the devices of a slice that are for the node and of the class."""
     selection = record.selection

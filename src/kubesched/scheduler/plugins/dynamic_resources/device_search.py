@@ -16,31 +16,37 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from kubesched.api.quantity import Quantity
-from kubesched.scheduler.plugins.dynamic_resources.allocated import PoolUsage
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import PoolUsage
 from kubesched.scheduler.plugins.dynamic_resources.attempt_usage import AttemptUsage
-from kubesched.scheduler.plugins.dynamic_resources.candidates import Candidate, DeadViews
-from kubesched.scheduler.plugins.dynamic_resources.capacity import consumption
-from kubesched.scheduler.plugins.dynamic_resources.constraints import (
-    Constraint,
+from kubesched.scheduler.plugins.dynamic_resources.device_candidates import (
+    DeviceCandidate,
+    ExhaustedPools,
+)
+from kubesched.scheduler.plugins.dynamic_resources.device_capacity import consumption
+from kubesched.scheduler.plugins.dynamic_resources.device_constraints import (
+    AttributeConstraint,
     DistinctAttribute,
     make_constraint,
 )
-from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
-from kubesched.scheduler.plugins.dynamic_resources.pools import PoolState, PoolView
-from kubesched.scheduler.plugins.dynamic_resources.requests import (
+from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolState, PoolView
+from kubesched.scheduler.plugins.dynamic_resources.device_requests import (
     ALL,
     MAX_RESULTS,
     ClaimRequests,
-    Request,
+    ResolvedDeviceRequest,
 )
-from kubesched.scheduler.plugins.dynamic_resources.selectors import SelectorError, Selectors
-from kubesched.scheduler.plugins.dynamic_resources.taints import are_tolerated
+from kubesched.scheduler.plugins.dynamic_resources.device_selectors import (
+    DeviceSelectorError,
+    DeviceSelectors,
+)
+from kubesched.scheduler.plugins.dynamic_resources.device_taints import are_tolerated
 
 __all__ = [
     "AllocationError",
+    "DeviceSearch",
     "NamedClaim",
     "Pick",
-    "Search",
     "SearchTimeoutError",
     "Solution",
 ]
@@ -73,7 +79,7 @@ class Pick(NamedTuple):
 
     view: int
     device: int
-    request: Request
+    request: ResolvedDeviceRequest
     is_share: bool
     consumed: Mapping[str, Quantity]
 
@@ -91,7 +97,7 @@ _BEGIN: Place = (0, 0)
 UsageOf = Callable[[PoolView], PoolUsage | None]
 
 
-class Search:
+class DeviceSearch:
     """One attempt to find devices for some claims among what one node sees."""
 
     def __init__(
@@ -99,12 +105,12 @@ class Search:
         claims: Sequence[NamedClaim],
         views: Sequence[PoolView],
         usage_of: UsageOf,
-        selectors: Selectors,
+        selectors: DeviceSelectors,
         features: DeviceFeatures,
         is_late: Callable[[], bool] | None = None,
-        dead: DeadViews | None = None,
+        dead: ExhaustedPools | None = None,
     ) -> None:
-        self._dead = DeadViews() if dead is None else dead
+        self._dead = ExhaustedPools() if dead is None else dead
         self._claims = claims
         self._views = views
         self._selectors = selectors
@@ -114,10 +120,10 @@ class Search:
         self._usage_of = usage_of
         # Of each pool that is looked at its usage, and its devices with what was done to them.
         self._usage: dict[int, PoolUsage | None] = {}
-        self._candidates: dict[int, list[Candidate]] = {}
-        self._all_devices: dict[tuple[int, int, int], list[Candidate]] = {}
-        self._constraints: list[list[Constraint]] = []
-        self._results: list[list[tuple[Candidate, Pick]]] = [[] for _ in claims]
+        self._candidates: dict[int, list[DeviceCandidate]] = {}
+        self._all_devices: dict[tuple[int, int, int], list[DeviceCandidate]] = {}
+        self._constraints: list[list[AttributeConstraint]] = []
+        self._results: list[list[tuple[DeviceCandidate, Pick]]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], int] = {}
         self._taken = AttemptUsage()
         self._selectable: dict[tuple[int, int, int, int], bool] = {}
@@ -144,13 +150,14 @@ class Search:
         self._check_node_selectors()
         return Solution(picks, dict(self._chosen))
 
-    def _of_view(self, view_place: int) -> list[Candidate]:
+    def _of_view(self, view_place: int) -> list[DeviceCandidate]:
         found = self._candidates.get(view_place)
         if found is None:
             view = self._views[view_place]
             usage = self._usage_in(view_place)
             found = self._candidates[view_place] = [
-                Candidate(view_place, view, place, usage) for place in range(len(view.devices))
+                DeviceCandidate(view_place, view, place, usage)
+                for place in range(len(view.devices))
             ]
         return found
 
@@ -159,7 +166,7 @@ class Search:
             self._usage[view_place] = self._usage_of(self._views[view_place])
         return self._usage[view_place]
 
-    def _all_candidates(self) -> Iterator[Candidate]:
+    def _all_candidates(self) -> Iterator[DeviceCandidate]:
         for view_place in range(len(self._views)):
             yield from self._of_view(view_place)
 
@@ -186,7 +193,9 @@ class Search:
                 )
             self._constraints.append(self._make_constraints(name, requests))
 
-    def _needed(self, claim: int, number: int, alternative: int, request: Request) -> int:
+    def _needed(
+        self, claim: int, number: int, alternative: int, request: ResolvedDeviceRequest
+    ) -> int:
         name = self._claims[claim].name
         if request.problem:
             raise AllocationError(f"claim {name}{request.problem}")
@@ -208,7 +217,7 @@ class Search:
         self._all_devices[claim, number, alternative] = found
         return len(found)
 
-    def _make_constraints(self, name: str, requests: ClaimRequests) -> list[Constraint]:
+    def _make_constraints(self, name: str, requests: ClaimRequests) -> list[AttributeConstraint]:
         found = []
         for place, spec in enumerate(requests.spec.constraints):
             constraint = make_constraint(
@@ -244,7 +253,9 @@ class Search:
                     return False
         return is_short
 
-    def _has_enough(self, claim: int, number: int, alternative: int, request: Request) -> bool:
+    def _has_enough(
+        self, claim: int, number: int, alternative: int, request: ResolvedDeviceRequest
+    ) -> bool:
         """Whether the request could be met if nobody else wanted anything."""
         left = request.count
         key = (claim, number, alternative)
@@ -324,7 +335,13 @@ class Search:
         return False
 
     def _step_all(
-        self, claim: int, number: int, alternative: int, request: Request, taken: int, inside: bool
+        self,
+        claim: int,
+        number: int,
+        alternative: int,
+        request: ResolvedDeviceRequest,
+        taken: int,
+        inside: bool,
     ) -> bool:
         devices = self._all_devices[claim, number, alternative]
         if not devices:
@@ -348,7 +365,7 @@ class Search:
         claim: int,
         number: int,
         alternative: int,
-        request: Request,
+        request: ResolvedDeviceRequest,
         taken: int,
         inside: bool,
         start: Place,
@@ -384,7 +401,9 @@ class Search:
                 self._dead.add((*key, self._views[view_place].number), version)
         return False
 
-    def _is_refused(self, key: tuple[int, int, int], request: Request, view_place: int) -> bool:
+    def _is_refused(
+        self, key: tuple[int, int, int], request: ResolvedDeviceRequest, view_place: int
+    ) -> bool:
         """Whether a constraint refuses every device of a pool.
 
         Not if trying one of them could end in an error: selectors are asked before constraints.
@@ -399,7 +418,7 @@ class Search:
         return False
 
     def _is_selecting_without_error(
-        self, key: tuple[int, int, int], request: Request, view_place: int
+        self, key: tuple[int, int, int], request: ResolvedDeviceRequest, view_place: int
     ) -> bool:
         try:
             for candidate in self._of_view(view_place):
@@ -413,7 +432,12 @@ class Search:
         return view_place in self._touched and self._touched[view_place] > 0
 
     def _try(
-        self, claim: int, number: int, alternative: int, request: Request, candidate: Candidate
+        self,
+        claim: int,
+        number: int,
+        alternative: int,
+        request: ResolvedDeviceRequest,
+        candidate: DeviceCandidate,
     ) -> tuple[Callable[[], None] | None, bool]:
         """Take a device if that can be: how to undo it, and whether it is out for good.
 
@@ -440,7 +464,12 @@ class Search:
             raise _TooManyResultsError
 
     def _is_selectable(
-        self, claim: int, number: int, alternative: int, request: Request, candidate: Candidate
+        self,
+        claim: int,
+        number: int,
+        alternative: int,
+        request: ResolvedDeviceRequest,
+        candidate: DeviceCandidate,
     ) -> bool:
         """Whether class and request ask for such a device; raises AllocationError."""
         key = (claim, number, alternative, candidate.content.number)
@@ -449,7 +478,9 @@ class Search:
             selectable = self._selectable[key] = self._is_selected(claim, request, candidate)
         return selectable and candidate.device.is_for_node
 
-    def _is_selected(self, claim: int, request: Request, candidate: Candidate) -> bool:
+    def _is_selected(
+        self, claim: int, request: ResolvedDeviceRequest, candidate: DeviceCandidate
+    ) -> bool:
         content = candidate.content
         if content.has_conditions and not self._features.binding_conditions:
             return False
@@ -464,20 +495,20 @@ class Search:
                 try:
                     if not self._selectors.matches(expression, content):
                         return False
-                except SelectorError as exc:
+                except DeviceSelectorError as exc:
                     raise AllocationError(f"{whose}: selector #{place}: {exc}") from exc
         return True
 
-    def _is_shareable(self, candidate: Candidate) -> bool:
+    def _is_shareable(self, candidate: DeviceCandidate) -> bool:
         return self._features.consumable_capacity and candidate.content.allows_sharing
 
-    def _has_room(self, request: Request, candidate: Candidate) -> bool:
+    def _has_room(self, request: ResolvedDeviceRequest, candidate: DeviceCandidate) -> bool:
         return not self._features.consumable_capacity or self._taken.has_room(
             candidate, request.capacity
         )
 
     def _take(
-        self, claim: int, request: Request, candidate: Candidate, *, must: bool
+        self, claim: int, request: ResolvedDeviceRequest, candidate: DeviceCandidate, *, must: bool
     ) -> Callable[[], None] | None:
         """Give the device to the request; returns how to undo that, or None if it cannot be."""
         is_share = self._is_shareable(candidate)
@@ -520,7 +551,13 @@ class Search:
         return undo
 
     def _may_take(
-        self, claim: int, request: Request, candidate: Candidate, *, must: bool, counts: bool
+        self,
+        claim: int,
+        request: ResolvedDeviceRequest,
+        candidate: DeviceCandidate,
+        *,
+        must: bool,
+        counts: bool,
     ) -> bool:
         """Whether neither taints nor constraints are in the way; if they are, all is as before."""
         content = candidate.content
@@ -550,7 +587,13 @@ class Search:
         return True
 
     def _undo(
-        self, claim: int, request: Request, candidate: Candidate, *, counts: bool, is_share: bool
+        self,
+        claim: int,
+        request: ResolvedDeviceRequest,
+        candidate: DeviceCandidate,
+        *,
+        counts: bool,
+        is_share: bool,
     ) -> None:
         if not is_share:
             candidate.taken_by.pop()

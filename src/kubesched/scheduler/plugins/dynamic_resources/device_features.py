@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kubesched.framework import Handle
-from kubesched.scheduler.plugins.helpers.features import feature_enabled
+from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 
 __all__ = ["DeviceFeatures"]
 

@@ -9,7 +9,7 @@ from kubesched.errors import KubeschedError
 from kubesched.framework import Lister
 from kubesched.scheduler.plugins.dynamic_resources.group_claims import NO_GROUP_CLAIMS, GroupClaims
 
-__all__ = ["UnresolvedClaimError", "UsedClaim", "claims_of", "names_of_claims"]
+__all__ = ["UnresolvedClaimError", "UsedClaim", "claim_names_of", "resolve_claims"]
 
 
 class UnresolvedClaimError(KubeschedError):
@@ -23,7 +23,7 @@ class UsedClaim(NamedTuple):
     group: PodGroup | None
 
 
-def claims_of(
+def resolve_claims(
     pod: Pod, claims: Lister[ResourceClaim], groups: GroupClaims = NO_GROUP_CLAIMS
 ) -> list[UsedClaim]:
     """The claims of the pod in the order of its spec, without those it turned out not to need.
@@ -40,7 +40,7 @@ def claims_of(
     return found
 
 
-def names_of_claims(pod: Pod) -> list[tuple[str, str]]:
+def claim_names_of(pod: Pod) -> list[tuple[str, str]]:
     """What the pod calls each of its claims, and how the claim is named."""
     found = []
     for wanted in pod.spec.resource_claims:

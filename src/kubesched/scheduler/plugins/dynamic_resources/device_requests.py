@@ -22,9 +22,16 @@ from kubesched.api import (
 from kubesched.api.quantity import Quantity, quantity_from_json
 from kubesched.errors import QuantityError
 from kubesched.framework import Lister
-from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
 
-__all__ = ["ALL", "EXACT_COUNT", "MAX_RESULTS", "ClaimRequests", "Request", "RequestChoice"]
+__all__ = [
+    "ALL",
+    "EXACT_COUNT",
+    "MAX_RESULTS",
+    "ClaimRequests",
+    "RequestChoice",
+    "ResolvedDeviceRequest",
+]
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
@@ -33,7 +40,7 @@ MAX_RESULTS = 32
 _NO_CEL = ", selector #{}: CEL expression empty (unsupported selector type?)"
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class ResolvedDeviceRequest(msgspec.Struct, frozen=True, gc=False):
     """One request for devices, or one of the alternatives of a prioritised list."""
 
     request: str
@@ -64,7 +71,7 @@ class RequestChoice(msgspec.Struct, frozen=True, gc=False):
     """A request: with one alternative as it is, or the first of several that can be had."""
 
     name: str
-    alternatives: tuple[Request, ...]
+    alternatives: tuple[ResolvedDeviceRequest, ...]
     is_prioritized: bool = False
     problem: str = ""
 
@@ -117,7 +124,7 @@ class _Reader:
 
     def _read(
         self, name: str, asked: ExactDeviceRequest | DeviceSubRequest, subrequest: str
-    ) -> Request:
+    ) -> ResolvedDeviceRequest:
         admin_access = asked.admin_access if isinstance(asked, ExactDeviceRequest) else None
         device_class = None
         if asked.device_class_name:
@@ -139,7 +146,7 @@ class _Reader:
             problem = (
                 f", request {subrequest or name}: unsupported count mode {asked.allocation_mode}"
             )
-        return Request(
+        return ResolvedDeviceRequest(
             request=name,
             subrequest=subrequest,
             device_class=device_class,

@@ -22,24 +22,24 @@ from kubesched.framework import Handle
 from kubesched.scheduler.plugins.helpers.volume_claims import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
-    VolumeError,
+    VolumeClaimError,
     is_fully_bound,
     not_found,
 )
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.scheduler.plugins.volume_binding.finding import PodVolumes
 from kubesched.scheduler.plugins.volume_binding.migration import Migration
 from kubesched.scheduler.plugins.volume_binding.static_matching import is_reserved_for
+from kubesched.scheduler.plugins.volume_binding.volume_finder import PodVolumes
 from kubesched.scheduler.plugins.volume_binding.volume_index import required_nodes
 
-__all__ = ["Binder", "Reservation"]
+__all__ = ["VolumeBinder", "VolumeReservation"]
 
 _POLL_NS = SECOND
 
 Binding = tuple[PersistentVolume, PersistentVolumeClaim]
 
 
-class Reservation:
+class VolumeReservation:
     """What was assumed for a pod on a node, and is written by PreBind."""
 
     __slots__ = ("claims", "node_name", "volumes")
@@ -50,7 +50,7 @@ class Reservation:
         self.claims: list[PersistentVolumeClaim] = []
 
 
-class Binder:
+class VolumeBinder:
     """Changes volumes and claims; everything it assumes can be given back."""
 
     def __init__(
@@ -69,13 +69,13 @@ class Binder:
         self._migration = migration
         self._timeout_ns = timeout_ns
 
-    def assume(self, found: PodVolumes, node_name: str) -> Reservation:
+    def assume(self, found: PodVolumes, node_name: str) -> VolumeReservation:
         """Take volumes and claims to be as they will be once PreBind is done.
 
         Raises:
             VolumeError: one of them is not as it was; nothing is assumed then.
         """
-        reservation = Reservation(node_name)
+        reservation = VolumeReservation(node_name)
         assumed_volumes: list[PersistentVolume] = []
         assumed_claims: list[PersistentVolumeClaim] = []
         try:
@@ -90,12 +90,12 @@ class Binder:
                 self._claims.assume(selected)
                 assumed_claims.append(selected)
                 reservation.claims.append(selected)
-        except VolumeError:
+        except VolumeClaimError:
             self._restore(assumed_volumes, assumed_claims)
             raise
         return reservation
 
-    def give_back(self, reservation: Reservation) -> None:
+    def give_back(self, reservation: VolumeReservation) -> None:
         """End what is assumed; what was written stays."""
         self._restore([volume for volume, _ in reservation.volumes], reservation.claims)
 
@@ -107,7 +107,7 @@ class Binder:
         for claim in claims:
             self._claims.restore(claim)
 
-    async def bind(self, reservation: Reservation, pod: Pod) -> None:
+    async def bind(self, reservation: VolumeReservation, pod: Pod) -> None:
         """Write what was assumed, and wait until all claims are bound.
 
         Raises:
@@ -117,7 +117,7 @@ class Binder:
         written = await self._write(reservation)
         await self._wait(reservation, written, pod)
 
-    async def _write(self, reservation: Reservation) -> list[PersistentVolumeClaim]:
+    async def _write(self, reservation: VolumeReservation) -> list[PersistentVolumeClaim]:
         """Returns the claims as the server has them; the volumes are kept in the reservation."""
         api, volumes = self._handle.api, reservation.volumes
         done = 0
@@ -136,7 +136,7 @@ class Binder:
         return written
 
     async def _wait(
-        self, reservation: Reservation, written: list[PersistentVolumeClaim], pod: Pod
+        self, reservation: VolumeReservation, written: list[PersistentVolumeClaim], pod: Pod
     ) -> None:
         clock = self._handle.clock
         deadline_ns = clock.monotonic_ns() + self._timeout_ns
@@ -146,26 +146,28 @@ class Binder:
                 # A look at the very end would come too late.
                 if left_ns > 0:
                     await clock.sleep(left_ns)
-                raise VolumeError("binding volumes: context deadline exceeded")
+                raise VolumeClaimError("binding volumes: context deadline exceeded")
             await clock.sleep(_POLL_NS)
             try:
                 if self._is_done(reservation, written, pod):
                     return
-            except VolumeError as exc:
-                raise VolumeError(f"binding volumes: {exc}") from exc
+            except VolumeClaimError as exc:
+                raise VolumeClaimError(f"binding volumes: {exc}") from exc
 
     def _is_done(
-        self, reservation: Reservation, written: list[PersistentVolumeClaim], pod: Pod
+        self, reservation: VolumeReservation, written: list[PersistentVolumeClaim], pod: Pod
     ) -> bool:
         """Whether all claims are bound. Only what the informers show counts."""
         node_name = reservation.node_name
         node = self._nodes.get(node_name)
         if node is None:
-            raise VolumeError(f'failed to get node "{node_name}": node "{node_name}" not found')
+            raise VolumeClaimError(
+                f'failed to get node "{node_name}": node "{node_name}" not found'
+            )
         current = self._pods.get(pod.metadata.name, pod.metadata.namespace)
         if current is None or current.metadata.uid != pod.metadata.uid:
             gone = f'pod "{pod.metadata.name}" not found'
-            raise VolumeError(f"pod does not exist any more: {gone}")
+            raise VolumeClaimError(f"pod does not exist any more: {gone}")
         return all(
             self._is_volume_bound(volume, claim, node) for volume, claim in reservation.volumes
         ) and all(self._is_provisioned(claim, node) for claim in written)
@@ -177,14 +179,14 @@ class Binder:
         volume = self._volumes.stored(written.metadata.name)
         if volume is None:
             cause = self._volumes.not_found(written.metadata.name)
-            raise VolumeError(f"failed to check binding: {cause}")
+            raise VolumeClaimError(f"failed to check binding: {cause}")
         current = self._claims.stored(metadata.name, metadata.namespace)
         if current is None or current.metadata.uid != metadata.uid:
             cause = self._claims.not_found(metadata.name, metadata.namespace)
-            raise VolumeError(f"failed to check binding: {cause}")
+            raise VolumeClaimError(f"failed to check binding: {cause}")
         if current.spec.volume_name not in ("", volume.metadata.name):
             # It was bound before, of which no watch had told: that volume may be elsewhere.
-            raise VolumeError(
+            raise VolumeClaimError(
                 f'pvc "{metadata.name}" is bound to pv "{current.spec.volume_name}", '
                 f'not to "{volume.metadata.name}"'
             )
@@ -192,12 +194,12 @@ class Binder:
             return False  # what was written is not there yet
         try:
             translated = self._migration.translated(volume, node.metadata.name)
-        except VolumeError as exc:
-            raise VolumeError(f"failed to translate pv to csi: {exc}") from exc
+        except VolumeClaimError as exc:
+            raise VolumeClaimError(f"failed to translate pv to csi: {exc}") from exc
         _check_reachable(translated, node)
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
-            raise VolumeError(f'ClaimRef got reset for pv "{volume.metadata.name}"')
+            raise VolumeClaimError(f'ClaimRef got reset for pv "{volume.metadata.name}"')
         return is_fully_bound(current)
 
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node) -> bool:
@@ -205,13 +207,13 @@ class Binder:
         claim = self._claims.stored(metadata.name, metadata.namespace)
         if claim is None:
             cause = not_found(PersistentVolumeClaim, metadata.name)
-            raise VolumeError(f"failed to check provisioning pvc: {cause}")
+            raise VolumeClaimError(f"failed to check provisioning pvc: {cause}")
         if _number(claim) < _number(written):
             return False
         if not claim.metadata.annotations:
-            raise VolumeError(f'selectedNode annotation reset for PVC "{metadata.name}"')
+            raise VolumeClaimError(f'selectedNode annotation reset for PVC "{metadata.name}"')
         if claim.metadata.annotations.get(SELECTED_NODE, "") != node.metadata.name:
-            raise VolumeError(f'provisioning failed for PVC "{metadata.name}"')
+            raise VolumeClaimError(f'provisioning failed for PVC "{metadata.name}"')
         if claim.spec.volume_name:
             volume = self._volumes.stored(claim.spec.volume_name)
             if volume is None:
@@ -265,7 +267,7 @@ def _check_reachable(volume: PersistentVolume, node: Node) -> None:
             return
     except SelectorError as exc:
         reason = str(exc)
-    raise VolumeError(
+    raise VolumeClaimError(
         f'pv "{volume.metadata.name}" node affinity doesn\'t match node '
         f'"{node.metadata.name}": {reason}'
     )

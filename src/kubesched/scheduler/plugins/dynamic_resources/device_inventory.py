@@ -1,13 +1,13 @@
-"""The devices of the cluster by node, and which nodes are alike in them.
+"""The devices of the cluster by node, and which nodes have equivalent devices.
 
-Slices make up pools, nodes see pools, and usage says what of them is free. Nodes that see the
-same devices, equally free, are in one `DeviceGroup`: whatever is worked out for one of them holds
-for all. A change of a slice or of usage is noted for the nodes it concerns, and looked at when
-someone asks about them.
+Slices form pools, nodes see pools, and usage records which devices of a pool are free. Nodes that
+see the same devices, equally free, share one `EquivalentNodes`: a search result for one of them
+holds for all of them. When a slice or the usage changes, the inventory marks the nodes that the
+change concerns; it works out their devices again on the next request.
 
 Pools that are local to one node differ between nodes by name only, so their content and usage
-go into the group. A pool that several nodes see is one and the same for all of them; it goes
-into the group by its number, and its usage is asked for when it matters.
+are part of the key of the group. A pool that several nodes see is one object for all of them:
+the key has its number, and its usage is read on request.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kubesched.api import Node, ResourceSlice
-from kubesched.scheduler.plugins.dynamic_resources.allocated import AllocatedDevices, PoolId
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import AllocatedDevices, PoolId
 from kubesched.scheduler.plugins.dynamic_resources.device_content import (
     DeviceContent,
     DeviceContents,
 )
-from kubesched.scheduler.plugins.dynamic_resources.features import DeviceFeatures
-from kubesched.scheduler.plugins.dynamic_resources.pools import Pool, PoolState, PoolView
-from kubesched.scheduler.plugins.dynamic_resources.slices import SliceRecord
+from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
+from kubesched.scheduler.plugins.dynamic_resources.device_pools import Pool, PoolState, PoolView
+from kubesched.scheduler.plugins.dynamic_resources.slice_records import SliceRecord
 
-__all__ = ["DeviceGroup", "DeviceInventory", "NodeDevices"]
+__all__ = ["DeviceInventory", "EquivalentNodes", "NodeDevices"]
 
 # Of more pools than these it is not looked up whose usage changed.
 _FEW_POOLS = 16
 
 
-class DeviceGroup:
+class EquivalentNodes:
     """Nodes that see the same devices, equally free."""
 
     __slots__ = ("holders", "key", "number", "shared")
@@ -49,7 +49,7 @@ class NodeDevices(NamedTuple):
 
     node: Node
     views: tuple[PoolView, ...]  # in the order in which they are searched
-    group: DeviceGroup
+    group: EquivalentNodes
 
 
 class DeviceInventory:
@@ -70,7 +70,7 @@ class DeviceInventory:
         self._selecting: dict[PoolId, Pool] = {}
         self._outsiders: dict[PoolId, PoolView] = {}
         self._nodes: dict[str, NodeDevices] = {}
-        self._groups: dict[object, DeviceGroup] = {}
+        self._groups: dict[object, EquivalentNodes] = {}
         self._group_numbers = itertools.count(1)
         self.few_pools = _FEW_POOLS
         self.shared_version = 0  # grows with every change of usage of a pool that is not local
@@ -158,7 +158,7 @@ class DeviceInventory:
             self._release(known.group)
         self._tell(node_name)
 
-    def _release(self, group: DeviceGroup) -> None:
+    def _release(self, group: EquivalentNodes) -> None:
         group.holders -= 1
         if not group.holders:
             self._groups.pop(group.key, None)
@@ -217,7 +217,7 @@ class DeviceInventory:
         views.sort(key=_order)
         return tuple(views)
 
-    def _group_of(self, views: tuple[PoolView, ...]) -> DeviceGroup:
+    def _group_of(self, views: tuple[PoolView, ...]) -> EquivalentNodes:
         parts: list[object] = []
         shared = []
         for view in views:
@@ -230,10 +230,12 @@ class DeviceInventory:
         key = tuple(parts)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = DeviceGroup(next(self._group_numbers), key, tuple(shared))
+            group = self._groups[key] = EquivalentNodes(
+                next(self._group_numbers), key, tuple(shared)
+            )
         return group
 
-    def usage_versions(self, group: DeviceGroup) -> tuple[int, ...]:
+    def usage_versions(self, group: EquivalentNodes) -> tuple[int, ...]:
         """Changes with the usage of what the nodes of a group share with others."""
         if len(group.shared) > self.few_pools:
             return (self.shared_version,)

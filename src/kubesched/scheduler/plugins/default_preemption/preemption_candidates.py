@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from kubesched.api.pod_facts import pod_priority, start_time_ns
 from kubesched.framework import PodInfo
 
-__all__ = ["COSTS", "NEGATED_START", "VIOLATIONS", "Candidate", "Candidates", "costs_of"]
+__all__ = [
+    "COSTS",
+    "NEGATED_START",
+    "VIOLATIONS",
+    "PreemptionCandidate",
+    "PreemptionCandidates",
+    "costs_of",
+]
 
 # What evicting the victims of a node costs, in the order in which it is compared; the node
 # with less is better. Rows of a matrix int64[cost, candidate].
@@ -26,7 +33,7 @@ VIOLATIONS, TOP_PRIORITY, PRIORITY_SUM, VICTIM_COUNT, NEGATED_START = range(COST
 PRIORITY_OFFSET = 2**31
 
 
-class Candidate(NamedTuple):
+class PreemptionCandidate(NamedTuple):
     """A node and whom to evict there, the most important victim first."""
 
     node_name: str
@@ -34,7 +41,7 @@ class Candidate(NamedTuple):
     violations: int  # victims whose eviction breaks a disruption budget
 
 
-def costs_of(candidate: Candidate, now_ns: int) -> tuple[int, ...]:
+def costs_of(candidate: PreemptionCandidate, now_ns: int) -> tuple[int, ...]:
     """The costs of one candidate."""
     priorities = [pod_priority(victim.pod) for victim in candidate.victims]
     highest = max(priorities)
@@ -52,28 +59,32 @@ def costs_of(candidate: Candidate, now_ns: int) -> tuple[int, ...]:
     )
 
 
-class Candidates:
+class PreemptionCandidates:
     """Candidates with their costs; who exactly the victims are is worked out when asked."""
 
     __slots__ = ("_describe", "costs")
 
-    def __init__(self, costs: NDArray[np.int64], describe: Callable[[int], Candidate]) -> None:
+    def __init__(
+        self, costs: NDArray[np.int64], describe: Callable[[int], PreemptionCandidate]
+    ) -> None:
         self.costs = costs  # int64[cost, candidate]
         self._describe = describe
 
     @classmethod
-    def of(cls, found: Sequence[Candidate], now_ns: int) -> Candidates:
+    def of(cls, found: Sequence[PreemptionCandidate], now_ns: int) -> PreemptionCandidates:
         costs = np.array([costs_of(each, now_ns) for each in found], dtype=np.int64)
         return cls(costs.reshape(len(found), COSTS).T, found.__getitem__)
 
     @classmethod
-    def joined(cls, parts: Iterable[tuple[Candidates, NDArray[np.intp]]]) -> Candidates:
+    def joined(
+        cls, parts: Iterable[tuple[PreemptionCandidates, NDArray[np.intp]]]
+    ) -> PreemptionCandidates:
         """Some candidates of each part, in order."""
         chosen = [(part, which) for part, which in parts if len(which)]
         costs = [part.costs[:, which] for part, which in chosen]
         joined = np.concatenate(costs, axis=1) if costs else np.zeros((COSTS, 0), dtype=np.int64)
 
-        def describe(number: int) -> Candidate:
+        def describe(number: int) -> PreemptionCandidate:
             for part, which in chosen:
                 if number < len(which):
                     return part[int(which[number])]
@@ -82,16 +93,16 @@ class Candidates:
 
         return cls(joined, describe)
 
-    def reordered(self, order: NDArray[np.intp]) -> Candidates:
-        return Candidates(self.costs[:, order], lambda number: self[int(order[number])])
+    def reordered(self, order: NDArray[np.intp]) -> PreemptionCandidates:
+        return PreemptionCandidates(self.costs[:, order], lambda number: self[int(order[number])])
 
     def __len__(self) -> int:
         return int(self.costs.shape[1])
 
-    def __getitem__(self, number: int) -> Candidate:
+    def __getitem__(self, number: int) -> PreemptionCandidate:
         return self._describe(number)
 
-    def best(self) -> Candidate:
+    def best(self) -> PreemptionCandidate:
         """The one that costs least; among equals the first. There is at least one."""
         left = np.arange(len(self))
         for costs in self.costs:

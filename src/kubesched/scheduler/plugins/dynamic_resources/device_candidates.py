@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubesched.scheduler.plugins.dynamic_resources.allocated import PoolUsage
-from kubesched.scheduler.plugins.dynamic_resources.pools import PoolView, ViewedDevice
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import PoolUsage
+from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolView, ViewedDevice
 
-__all__ = ["Candidate", "DeadViews"]
+__all__ = ["DeviceCandidate", "ExhaustedPools"]
 
 _DEAD_VIEWS_KEPT = 100_000
 
 
-class DeadViews:
+class ExhaustedPools:
     """Pools that have nothing left for a request, as long as their usage stays as it is.
 
     Kept from one search to the next for the same claims: usage only grows within a search.
@@ -42,7 +42,7 @@ class DeadViews:
         self._by_request[key] = version
 
 
-class Candidate:
+class DeviceCandidate:
     """A device of a usable pool, with what this attempt did to it."""
 
     __slots__ = ("content", "device", "is_used", "place", "taken_by", "usage", "view", "view_place")

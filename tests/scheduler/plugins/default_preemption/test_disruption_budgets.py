@@ -8,7 +8,7 @@ import pytest
 
 from kubesched.api import LabelSelector, LabelSelectorRequirement, Pod, PodDisruptionBudget
 from kubesched.framework import PodInfo
-from kubesched.scheduler.plugins.default_preemption.budgets import BudgetReader
+from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
 from kubesched.testing import FakeObjects, make_pdb, make_pod
 
 WEB = {"app": "web"}

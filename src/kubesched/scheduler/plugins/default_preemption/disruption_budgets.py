@@ -13,7 +13,7 @@ from kubesched.api.labels import Selector
 from kubesched.errors import SelectorError
 from kubesched.framework import Lister, PodInfo
 
-__all__ = ["Budget", "BudgetReader", "Budgets"]
+__all__ = ["Budget", "BudgetReader", "DisruptionBudgets"]
 
 
 class Budget(NamedTuple):
@@ -25,7 +25,7 @@ class Budget(NamedTuple):
     disrupted: Collection[str]  # names of pods that were counted when their eviction began
 
 
-class Budgets:
+class DisruptionBudgets:
     """The budgets that can be broken at all."""
 
     __slots__ = ("_by_namespace", "all")
@@ -76,9 +76,9 @@ class BudgetReader:
         self._lister = lister
         self._listed: list[PodDisruptionBudget] = []
         self._selectors: dict[tuple[str, str], tuple[PodDisruptionBudget, Selector | None]] = {}
-        self._budgets = Budgets(())
+        self._budgets = DisruptionBudgets(())
 
-    def read(self) -> Budgets:
+    def read(self) -> DisruptionBudgets:
         """The budgets as they are; the same object while nothing changed."""
         listed = list(self._lister.list())
         if len(listed) == len(self._listed) and all(map(_is, listed, self._listed)):
@@ -101,7 +101,7 @@ class BudgetReader:
                         status.disrupted_pods,
                     )
                 )
-        self._listed, self._selectors, self._budgets = listed, selectors, Budgets(found)
+        self._listed, self._selectors, self._budgets = listed, selectors, DisruptionBudgets(found)
         return self._budgets
 
 

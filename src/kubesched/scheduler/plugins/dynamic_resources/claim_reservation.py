@@ -14,7 +14,7 @@ from kubesched.api.node_selector import NodeMatcher
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import SUCCESS, Handle, NodeInfo, Status
 from kubesched.framework.pod_groups import GroupCycle
-from kubesched.scheduler.plugins.dynamic_resources.answers import Verdict
+from kubesched.scheduler.plugins.dynamic_resources.allocation_results import allocation_of
 from kubesched.scheduler.plugins.dynamic_resources.claim_writing import (
     FINALIZER,
     ClaimError,
@@ -23,6 +23,7 @@ from kubesched.scheduler.plugins.dynamic_resources.claim_writing import (
     is_reserved_for,
 )
 from kubesched.scheduler.plugins.dynamic_resources.condition_wait import ConditionWait
+from kubesched.scheduler.plugins.dynamic_resources.device_search_results import DeviceVerdict
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.scheduler.plugins.dynamic_resources.filtering import DeviceFilter, special_claim_on
 from kubesched.scheduler.plugins.dynamic_resources.node_allocatable import (
@@ -30,16 +31,15 @@ from kubesched.scheduler.plugins.dynamic_resources.node_allocatable import (
     with_claim_statuses,
 )
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices, is_in_memory
-from kubesched.scheduler.plugins.dynamic_resources.results import allocation_of
 
-__all__ = ["Placing"]
+__all__ = ["ClaimReservation"]
 
 log = get_logger(__name__)
 
 _NOT_FOUND = "claim allocation not found for node"
 
 
-class Placing:
+class ClaimReservation:
     """Reserve, Unreserve and PreBind for pods with claims."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Placing:
             # A device plugin serves the extended resources here.
             return SUCCESS
         variant, answer = found
-        if answer.verdict is not Verdict.FITS or answer.solution is None:
+        if answer.verdict is not DeviceVerdict.FITS or answer.solution is None:
             return Status.failure(_NOT_FOUND)
         assert node.node is not None
         views = self._devices.inventory.of_node(node.node).views

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from kubesched.api import Node
 from kubesched.api.quantity import Quantity
-from kubesched.scheduler.plugins.dynamic_resources.allocated import PoolId, PoolUsage
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import PoolId, PoolUsage
 from kubesched.scheduler.plugins.dynamic_resources.device_content import (
     AttributeValue,
     DeviceContent,
     value_of,
 )
-from kubesched.scheduler.plugins.dynamic_resources.slices import SliceRecord
+from kubesched.scheduler.plugins.dynamic_resources.slice_records import SliceRecord
 
 __all__ = ["Pool", "PoolState", "PoolView", "ViewedDevice"]
 

@@ -19,7 +19,7 @@ from kubesched.api.quantity import parse_value
 from kubesched.errors import SelectorError
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import Handle
-from kubesched.scheduler.plugins.helpers.volume_claims import VolumeError, claim_class
+from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError, claim_class
 
 __all__ = [
     "NO_PROVISIONER",
@@ -131,10 +131,10 @@ class Provisioners:
         class_name = claim_class(claim)
         if not class_name:
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-            raise VolumeError(f'no class for claim "{name}"')
+            raise VolumeClaimError(f'no class for claim "{name}"')
         found = self._classes.get(class_name)
         if found is None:
-            raise VolumeError(f'failed to find storage class "{class_name}"')
+            raise VolumeClaimError(f'failed to find storage class "{class_name}"')
         if found.provisioner in ("", NO_PROVISIONER):
             return _IMPOSSIBLE
         topology = Topology.parse(found.allowed_topologies)

@@ -14,9 +14,9 @@ from kubesched.api import (
     NodeSelectorTerm,
 )
 from kubesched.api.base import RawQuantity
-from kubesched.scheduler.plugins.dynamic_resources.pools import PoolView, ViewedDevice
-from kubesched.scheduler.plugins.dynamic_resources.requests import ClaimRequests
-from kubesched.scheduler.plugins.dynamic_resources.search import Pick, Solution
+from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolView, ViewedDevice
+from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
+from kubesched.scheduler.plugins.dynamic_resources.device_search import Pick, Solution
 
 __all__ = ["allocation_of"]
 

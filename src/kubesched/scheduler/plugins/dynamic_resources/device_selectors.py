@@ -8,18 +8,18 @@ from kubesched.errors import QuantityError
 from kubesched.foundation.cel import CelCompileError, CelRuntimeError, DeviceInput, DeviceSelector
 from kubesched.scheduler.plugins.dynamic_resources.device_content import DeviceContent
 
-__all__ = ["SelectorError", "Selectors"]
+__all__ = ["DeviceSelectorError", "DeviceSelectors"]
 
 _COMPILED_KEPT = 512
 # A device remembers what so many selectors said; more come only with claims of their own.
 _ANSWERS_KEPT = 256
 
 
-class SelectorError(Exception):
+class DeviceSelectorError(Exception):
     """A selector that does not compile, or fails on a device: text with the kind of error."""
 
 
-class Selectors:
+class DeviceSelectors:
     """Compiled selectors; what they say of a device is kept with its content."""
 
     def __init__(self, *, list_attributes: bool = False) -> None:
@@ -36,7 +36,7 @@ class Selectors:
                 content.selected.clear()
             content.selected[expression] = answer
         if isinstance(answer, str):
-            raise SelectorError(answer)
+            raise DeviceSelectorError(answer)
         return answer
 
     def _evaluate(self, expression: str, content: DeviceContent) -> bool | str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from kubesched.api.pod_facts import pod_priority
 from kubesched.errors import PluginError
 from kubesched.framework import CycleState, Handle, NodeInfo, PodInfo, Status
-from kubesched.scheduler.plugins.default_preemption.budgets import Budgets
-from kubesched.scheduler.plugins.default_preemption.candidates import Candidate
+from kubesched.scheduler.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.importance import most_important_first
+from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 
 __all__ = ["NO_VICTIMS", "no_victim_needed", "select_victims"]
 
@@ -24,9 +24,9 @@ def select_victims(
     state: CycleState,
     preemptor: PodInfo,
     node: NodeInfo,
-    budgets: Budgets,
+    budgets: DisruptionBudgets,
     now_ns: int,
-) -> Candidate | Status:
+) -> PreemptionCandidate | Status:
     """Work out the victims on copies of the node and the state; or say why it cannot help."""
     priority = pod_priority(preemptor.pod)
     potential = [other for other in node.pods if pod_priority(other.pod) < priority]
@@ -48,7 +48,7 @@ def select_victims(
         return no_victim_needed(node.name)
     if violating and others:
         victims = most_important_first(victims, now_ns)
-    return Candidate(node.name, tuple(victims), len(broken))
+    return PreemptionCandidate(node.name, tuple(victims), len(broken))
 
 
 class _Trial:

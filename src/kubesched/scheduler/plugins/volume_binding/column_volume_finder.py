@@ -11,25 +11,20 @@ from numpy.typing import NDArray
 from kubesched.api import PersistentVolume, PersistentVolumeClaim
 from kubesched.framework import NodeView
 from kubesched.scheduler.plugins.helpers.node_matching import match_selector
-from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE, VolumeError
+from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE, VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.scheduler.plugins.volume_binding.columns import FreeVolumes, match_labels
-from kubesched.scheduler.plugins.volume_binding.finding import Finder, Problem
+from kubesched.scheduler.plugins.volume_binding.free_volume_columns import FreeVolumes, match_labels
 from kubesched.scheduler.plugins.volume_binding.migration import (
     Migration,
     replaced_plugin,
     translate,
 )
 from kubesched.scheduler.plugins.volume_binding.pod_claims import PodClaims
-from kubesched.scheduler.plugins.volume_binding.provisioning import (
-    Outlook,
-    Provisioners,
-    Provisioning,
-)
 from kubesched.scheduler.plugins.volume_binding.static_matching import (
     claim_selector,
     reserved_volume,
 )
+from kubesched.scheduler.plugins.volume_binding.volume_finder import VolumeFinder, VolumeProblem
 from kubesched.scheduler.plugins.volume_binding.volume_index import (
     VolumeIndex,
     VolumeKind,
@@ -37,25 +32,30 @@ from kubesched.scheduler.plugins.volume_binding.volume_index import (
     kind_of_claim,
     required_nodes,
 )
+from kubesched.scheduler.plugins.volume_binding.volume_provisioning import (
+    Outlook,
+    Provisioners,
+    Provisioning,
+)
 
-__all__ = ["ManyFinder", "Problems"]
+__all__ = ["ColumnVolumeFinder", "VolumeProblems"]
 
 Mask = NDArray[np.bool_]
 
 
-class Problems(NamedTuple):
+class VolumeProblems(NamedTuple):
     """Per node the sum of its problems, and nodes of which it cannot be told."""
 
     sums: NDArray[np.uint8]
     errors: list[tuple[Mask, str]]
 
 
-class ManyFinder:
+class ColumnVolumeFinder:
     """Looks at all nodes of a view; asks the finder about nodes that columns leave open."""
 
     def __init__(
         self,
-        finder: Finder,
+        finder: VolumeFinder,
         index: VolumeIndex,
         volumes: AssumeCache[PersistentVolume],
         provisioners: Provisioners,
@@ -68,28 +68,28 @@ class ManyFinder:
         self._migration = migration
         self._free = FreeVolumes(index)
 
-    def find(self, claims: PodClaims, nodes: NodeView) -> Problems:
-        problems = Problems(np.zeros(len(nodes), dtype=np.uint8), [])
+    def find(self, claims: PodClaims, nodes: NodeView) -> VolumeProblems:
+        problems = VolumeProblems(np.zeros(len(nodes), dtype=np.uint8), [])
         self._look_at_bound(claims.bound, nodes, problems)
         if claims.delayed:
             self._look_at_delayed(claims, nodes, problems)
         return problems
 
     def _look_at_bound(
-        self, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, problems: Problems
+        self, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, problems: VolumeProblems
     ) -> None:
         left = np.ones(len(nodes), dtype=bool)
         for claim in claims:
             volume = self._volumes.get(claim.spec.volume_name)
             if volume is None:
-                problems.sums[left] |= Problem.MISSING.value
+                problems.sums[left] |= VolumeProblem.MISSING.value
                 return
             fits = self._reaching(volume, nodes, left, problems)
-            problems.sums[left & ~fits] |= Problem.AFFINITY.value
+            problems.sums[left & ~fits] |= VolumeProblem.AFFINITY.value
             left &= fits
 
     def _reaching(
-        self, volume: PersistentVolume, nodes: NodeView, asked: Mask, problems: Problems
+        self, volume: PersistentVolume, nodes: NodeView, asked: Mask, problems: VolumeProblems
     ) -> Mask:
         fits = match_labels(required_nodes(volume), nodes)
         plugin = replaced_plugin(volume)
@@ -100,12 +100,14 @@ class ManyFinder:
             return fits
         try:
             translated = translate(plugin, volume)
-        except VolumeError as exc:
+        except VolumeClaimError as exc:
             problems.errors.append((migrated & asked, str(exc)))
             return fits
         return np.where(migrated, match_labels(required_nodes(translated), nodes), fits)
 
-    def _look_at_delayed(self, claims: PodClaims, nodes: NodeView, problems: Problems) -> None:
+    def _look_at_delayed(
+        self, claims: PodClaims, nodes: NodeView, problems: VolumeProblems
+    ) -> None:
         left = np.ones(len(nodes), dtype=bool)
         to_match: list[PersistentVolumeClaim] = []
         selected: list[PersistentVolumeClaim] = []
@@ -115,7 +117,7 @@ class ManyFinder:
                 to_match.append(claim)
                 continue
             here = nodes.rows == nodes.table.row_of.get(name, -1)
-            problems.sums[left & ~here] |= Problem.UNBOUND.value
+            problems.sums[left & ~here] |= VolumeProblem.UNBOUND.value
             left &= here
             selected.append(claim)
         if not left.any():
@@ -124,7 +126,7 @@ class ManyFinder:
         wanting = [(claim, left) for claim in selected]
         try:
             matched, is_open = self._match(to_match, nodes, left)
-        except VolumeError as exc:
+        except VolumeClaimError as exc:
             problems.errors.append((left, str(exc)))
             return
         wanting += [(claim, left & ~fits) for claim, fits in zip(to_match, matched, strict=True)]
@@ -166,13 +168,13 @@ class ManyFinder:
         return matched, is_open
 
     def _ask_one_by_one(
-        self, claims: PodClaims, nodes: NodeView, where: Mask, problems: Problems
+        self, claims: PodClaims, nodes: NodeView, where: Mask, problems: VolumeProblems
     ) -> None:
         for place in np.flatnonzero(where).tolist():
             node = nodes.info_at(int(nodes.rows[place]))
             try:
                 found = self._finder.find(claims, node.name, node.labels)
-            except VolumeError as exc:
+            except VolumeClaimError as exc:
                 problems.errors.append((np.arange(len(nodes)) == place, str(exc)))
             else:
                 problems.sums[place] = found.problems
@@ -181,7 +183,7 @@ class ManyFinder:
         self,
         wanting: list[tuple[PersistentVolumeClaim, Mask]],
         nodes: NodeView,
-        problems: Problems,
+        problems: VolumeProblems,
     ) -> None:
         """The first claim that no volume can be made for decides about a node."""
         decided = np.zeros(len(nodes), dtype=bool)
@@ -191,13 +193,13 @@ class ManyFinder:
                 continue
             try:
                 provisioning = self._provisioners.of_claim(claim)
-            except VolumeError as exc:
+            except VolumeClaimError as exc:
                 problems.errors.append((asked, str(exc)))
                 decided |= asked
                 continue
             outlook = _outlook(provisioning, nodes)
-            problems.sums[asked & (outlook == Outlook.IMPOSSIBLE)] |= Problem.UNBOUND.value
-            problems.sums[asked & (outlook == Outlook.NO_SPACE)] |= Problem.SPACE.value
+            problems.sums[asked & (outlook == Outlook.IMPOSSIBLE)] |= VolumeProblem.UNBOUND.value
+            problems.sums[asked & (outlook == Outlook.NO_SPACE)] |= VolumeProblem.SPACE.value
             decided |= asked & (outlook != Outlook.POSSIBLE)
 
 

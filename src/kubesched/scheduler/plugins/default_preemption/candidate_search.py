@@ -25,37 +25,40 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
-from kubesched.scheduler.plugins.default_preemption.budgets import Budgets
-from kubesched.scheduler.plugins.default_preemption.candidates import (
-    NEGATED_START,
-    VIOLATIONS,
-    Candidate,
-    Candidates,
-)
+from kubesched.scheduler.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.known_rows import KnownRows
 from kubesched.scheduler.plugins.default_preemption.pod_columns import NOT_STARTED, PodColumns
-from kubesched.scheduler.plugins.default_preemption.selection import NO_VICTIMS, select_victims
+from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
+    NEGATED_START,
+    VIOLATIONS,
+    PreemptionCandidate,
+    PreemptionCandidates,
+)
 from kubesched.scheduler.plugins.default_preemption.totals import TotalsDryRun
+from kubesched.scheduler.plugins.default_preemption.victim_selection import (
+    NO_VICTIMS,
+    select_victims,
+)
 
-__all__ = ["DryRun", "DryRunResult", "candidates_wanted"]
+__all__ = ["CandidateSearch", "CandidateSearchResult", "calculate_num_candidates"]
 
 _FEWEST_AT_A_TIME = 256
 _MOST_AT_A_TIME = 2048
 _FEW = 3  # nodes that are quicker looked at one by one
 
 
-def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
+def calculate_num_candidates(nodes: int, percentage: int, absolute: int) -> int:
     """How many candidates are enough, of so many nodes that may be some."""
     return min(max(nodes * percentage // 100, absolute), nodes)
 
 
-class DryRunResult(NamedTuple):
-    candidates: Candidates
+class CandidateSearchResult(NamedTuple):
+    candidates: PreemptionCandidates
     diagnosis: Diagnosis  # why the nodes looked at are no candidates
     errors: tuple[BaseException, ...]
 
 
-class DryRun:
+class CandidateSearch:
     """The search of one preemptor."""
 
     def __init__(
@@ -64,7 +67,7 @@ class DryRun:
         state: CycleState,
         preemptor: PodInfo,
         columns: PodColumns,
-        budgets: Budgets,
+        budgets: DisruptionBudgets,
         known: KnownRows | None = None,
     ) -> None:
         """`known` is what still holds of what was found for pods like the preemptor."""
@@ -87,7 +90,7 @@ class DryRun:
         if budgets:
             columns.want_labels()
 
-    def search(self, rows: NDArray[np.intp], wanted: int) -> DryRunResult:
+    def search(self, rows: NDArray[np.intp], wanted: int) -> CandidateSearchResult:
         """Look at the rows in order until `wanted` candidates are found, or a bit longer.
 
         One that breaks no budget must be among them, if there is any.
@@ -97,7 +100,7 @@ class DryRun:
             candidates = self._search_known(self._known, rows, wanted)
             # If there are none, it has to be said why.
             if len(candidates):
-                return DryRunResult(candidates, self._diagnosis, ())
+                return CandidateSearchResult(candidates, self._diagnosis, ())
         found = _Found(wanted)
         start, least = 0, 1
         while start < len(rows) and not found.is_enough:
@@ -108,7 +111,7 @@ class DryRun:
                 least = max(_FEWEST_AT_A_TIME, 2 * least)
             found.add(self._dry_run(rows[start : start + size]))
             start += size
-        return DryRunResult(found.candidates(), self._diagnosis, tuple(self._errors))
+        return CandidateSearchResult(found.candidates(), self._diagnosis, tuple(self._errors))
 
     def _with_victims(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The rows that have pods of lower priority; filters need not be asked about the others.
@@ -123,7 +126,9 @@ class DryRun:
         self._note(without, Rejections(np.ones(len(without), dtype=np.uint8), (NO_VICTIMS,)))
         return rows[has_victims]
 
-    def _search_known(self, known: KnownRows, rows: NDArray[np.intp], wanted: int) -> Candidates:
+    def _search_known(
+        self, known: KnownRows, rows: NDArray[np.intp], wanted: int
+    ) -> PreemptionCandidates:
         """The first `wanted` candidates; none also if what is known does not help to find them."""
         found: list[NDArray[np.intp]] = []
         start, missing = 0, wanted
@@ -133,7 +138,7 @@ class DryRun:
             start += size
             new = chunk[~known.is_known[chunk]]
             if len(new) and not self._get_to_know(known, new):
-                return Candidates.of((), self._now_ns)
+                return PreemptionCandidates.of((), self._now_ns)
             found.append(chunk[known.is_candidate[chunk]][:missing])
             missing -= len(found[-1])
         chosen = np.concatenate(found) if found else rows[:0]
@@ -141,7 +146,7 @@ class DryRun:
         started = costs[NEGATED_START]
         started[started == -NOT_STARTED] = -self._now_ns
 
-        return Candidates(costs, lambda number: known.candidate(int(chosen[number])))
+        return PreemptionCandidates(costs, lambda number: known.candidate(int(chosen[number])))
 
     def _get_to_know(self, known: KnownRows, rows: NDArray[np.intp]) -> bool:
         """Look at rows and note what there is; False if they have to be looked at one by one."""
@@ -157,20 +162,20 @@ class DryRun:
         known.note(rows, places, candidates)
         return True
 
-    def _select(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+    def _select(self, rows: NDArray[np.intp]) -> tuple[PreemptionCandidates, NDArray[np.intp]]:
         """As `dry_run` of the totals, which takes longer to set up than to look at a few rows."""
-        found: list[Candidate] = []
+        found: list[PreemptionCandidate] = []
         places: list[int] = []
         for place, node in enumerate(self._handle.snapshot.nodes.at_rows(rows)):
             answer = select_victims(
                 self._handle, self._state, self._preemptor, node, self._budgets, NOT_STARTED
             )
-            if isinstance(answer, Candidate):
+            if isinstance(answer, PreemptionCandidate):
                 found.append(answer)
                 places.append(place)
-        return Candidates.of(found, NOT_STARTED), np.array(places, dtype=np.intp)
+        return PreemptionCandidates.of(found, NOT_STARTED), np.array(places, dtype=np.intp)
 
-    def _dry_run(self, rows: NDArray[np.intp]) -> Candidates:
+    def _dry_run(self, rows: NDArray[np.intp]) -> PreemptionCandidates:
         """The candidates among the rows, in their order."""
         calm = self._calm(rows)
         self._looks_together = self._looks_together and bool(calm.all())
@@ -179,7 +184,7 @@ class DryRun:
         if not len(one_by_one):
             return candidates
         others, other_places = self._dry_run_one_by_one(rows[one_by_one])
-        joined = Candidates.joined(
+        joined = PreemptionCandidates.joined(
             [(part, np.arange(len(part))) for part in (candidates, others)],
         )
         order = np.argsort(np.concatenate([together[places], one_by_one[other_places]]))
@@ -209,10 +214,12 @@ class DryRun:
                 yield other
         yield from self._handle.nominator.nominated_pods(node.name)
 
-    def _dry_run_together(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+    def _dry_run_together(
+        self, rows: NDArray[np.intp]
+    ) -> tuple[PreemptionCandidates, NDArray[np.intp]]:
         """Candidates, and where among the rows they stand."""
         if not len(rows):
-            return Candidates.of((), self._now_ns), rows
+            return PreemptionCandidates.of((), self._now_ns), rows
         try:
             candidates, places, verdicts = self._totals.dry_run(
                 rows, in_full=not self._reads_totals_only
@@ -224,9 +231,11 @@ class DryRun:
         self._note(rows, verdicts)
         return candidates, places
 
-    def _dry_run_one_by_one(self, rows: NDArray[np.intp]) -> tuple[Candidates, NDArray[np.intp]]:
+    def _dry_run_one_by_one(
+        self, rows: NDArray[np.intp]
+    ) -> tuple[PreemptionCandidates, NDArray[np.intp]]:
         """Candidates, and where among the rows they stand; totals rule many out beforehand."""
-        found: list[Candidate] = []
+        found: list[PreemptionCandidate] = []
         places: list[int] = []
         left = self._screen(rows)
         nodes = self._handle.snapshot.nodes.at_rows(rows[left])
@@ -234,13 +243,13 @@ class DryRun:
             answer = select_victims(
                 self._handle, self._state, self._preemptor, node, self._budgets, self._now_ns
             )
-            if isinstance(answer, Candidate):
+            if isinstance(answer, PreemptionCandidate):
                 found.append(answer)
                 places.append(place)
                 continue
             self._diagnosis.add_node_status(node.name, answer)
             self._note_error(answer)
-        return Candidates.of(found, self._now_ns), np.array(places, dtype=np.intp)
+        return PreemptionCandidates.of(found, self._now_ns), np.array(places, dtype=np.intp)
 
     def _screen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Where those of the rows stand that could be helped, as far as totals tell."""
@@ -276,8 +285,8 @@ class _Found:
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
-        self._harmless: list[tuple[Candidates, NDArray[np.intp]]] = []
-        self._violating: list[tuple[Candidates, NDArray[np.intp]]] = []
+        self._harmless: list[tuple[PreemptionCandidates, NDArray[np.intp]]] = []
+        self._violating: list[tuple[PreemptionCandidates, NDArray[np.intp]]] = []
         self._harmless_count = 0
         self._violating_count = 0
 
@@ -289,7 +298,7 @@ class _Found:
     def is_enough(self) -> bool:
         return self._harmless_count > 0 and self.missing <= 0
 
-    def add(self, candidates: Candidates) -> None:
+    def add(self, candidates: PreemptionCandidates) -> None:
         """Take candidates, in order, until there are enough; each list has its limit."""
         violates = candidates.costs[VIOLATIONS] > 0
         harmless = self._harmless_count + np.cumsum(~violates)
@@ -304,5 +313,5 @@ class _Found:
         self._harmless_count += len(kept)
         self._violating_count += len(doubtful)
 
-    def candidates(self) -> Candidates:
-        return Candidates.joined([*self._harmless, *self._violating])
+    def candidates(self) -> PreemptionCandidates:
+        return PreemptionCandidates.joined([*self._harmless, *self._violating])

@@ -20,7 +20,7 @@ from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import SUCCESS, Code, Status
 from kubesched.testing import make_node_selector, make_pv
-from tests.scheduler.plugins.volume_binding.volume_world import VolumeWorld, claim, volume
+from tests.scheduler.plugins.volume_binding.volume_fixture import VolumeWorld, claim, volume
 
 SELECTED = "volume.kubernetes.io/selected-node"
 COMPLETED = "pv.kubernetes.io/bind-completed"

@@ -14,12 +14,12 @@ from kubesched.scheduler.plugins.dynamic_resources.device_content import (
     DeviceContent,
     value_of,
 )
-from kubesched.scheduler.plugins.dynamic_resources.pools import PoolView
+from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolView
 
-__all__ = ["Constraint", "DistinctAttribute", "MatchAttribute", "make_constraint"]
+__all__ = ["AttributeConstraint", "DistinctAttribute", "MatchAttribute", "make_constraint"]
 
 
-class Constraint(Protocol):
+class AttributeConstraint(Protocol):
     """One constraint of one claim, during one search."""
 
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
@@ -39,7 +39,7 @@ class Constraint(Protocol):
         ...
 
 
-def make_constraint(spec: DeviceConstraint, *, knows_distinct: bool) -> Constraint | None:
+def make_constraint(spec: DeviceConstraint, *, knows_distinct: bool) -> AttributeConstraint | None:
     """The constraint; None if it is of no known kind."""
     if spec.match_attribute is not None:
         return MatchAttribute(spec.match_attribute, frozenset(spec.requests))

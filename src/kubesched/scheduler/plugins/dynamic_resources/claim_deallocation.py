@@ -19,7 +19,7 @@ from kubesched.scheduler.plugins.dynamic_resources.claim_writing import ClaimWri
 from kubesched.scheduler.plugins.dynamic_resources.group_claims import GroupClaims
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices, is_in_memory
 
-__all__ = ["Deallocation"]
+__all__ = ["ClaimDeallocation"]
 
 log = get_logger(__name__)
 
@@ -32,7 +32,7 @@ UNRESERVED = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 STILL_NOT = Status.unschedulable("still not schedulable")
 
 
-class Deallocation:
+class ClaimDeallocation:
     """PostFilter for pods with claims."""
 
     def __init__(self, handle: Handle, groups: GroupClaims, writer: ClaimWriter) -> None:

@@ -8,7 +8,7 @@ from kubesched.api import Node, NodeSelector, ResourceSlice
 from kubesched.api.node_selector import NodeMatcher
 from kubesched.api.quantity import Quantity, quantity_from_json
 from kubesched.errors import QuantityError
-from kubesched.scheduler.plugins.dynamic_resources.allocated import PoolId
+from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import PoolId
 from kubesched.scheduler.plugins.dynamic_resources.device_content import DeviceContents, DeviceList
 
 __all__ = ["SliceRecord"]
