@@ -13,8 +13,9 @@ PUBLIC = {
     """,
     "kubesched": "Scheduler __version__ connect",
     "kubesched.framework": """
-        MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm ClaimCache
-        Clonable ClusterEvent ClusterEventWithHint ClusterVersion Code CycleState Diagnosis DryRun
+        MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm Cause
+        ClaimCache Clonable ClusterEvent ClusterEventWithHint ClusterVersion Code
+        CycleState Diagnosis DryRun
         EventRecorder EventResource Extender ExtensionPoint FitError Handle HintFunction
         ImageState Informer Lister NodeInfo NodeView NominatedTotals Nominating
         NominatingMode Nominator OnlyNodes Plugin

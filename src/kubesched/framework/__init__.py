@@ -1,6 +1,7 @@
 """The plugin contract: what plugins are given, what they answer, what they may reach."""
 
 from kubesched.framework.affinity_terms import AffinityTerm, WeightedAffinityTerm
+from kubesched.framework.causes import Cause
 from kubesched.framework.claim_cache import ClaimCache
 from kubesched.framework.cluster_version import ClusterVersion
 from kubesched.framework.cycle_state import Clonable, CycleState, StateNotFoundError
@@ -55,6 +56,7 @@ __all__ = [
     "SUCCESS",
     "ActionType",
     "AffinityTerm",
+    "Cause",
     "ClaimCache",
     "Clonable",
     "ClusterEvent",

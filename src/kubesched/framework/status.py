@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from kubesched.errors import text_of
+from kubesched.framework.causes import Cause
 
 __all__ = ["REJECTED", "SKIP", "SUCCESS", "Code", "Status"]
 
@@ -53,21 +54,22 @@ class Status(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     error: BaseException | None = None
     plugin: str = ""  # filled in by the runtime, never by the plugin
+    causes: tuple[Cause, ...] = ()  # the reasons as values: one for each of them, or none
 
     @classmethod
-    def unschedulable(cls, *reasons: str) -> Status:
-        """No for now; evicting other pods might help."""
-        return cls(Code.UNSCHEDULABLE, reasons)
+    def unschedulable(cls, *reasons: str, causes: tuple[Cause, ...] = ()) -> Status:
+        """Reject the pod for now; evicting other pods might help."""
+        return cls(Code.UNSCHEDULABLE, reasons, None, "", causes)
 
     @classmethod
-    def unresolvable(cls, *reasons: str) -> Status:
-        """No, and evicting other pods cannot help."""
-        return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+    def unresolvable(cls, *reasons: str, causes: tuple[Cause, ...] = ()) -> Status:
+        """Reject the pod; evicting other pods cannot help."""
+        return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, None, "", causes)
 
     @classmethod
-    def pending(cls, *reasons: str) -> Status:
-        """No until something outside happens; the retry then skips the backoff."""
-        return cls(Code.PENDING, reasons)
+    def pending(cls, *reasons: str, causes: tuple[Cause, ...] = ()) -> Status:
+        """Reject the pod until an external event occurs; the retry then skips the backoff."""
+        return cls(Code.PENDING, reasons, None, "", causes)
 
     @classmethod
     def failure(cls, error: BaseException | str) -> Status:
@@ -94,6 +96,15 @@ class Status(msgspec.Struct, frozen=True):
         return self.reasons if self.error is None else (text_of(self.error), *self.reasons)
 
     @property
+    def reasons_with_causes(self) -> tuple[tuple[str, Cause | None], ...]:
+        """Each of `all_reasons` with its cause, or None for a reason without one."""
+        missing = (None,) * (len(self.reasons) - len(self.causes))
+        causes = (*self.causes, *missing)
+        if self.error is not None:
+            causes = (None, *causes)
+        return tuple(zip(self.all_reasons, causes, strict=True))
+
+    @property
     def message(self) -> str:
         return ", ".join(self.all_reasons)
 
@@ -105,7 +116,7 @@ class Status(msgspec.Struct, frozen=True):
 
     def blame(self, plugin: str) -> Status:
         """The same answer, with the plugin that gave it."""
-        return Status(self.code, self.reasons, self.error, plugin)
+        return Status(self.code, self.reasons, self.error, plugin, self.causes)
 
 
 SUCCESS = Status(Code.SUCCESS)

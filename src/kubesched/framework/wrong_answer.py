@@ -6,6 +6,7 @@ import inspect
 from typing import Any, TypeGuard
 
 from kubesched.errors import PluginError
+from kubesched.framework.causes import Cause
 from kubesched.framework.status import Code, Status
 
 __all__ = ["is_sound", "wrong_answer"]
@@ -19,6 +20,16 @@ def is_sound(answer: Any) -> TypeGuard[Status]:
         and type(answer.reasons) is tuple
         and all(map(_is_text, answer.reasons))
         and (answer.error is None or isinstance(answer.error, BaseException))
+        and (answer.causes == () or _has_sound_causes(answer))
+    )
+
+
+def _has_sound_causes(status: Status) -> bool:
+    """Whether there is one cause for each reason."""
+    return (
+        type(status.causes) is tuple
+        and len(status.causes) == len(status.reasons)
+        and all(isinstance(cause, Cause) for cause in status.causes)
     )
 
 

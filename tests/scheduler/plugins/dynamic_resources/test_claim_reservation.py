@@ -15,6 +15,7 @@ from kubesched.api.meta import Status as ApiStatus
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import SKIP, SUCCESS, CycleState, Status
+from kubesched.framework.causes import DeviceClaimUnusable
 from kubesched.scheduler.config.args import DynamicResourcesArgs
 from kubesched.scheduler.plugins.dynamic_resources.claim_writing import FINALIZER
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
@@ -302,7 +303,8 @@ def test_a_claim_in_flight_is_nobody_elses() -> None:
     placing = Placing(slice_of("a"), claim("c", exactly()))
     placing.choose()
     assert placing.pre_filter(pod_with("c", name="other")) == Status.unresolvable(
-        f"resource claim {NAME} is in the process of being allocated"
+        f"resource claim {NAME} is in the process of being allocated",
+        causes=(DeviceClaimUnusable(),),
     )
 
 

@@ -17,6 +17,7 @@ from kubesched.api import (
 from kubesched.api.pod import ResourceClaimUse
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import SUCCESS, PodInfo, Status
+from kubesched.framework.causes import DeviceClaimUnusable, InsufficientResource
 from kubesched.testing import make_node, make_pod
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
@@ -66,19 +67,24 @@ def devices(*objects: Any, **options: Any) -> Devices:
         (
             {"cpu": {"allocationMultiplier": "8"}},
             user("1"),
-            Status.unresolvable("Insufficient cpu"),
+            Status.unresolvable("Insufficient cpu", causes=(InsufficientResource("cpu"),)),
         ),
         (
             {"cpu": {"allocationMultiplier": "9"}, "memory": {"allocationMultiplier": "17Gi"}},
             user("1"),
-            Status.unresolvable("Insufficient cpu", "Insufficient memory"),
+            Status.unresolvable(
+                "Insufficient cpu",
+                "Insufficient memory",
+                causes=(InsufficientResource("cpu"), InsufficientResource("memory")),
+            ),
         ),
         (
             {"cpu": {"allocationMultiplier": "1"}},
             user("1", uses=False),
             Status.unresolvable(
                 "claim c: node-allocatable resource claim not referenced by any container within "
-                "the pod"
+                "the pod",
+                causes=(DeviceClaimUnusable(),),
             ),
         ),
         (
@@ -86,7 +92,8 @@ def devices(*objects: Any, **options: Any) -> Devices:
             user("1", pod_level={"cpu": "2"}),
             Status.unresolvable(
                 "pod level request for cpu is insufficient to cover the aggregated container and "
-                "node-allocatable DRA requests"
+                "node-allocatable DRA requests",
+                causes=(DeviceClaimUnusable(),),
             ),
         ),
         ({"cpu": {"allocationMultiplier": "2"}}, user("1", pod_level={"cpu": "3"}), SUCCESS),
@@ -100,7 +107,8 @@ def test_pods_on_the_node_leave_less_and_could_go() -> None:
     plugin = devices(slice_of(taking(cpu={"allocationMultiplier": "4"})), claim("c", exactly()))
     plugin.cache.add_pod(make_pod("other", node_name="n", requests={"cpu": "4"}))
     plugin.cache.update_snapshot()
-    assert plugin.filter(user("1")) == Status.unschedulable("Insufficient cpu")
+    lacking = Status.unschedulable("Insufficient cpu", causes=(InsufficientResource("cpu"),))
+    assert plugin.filter(user("1")) == lacking
 
 
 def test_consumed_capacity_counts_by_its_amount() -> None:
@@ -157,7 +165,8 @@ def test_a_claim_that_takes_of_a_node_is_for_one_pod(
             )
         )
         plugin.cache.update_snapshot()
-    assert plugin.filter(user()) == Status.unresolvable(expected)
+    rejected = Status.unresolvable(expected, causes=(DeviceClaimUnusable(),))
+    assert plugin.filter(user()) == rejected
 
 
 def test_it_is_written_before_binding_and_taken_back() -> None:

@@ -27,6 +27,7 @@ from kubesched.framework import (
     QueueingHint,
     Status,
 )
+from kubesched.framework.causes import DeviceClaimUnusable, DevicesUnavailable
 from kubesched.scheduler.plugins.dynamic_resources import DynamicResources
 from kubesched.testing import (
     FakeHandle,
@@ -109,8 +110,9 @@ def test_a_pod_waits_for_claims_that_it_cannot_use(
     pod: Pod, objects: list[ApiObject], want: str
 ) -> None:
     built, state = plugin(*objects), CycleState()
-    assert built.pre_enqueue(pod) == Status.unresolvable(want)
-    assert built.pre_filter(state, PodInfo(pod), NODES) == Status.unresolvable(want)
+    rejected = Status.unresolvable(want, causes=(DeviceClaimUnusable(),))
+    assert built.pre_enqueue(pod) == rejected
+    assert built.pre_filter(state, PodInfo(pod), NODES) == rejected
     result = built.post_filter(state, PodInfo(pod), Diagnosis())
     assert result.status == Status.unschedulable("no new claims to deallocate")
 
@@ -160,7 +162,7 @@ def test_a_resource_that_a_class_serves_needs_a_node_that_has_it_itself() -> Non
     assert run_filter(plugin(), pod, NODES) == [SUCCESS, SUCCESS]
     built = plugin(serving)
     assert run_filter(built, pod, NODES) == [
-        Status.unresolvable("cannot allocate all claims"),
+        Status.unresolvable("cannot allocate all claims", causes=(DevicesUnavailable(),)),
         SUCCESS,
     ]
     state = CycleState()

@@ -12,6 +12,11 @@ import pytest
 
 from kubesched.api import Affinity, Namespace, Node, Pod, PodAffinityTerm
 from kubesched.framework import SUCCESS, Code, CycleState, NodeView, PodInfo, Status
+from kubesched.framework.causes import (
+    ExistingPodAntiAffinityViolated,
+    PodAffinityUnmet,
+    PodAntiAffinityViolated,
+)
 from kubesched.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from kubesched.testing import (
     FakeHandle,
@@ -26,9 +31,14 @@ from kubesched.testing import (
 )
 
 OK = SUCCESS
-FAR = Status.unresolvable("node(s) didn't match pod affinity rules")
-NEAR = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
-UNWANTED = Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+FAR = Status.unresolvable("node(s) didn't match pod affinity rules", causes=(PodAffinityUnmet(),))
+NEAR = Status.unschedulable(
+    "node(s) didn't match pod anti-affinity rules", causes=(PodAntiAffinityViolated(),)
+)
+UNWANTED = Status.unschedulable(
+    "node(s) didn't satisfy existing pods anti-affinity rules",
+    causes=(ExistingPodAntiAffinityViolated(),),
+)
 
 WEB = {"app": "web"}
 DB = {"app": "db"}

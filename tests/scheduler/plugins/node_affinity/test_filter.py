@@ -11,6 +11,7 @@ from kubesched.api import Affinity, NodeSelector
 from kubesched.api import NodeAffinity as NodeAffinitySpec
 from kubesched.errors import ConfigError
 from kubesched.framework import SKIP, SUCCESS, CycleState, OnlyNodes, PodInfo, Status
+from kubesched.framework.causes import NodeSelectorMismatch
 from kubesched.scheduler.config.args import NodeAffinityArgs
 from kubesched.scheduler.plugins.node_affinity import NodeAffinity
 from kubesched.testing import (
@@ -24,8 +25,12 @@ from kubesched.testing import (
 )
 from kubesched.testing.objects.views import filter_each, filter_together
 
-MISMATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
-ENFORCED = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
+MISMATCH = Status.unresolvable(
+    "node(s) didn't match Pod's node affinity/selector", causes=(NodeSelectorMismatch(),)
+)
+ENFORCED = Status.unresolvable(
+    "node(s) didn't match scheduler-enforced node affinity", causes=(NodeSelectorMismatch(),)
+)
 
 NODES = make_view(
     make_node("n1", labels={"disk": "ssd", "rank": "0300"}),
@@ -125,7 +130,7 @@ PRE_FILTER_CASES: Mapping[str, tuple[Affinity | None, Mapping[str, str] | None, 
     "two names in one term": (
         required(BOTH),
         None,
-        Status.unresolvable("pod affinity terms conflict"),
+        Status.unresolvable("pod affinity terms conflict", causes=(NodeSelectorMismatch(),)),
     ),
     "a conflict beside a name": (required(BOTH, N2), None, OnlyNodes(frozenset({"n2"}))),
     "a name or a label": (required(N1, ("a", "Exists")), None, SUCCESS),

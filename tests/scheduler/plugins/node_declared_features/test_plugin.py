@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kubesched.api import ContainerRestartRule, Node, Pod
 from kubesched.framework import SKIP, SUCCESS, Code, CycleState, PodInfo, QueueingHint, Status
+from kubesched.framework.causes import NodeFeaturesMissing
 from kubesched.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from kubesched.scheduler.plugins.node_declared_features.declared_features import declared_features
 from kubesched.testing import (
@@ -22,7 +23,9 @@ from kubesched.testing import (
 )
 from kubesched.testing.objects.views import filter_each, filter_together
 
-LACKING = Status.unresolvable("node(s) didn't match Pod's required features")
+LACKING = Status.unresolvable(
+    "node(s) didn't match Pod's required features", causes=(NodeFeaturesMissing(),)
+)
 USERS, RESTART = "UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits"
 NEEDING_THE_GATE = (
     "ExtendWebSocketsToKubelet",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kubesched.framework import SUCCESS, Status
+from kubesched.framework.causes import NodeNameMismatch
 from kubesched.scheduler.plugins.node_name import NodeName
 from kubesched.testing import check_plugin, make_node, make_pod, make_view, run_filter
 
-OTHER = Status.unresolvable("node(s) didn't match the requested node name")
+OTHER = Status.unresolvable(
+    "node(s) didn't match the requested node name", causes=(NodeNameMismatch(),)
+)
 
 CASES = {
     "a pod without a node name fits everywhere": ("", [SUCCESS, SUCCESS]),

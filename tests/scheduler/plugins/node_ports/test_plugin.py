@@ -8,6 +8,7 @@ import pytest
 
 from kubesched.api import ContainerPort, Pod
 from kubesched.framework import SKIP, SUCCESS, Code, CycleState, PodInfo, QueueingHint, Status
+from kubesched.framework.causes import HostPortInUse
 from kubesched.scheduler.plugins.node_ports import NodePorts
 from kubesched.testing import (
     check_plugin,
@@ -20,7 +21,9 @@ from kubesched.testing import (
 )
 from kubesched.testing.objects.views import filter_each, filter_together
 
-TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+TAKEN = Status.unschedulable(
+    "node(s) didn't have free ports for the requested pod ports", causes=(HostPortInUse(),)
+)
 
 
 def port(text: str) -> ContainerPort:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kubesched.api import DeviceClass, DeviceClassSpec, Pod
 from kubesched.framework import SUCCESS, Code, CycleState, Status
+from kubesched.framework.causes import InsufficientResource, TooManyPods
 from kubesched.scheduler.config.args import NodeResourcesFitArgs
 from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.testing import (
@@ -49,6 +50,17 @@ def verdicts(
     return run_filter(NodeResourcesFit(), pod, nodes)
 
 
+def lacks(*resources: str) -> Status:
+    """The status of a node that would have enough of these resources if it were empty."""
+    reasons = [f"Insufficient {name}" for name in resources]
+    return Status.unschedulable(*reasons, causes=tuple(map(InsufficientResource, resources)))
+
+
+def never_fits(*resources: str) -> Status:
+    """The status of a node that has too little of these resources even when it is empty."""
+    return replace(lacks(*resources), code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+
 class Case(NamedTuple):
     pod: Pod | Mapping[str, object]
     used: Mapping[str, object]
@@ -62,42 +74,38 @@ CASES = {
     "two resources are short": Case(
         {"cpu": "1m", "memory": 1},
         {"cpu": "10m", "memory": 20},
-        Status.unschedulable("Insufficient cpu", "Insufficient memory"),
+        lacks("cpu", "memory"),
     ),
     "an exact fit": Case({"cpu": "5m", "memory": 1}, {"cpu": "5m", "memory": 19}, SUCCESS),
-    "more cpu than the node has": Case(
-        {"cpu": "11m", "memory": 1}, {}, Status.unresolvable("Insufficient cpu")
-    ),
+    "more cpu than the node has": Case({"cpu": "11m", "memory": 1}, {}, never_fits("cpu")),
     "one shortage cannot be resolved, so the answer cannot": Case(
         {"cpu": "11m", "memory": 1},
         {"memory": 20},
-        Status.unresolvable("Insufficient cpu", "Insufficient memory"),
+        never_fits("cpu", "memory"),
     ),
     "more ephemeral storage than the node has": Case(
-        {"ephemeral-storage": 25}, {}, Status.unresolvable("Insufficient ephemeral-storage")
+        {"ephemeral-storage": 25}, {}, never_fits("ephemeral-storage")
     ),
-    "more of an extended resource than the node has": Case(
-        {A: 10}, {}, Status.unresolvable(f"Insufficient {A}")
-    ),
-    "an extended resource in use": Case({A: 1}, {A: 5}, Status.unschedulable(f"Insufficient {A}")),
+    "more of an extended resource than the node has": Case({A: 10}, {}, never_fits(A)),
+    "an extended resource in use": Case({A: 1}, {A: 5}, lacks(A)),
     "an extended resource over two containers": Case(
-        make_pod("p", requests=[{A: 3}, {A: 3}]), {A: 2}, Status.unresolvable(f"Insufficient {A}")
+        make_pod("p", requests=[{A: 3}, {A: 3}]), {A: 2}, never_fits(A)
     ),
     "zero of an overcommitted extended resource": Case({A: 0}, {A: 6}, SUCCESS),
     "a resource nobody has heard of": Case(
-        {"example.com/bbb": 1}, {}, Status.unresolvable("Insufficient example.com/bbb")
+        {"example.com/bbb": 1}, {}, never_fits("example.com/bbb")
     ),
-    "huge pages": Case({HUGE: 1}, {HUGE: 5}, Status.unschedulable(f"Insufficient {HUGE}")),
+    "huge pages": Case({HUGE: 1}, {HUGE: 5}, lacks(HUGE)),
     "a name that is not counted": Case({"foo": 1, "Example.com/x": 1}, {}, SUCCESS),
     "overhead counts": Case(
         make_pod("p", requests={"cpu": "1m", "memory": 1}, overhead={"cpu": "1m", "memory": 15}),
         {"cpu": "5m", "memory": 5},
-        Status.unschedulable("Insufficient memory"),
+        lacks("memory"),
     ),
     "requests of the pod replace those of containers": Case(
         make_pod("p", requests={"cpu": "1m"}, pod_requests={"cpu": "7m"}),
         {"cpu": "5m"},
-        Status.unschedulable("Insufficient cpu"),
+        lacks("cpu"),
     ),
     "an init container counts with the most it takes": Case(
         make_pod(
@@ -106,7 +114,7 @@ CASES = {
             init_containers=[make_container("i", requests={"cpu": "8m"})],
         ),
         {"cpu": "3m"},
-        Status.unschedulable("Insufficient cpu"),
+        lacks("cpu"),
     ),
     "a sidecar runs beside the others": Case(
         make_pod(
@@ -115,7 +123,7 @@ CASES = {
             init_containers=[make_container("i", requests={"cpu": "2m"}, restart_policy="Always")],
         ),
         {},
-        Status.unresolvable("Insufficient cpu"),
+        never_fits("cpu"),
     ),
 }
 
@@ -130,13 +138,15 @@ def test_a_node_that_takes_no_more_pods(pods: int | None) -> None:
     allocatable = {"cpu": "1"} | ({} if pods is None else {"pods": pods})
     nodes = make_view(make_node("n", allocatable=allocatable), pods=[make_pod("r", node_name="n")])
     [status] = run_filter(NodeResourcesFit(), make_pod("p"), nodes)
-    assert status == Status.unschedulable("Too many pods")
+    assert status == Status.unschedulable("Too many pods", causes=(TooManyPods(),))
 
 
 def test_too_many_pods_comes_first_and_does_not_hide_the_rest() -> None:
     nodes = make_view(make_node("n", cpu="1", pods=0))
     [status] = run_filter(NodeResourcesFit(), make_pod("p", requests={"cpu": 2}), nodes)
-    assert status == Status.unresolvable("Too many pods", "Insufficient cpu")
+    assert status == Status.unresolvable(
+        "Too many pods", "Insufficient cpu", causes=(TooManyPods(), InsufficientResource("cpu"))
+    )
 
 
 IGNORING: dict[str, tuple[NodeResourcesFitArgs, dict[str, int], Status]] = {
@@ -148,12 +158,12 @@ IGNORING: dict[str, tuple[NodeResourcesFitArgs, dict[str, int], Status]] = {
     "an ignored group": (
         NodeResourcesFitArgs(ignored_resource_groups=("example.com",)),
         {"example.com/bbb": 1, "kubernetes.io/something": 1},
-        Status.unresolvable("Insufficient kubernetes.io/something"),
+        never_fits("kubernetes.io/something"),
     ),
     "a native resource cannot be ignored": (
         NodeResourcesFitArgs(ignored_resources=("hugepages-2Mi",)),
         {"hugepages-2Mi": 9},
-        Status.unresolvable("Insufficient hugepages-2Mi"),
+        never_fits("hugepages-2Mi"),
     ),
 }
 
@@ -180,7 +190,7 @@ def test_what_devices_serve_is_checked_only_where_the_node_has_some(name: str) -
         make_node("some", extended={name: 1}),
     )
     pod = make_pod("p", requests={name: 2})
-    short = Status.unresolvable(f"Insufficient {name}")
+    short = never_fits(name)
     plugin = NodeResourcesFit(handle=FakeHandle([CLASS]))
     assert run_filter(plugin, pod, nodes) == [SUCCESS, SUCCESS, short]
     off = FakeHandle([CLASS], feature_gates={"DRAExtendedResource": False})
@@ -201,7 +211,7 @@ def test_more_resources_than_a_number_has_bits() -> None:
     [status] = run_filter(
         NodeResourcesFit(), make_pod("p", requests=dict.fromkeys(names, 1)), nodes
     )
-    assert status == Status.unresolvable("Insufficient example.com/r00")
+    assert status == never_fits("example.com/r00")
 
 
 @pytest.mark.parametrize("count", [4, 12, 28, 60])
@@ -211,8 +221,8 @@ def test_each_lacking_resource_is_named(count: int) -> None:
     pod = make_pod("p", requests=dict.fromkeys(names, 1))
     assert run_filter(NodeResourcesFit(), pod, nodes) == [
         SUCCESS,
-        Status.unresolvable("Insufficient example.com/r00"),
-        Status.unresolvable("Insufficient example.com/r00", "Insufficient example.com/r01"),
+        never_fits("example.com/r00"),
+        never_fits("example.com/r00", "example.com/r01"),
     ]
 
 
@@ -232,9 +242,7 @@ def test_what_was_granted_to_a_waiting_pod_does_not_count() -> None:
     pod = make_pod("p", requests={"cpu": 1})
     granted = replace(pod, status=replace(pod.status, resources=make_container().resources))
     nodes = make_view(make_node("n", cpu="500m"))
-    assert run_filter(NodeResourcesFit(), granted, nodes) == [
-        Status.unresolvable("Insufficient cpu")
-    ]
+    assert run_filter(NodeResourcesFit(), granted, nodes) == [never_fits("cpu")]
 
 
 def test_contract() -> None:

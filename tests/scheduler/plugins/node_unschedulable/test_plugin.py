@@ -13,10 +13,11 @@ from kubesched.framework import (
     QueueingHint,
     Status,
 )
+from kubesched.framework.causes import NodeCordoned
 from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.testing import check_plugin, make_node, make_pod, make_view, run_filter
 
-CORDONED = Status.unresolvable("node(s) were unschedulable")
+CORDONED = Status.unresolvable("node(s) were unschedulable", causes=(NodeCordoned(),))
 KEY = "node.kubernetes.io/unschedulable"
 
 FILTER_CASES = {

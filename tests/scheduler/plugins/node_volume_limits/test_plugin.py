@@ -26,6 +26,7 @@ from kubesched.api import (
 )
 from kubesched.api.base import ApiObject
 from kubesched.framework import SUCCESS, Code, CycleState, PodInfo, QueueingHint, Status
+from kubesched.framework.causes import ClaimUnusable, VolumeLimitReached
 from kubesched.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from kubesched.testing import (
     FakeHandle,
@@ -40,7 +41,7 @@ from kubesched.testing import (
     run_filter,
 )
 
-FULL = Status.unschedulable("node(s) exceed max volume count")
+FULL = Status.unschedulable("node(s) exceed max volume count", causes=(VolumeLimitReached(),))
 D, EBS = "csi.example.com", "ebs.csi.aws.com"
 
 
@@ -140,7 +141,7 @@ def made_for(pod: Pod) -> Pod:
 def test_claims_that_are_made_for_pods() -> None:
     pod = made_for(make_pod("p"))
     missing = 'looking up PVC default/p-v: persistentvolumeclaim "p-v" not found'
-    assert ask(pod) == Status.unresolvable(missing)
+    assert ask(pod) == Status.unresolvable(missing, causes=(ClaimUnusable(),))
     stranger = make_pvc("p-v", storage_class="late")
     assert ask(pod, stranger).code is Code.ERROR
     there = made_for(make_pod("r", node_name="n"))

@@ -10,6 +10,7 @@ import pytest
 from kubesched.api import LabelSelector, Node, Pod, TopologySpreadConstraint
 from kubesched.api.base import ApiObject
 from kubesched.framework import SUCCESS, Code, CycleState, PodInfo, Status
+from kubesched.framework.causes import TopologyLabelMissing, TopologySkewExceeded
 from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.config.args import LIST_DEFAULTING, PodTopologySpreadArgs
 from kubesched.scheduler.plugins.pod_topology_spread import PodTopologySpread
@@ -24,9 +25,12 @@ from kubesched.testing import (
     run_filter,
 )
 
-SKEWED = Status.unschedulable("node(s) didn't match pod topology spread constraints")
+SKEWED = Status.unschedulable(
+    "node(s) didn't match pod topology spread constraints", causes=(TopologySkewExceeded(),)
+)
 MISSING = Status.unresolvable(
-    "node(s) didn't match pod topology spread constraints (missing required label)"
+    "node(s) didn't match pod topology spread constraints (missing required label)",
+    causes=(TopologyLabelMissing(),),
 )
 OK, U, UU = SUCCESS, SKEWED, MISSING
 

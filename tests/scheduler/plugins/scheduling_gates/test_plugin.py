@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubesched.framework import SUCCESS, QueueingHint, Status
+from kubesched.framework.causes import SchedulingGated
 from kubesched.scheduler.plugins.scheduling_gates import SchedulingGates
 from kubesched.testing import check_plugin, make_node, make_pod
 
@@ -15,7 +16,9 @@ def test_a_pod_without_gates_may_enter() -> None:
 
 def test_gates_are_listed_in_the_order_of_the_spec() -> None:
     status = SchedulingGates().pre_enqueue(make_pod("p", gates=["foo", "bar"]))
-    assert status == Status.unresolvable("waiting for scheduling gates: [foo bar]")
+    assert status == Status.unresolvable(
+        "waiting for scheduling gates: [foo bar]", causes=(SchedulingGated(("foo", "bar")),)
+    )
 
 
 def test_only_the_pods_own_gates_wake_it() -> None:

@@ -10,6 +10,7 @@ import pytest
 from kubesched.api import Node, Toleration
 from kubesched.errors import KubeschedError
 from kubesched.framework import SUCCESS, CycleState, QueueingHint, Status
+from kubesched.framework.causes import UntoleratedTaint
 from kubesched.scheduler.plugins.taint_toleration import TaintToleration
 from kubesched.testing import (
     FakeHandle,
@@ -21,7 +22,7 @@ from kubesched.testing import (
     run_score,
 )
 
-UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
+UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)", causes=(UntoleratedTaint(),))
 
 
 class Case(NamedTuple):

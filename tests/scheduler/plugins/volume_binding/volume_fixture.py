@@ -9,6 +9,13 @@ from msgspec.structs import replace
 from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.base import ApiObject
 from kubesched.framework import CycleState, PodInfo, Status
+from kubesched.framework.causes import (
+    Cause,
+    ClaimUnusable,
+    StorageExhausted,
+    VolumeUnavailable,
+    VolumeUnreachable,
+)
 from kubesched.scheduler.config.args import VolumeBindingArgs
 from kubesched.scheduler.plugins.volume_binding import VolumeBinding
 from kubesched.testing import (
@@ -31,8 +38,17 @@ NOPV = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
+_CAUSES: dict[str, Cause] = {
+    AFF: VolumeUnreachable(),
+    BIND: VolumeUnavailable(),
+    SPACE: StorageExhausted(),
+}
+
+
 def unresolvable(*reasons: str) -> Status:
-    return Status.unresolvable(*reasons)
+    """The status with these reasons and their causes; other reasons are about claims."""
+    causes = tuple(_CAUSES.get(reason, ClaimUnusable()) for reason in reasons)
+    return Status.unresolvable(*reasons, causes=causes)
 
 
 def volume(text: str, **changes: Any) -> PersistentVolume:

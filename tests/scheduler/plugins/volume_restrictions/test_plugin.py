@@ -13,13 +13,15 @@ from kubesched.api import (
     Volume,
 )
 from kubesched.framework import SKIP, SUCCESS, CycleState, PodInfo, QueueingHint, Status
+from kubesched.framework.causes import ClaimInUse, ClaimUnusable, DiskInUse
 from kubesched.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from kubesched.testing import FakeHandle, check_plugin, make_node, make_pod, make_pvc, run_filter
 
-DISK = Status.unschedulable("node(s) had no available disk")
+DISK = Status.unschedulable("node(s) had no available disk", causes=(DiskInUse(),))
 CLAIM = Status.unschedulable(
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
-    "already in-use by another pod"
+    "already in-use by another pod",
+    causes=(ClaimInUse(),),
 )
 
 
@@ -113,7 +115,9 @@ def test_a_missing_claim() -> None:
     handle, plugin = world()
     pod = PodInfo(make_pod("p", pvcs=["nope"]))
     answer = plugin.pre_filter(CycleState(), pod, handle.snapshot.nodes)
-    assert answer == Status.unresolvable('persistentvolumeclaim "nope" not found')
+    assert answer == Status.unresolvable(
+        'persistentvolumeclaim "nope" not found', causes=(ClaimUnusable(),)
+    )
 
 
 @pytest.mark.parametrize(

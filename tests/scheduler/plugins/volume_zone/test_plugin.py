@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kubesched.api import StorageClass
 from kubesched.api.base import ApiObject
 from kubesched.framework import SKIP, SUCCESS, CycleState, PodInfo, QueueingHint, Status
+from kubesched.framework.causes import ClaimUnusable, VolumeUnreachable
 from kubesched.scheduler.plugins.volume_zone import VolumeZone
 from kubesched.testing import (
     FakeHandle,
@@ -24,7 +25,7 @@ from kubesched.testing import (
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA = "failure-domain.beta.kubernetes.io/zone"
-NO = Status.unresolvable("node(s) had no available volume zone")
+NO = Status.unresolvable("node(s) had no available volume zone", causes=(VolumeUnreachable(),))
 
 CASES: dict[str, tuple[dict[str, str], dict[str, str], Status]] = {
     "a node that is nowhere": ({BETA: "a"}, {}, SUCCESS),
@@ -51,32 +52,36 @@ def test_filter(volume: dict[str, str], node: dict[str, str], want: Status) -> N
     assert run_filter(plugin, make_pod("p", pvcs=["c"]), handle.snapshot.nodes) == [want]
 
 
+def unusable(reason: str) -> Status:
+    return Status.unresolvable(reason, causes=(ClaimUnusable(),))
+
+
 NO_MODE = StorageClass(metadata=make_storage_class("x").metadata, provisioner="y")
 PRE_FILTER: dict[str, tuple[tuple[ApiObject, ...], Status]] = {
-    "no such claim": ((), Status.unresolvable('persistentvolumeclaim "c" not found')),
+    "no such claim": ((), unusable('persistentvolumeclaim "c" not found')),
     "bound later": ((make_storage_class("x"), make_pvc("c", storage_class="x")), SKIP),
     "no class": (
         (make_pvc("c"),),
-        Status.unresolvable("PersistentVolumeClaim had no pv name and storageClass name"),
+        unusable("PersistentVolumeClaim had no pv name and storageClass name"),
     ),
     "no such class": (
         (make_pvc("c", storage_class="x"),),
-        Status.unresolvable('storageclass.storage.k8s.io "x" not found'),
+        unusable('storageclass.storage.k8s.io "x" not found'),
     ),
     "a class without a mode": (
         (NO_MODE, make_pvc("c", storage_class="x")),
-        Status.unresolvable('VolumeBindingMode not set for StorageClass "x"'),
+        unusable('VolumeBindingMode not set for StorageClass "x"'),
     ),
     "should be bound": (
         (
             make_storage_class("x", wait_for_first_consumer=False),
             make_pvc("c", storage_class="x"),
         ),
-        Status.unresolvable("PersistentVolume had no name"),
+        unusable("PersistentVolume had no name"),
     ),
     "volume is gone": (
         (make_pvc("c", volume_name="v"),),
-        Status.unresolvable('persistentvolume "v" not found'),
+        unusable('persistentvolume "v" not found'),
     ),
     "volume without labels": ((make_pvc("c", volume_name="v"), make_pv("v")), SKIP),
 }

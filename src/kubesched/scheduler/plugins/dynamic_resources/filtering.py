@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import AllocationResult, DeviceClaim, Pod, ResourceClaim
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
+from kubesched.framework.causes import AllocatedDeviceUnreachable, DevicesUnavailable
 from kubesched.scheduler.plugins.dynamic_resources.allocation_results import allocation_of
 from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
 from kubesched.scheduler.plugins.dynamic_resources.device_search import SearchTimeoutError
@@ -38,11 +39,17 @@ from kubesched.scheduler.plugins.helpers.node_matching import match_any_term
 
 __all__ = ["DeviceFilter", "Variant", "special_claim_on"]
 
-CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims")
-INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
-UNAVAILABLE = Status.unresolvable("resourceclaim not available on the node")
-LEFT_OVER_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
-CANNOT_FIT = Status.unresolvable("cannot fit resource")
+CANNOT_ALLOCATE = Status.unresolvable("cannot allocate all claims", causes=(DevicesUnavailable(),))
+INVALID_POOLS = Status.unresolvable(
+    "invalid resource pools were encountered", causes=(DevicesUnavailable(),)
+)
+UNAVAILABLE = Status.unresolvable(
+    "resourceclaim not available on the node", causes=(AllocatedDeviceUnreachable(),)
+)
+LEFT_OVER_CLAIM = Status.unresolvable(
+    "cannot schedule extended resource claim", causes=(DevicesUnavailable(),)
+)
+CANNOT_FIT = Status.unresolvable("cannot fit resource", causes=(DevicesUnavailable(),))
 
 _OF_VERDICT = {DeviceVerdict.NO_FIT: CANNOT_ALLOCATE, DeviceVerdict.INVALID_POOLS: INVALID_POOLS}
 # What the numbers of a column of verdicts stand for, and those added to them here.

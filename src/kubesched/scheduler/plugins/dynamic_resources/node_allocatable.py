@@ -25,6 +25,7 @@ from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_pod_level_resource_name
 from kubesched.errors import KubeschedError
 from kubesched.framework import SUCCESS, NodeInfo, Status
+from kubesched.framework.causes import DeviceClaimUnusable, InsufficientResource
 from kubesched.scheduler.plugins.dynamic_resources.device_inventory import DeviceInventory
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
 from kubesched.scheduler.plugins.dynamic_resources.used_claims import claim_names_of
@@ -66,7 +67,7 @@ class NodeAllocatable:
         try:
             statuses = _statuses(taken, pod)
         except NodeAllocatableError as exc:
-            return Status.unresolvable(str(exc))
+            return Status.unresolvable(str(exc), causes=(DeviceClaimUnusable(),))
         return _fit(with_claim_statuses(pod, statuses), statuses, node)
 
     def statuses(
@@ -167,11 +168,13 @@ def _sharing_problem(claim: ResourceClaim, pod: Pod, node: NodeInfo) -> Status |
             for each in other.pod.status.node_allocatable_resource_claim_statuses
         ):
             return Status.unresolvable(
-                f"node allocatable resource claim {name} is already used by another pod"
+                f"node allocatable resource claim {name} is already used by another pod",
+                causes=(DeviceClaimUnusable(),),
             )
     if any(each.uid != pod.metadata.uid for each in claim.status.reserved_for):
         return Status.unresolvable(
-            f"node allocatable resource claim {name} is shared by multiple pods"
+            f"node allocatable resource claim {name} is shared by multiple pods",
+            causes=(DeviceClaimUnusable(),),
         )
     return None
 
@@ -194,16 +197,21 @@ def _fit(charged: Pod, statuses: ClaimStatuses, node: NodeInfo) -> Status:
             if summed.get(resource, ZERO) > quantity_from_json(raw):
                 return Status.unresolvable(
                     f"pod level request for {resource} is insufficient to cover the aggregated "
-                    "container and node-allocatable DRA requests"
+                    "container and node-allocatable DRA requests",
+                    causes=(DeviceClaimUnusable(),),
                 )
     wanted = Resources.from_quantities(pod_requests(charged, _TOTAL))
     huge_pages = sorted(name for name in wanted.scalar if name.startswith("hugepages-"))
-    reasons, unresolvable = [], False
+    lacking, unresolvable = [], False
     for name in (CPU, MEMORY, EPHEMERAL_STORAGE, *huge_pages):
         amount, there_is = wanted.amount(name), node.allocatable.amount(name)
         if amount > there_is - node.requested.amount(name):
-            reasons.append(f"Insufficient {name}")
+            lacking.append(name)
             unresolvable |= amount > there_is
-    if not reasons:
+    if not lacking:
         return SUCCESS
-    return Status.unresolvable(*reasons) if unresolvable else Status.unschedulable(*reasons)
+    reasons = [f"Insufficient {name}" for name in lacking]
+    causes = tuple(map(InsufficientResource, lacking))
+    if unresolvable:
+        return Status.unresolvable(*reasons, causes=causes)
+    return Status.unschedulable(*reasons, causes=causes)

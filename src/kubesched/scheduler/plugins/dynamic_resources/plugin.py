@@ -34,6 +34,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import DeviceClaimUnusable
 from kubesched.framework.pod_groups import group_cycle_of
 from kubesched.scheduler.config.args import DynamicResourcesArgs
 from kubesched.scheduler.config.plugin_names import DYNAMIC_RESOURCES
@@ -105,7 +106,7 @@ class DynamicResources(Plugin):
             try:
                 resolve_claims(pod, self.devices.claims, self.devices.groups)
             except UnresolvedClaimError as exc:
-                return Status.unresolvable(str(exc))
+                return Status.unresolvable(str(exc), causes=(DeviceClaimUnusable(),))
         return SUCCESS
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -16,6 +16,7 @@ from kubesched.api import (
 from kubesched.api.node_selector import NodeMatcher
 from kubesched.errors import SelectorError
 from kubesched.framework import Handle, PodInfo, Status
+from kubesched.framework.causes import DeviceClaimUnusable, DeviceClassMissing
 from kubesched.framework.pod_groups import GroupCycle
 from kubesched.scheduler.plugins.dynamic_resources import binding_conditions
 from kubesched.scheduler.plugins.dynamic_resources.device_state import EXTENDED_CLAIM, DeviceState
@@ -64,7 +65,7 @@ class ClaimReader:
                         groups[len(claims)] = used.group
                     claims.append(used.claim)
             except UnresolvedClaimError as exc:
-                return Status.unresolvable(str(exc))
+                return Status.unresolvable(str(exc), causes=(DeviceClaimUnusable(),))
         scalar = pod_info.requested.scalar
         data = self._with_extended(pod, claims, scalar) if scalar else None
         if data is None:
@@ -151,7 +152,8 @@ class ClaimReader:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         if claim.metadata.uid in self._devices.in_flight:
             return Status.unresolvable(
-                f"resource claim {name} is in the process of being allocated"
+                f"resource claim {name} is in the process of being allocated",
+                causes=(DeviceClaimUnusable(),),
             )
         if is_special:
             return None
@@ -166,12 +168,14 @@ class ClaimReader:
             return self._problem_with_class(request.exactly.device_class_name, request.name)
         if not request.first_available:
             return Status.unresolvable(
-                f"resource claim {claim_name}, request {request.name}: unknown request type"
+                f"resource claim {claim_name}, request {request.name}: unknown request type",
+                causes=(DeviceClaimUnusable(),),
             )
         if not self._devices.features.prioritized_list:
             return Status.unresolvable(
                 f"resource claim {claim_name}, request {request.name}: has subrequests, but the "
-                "DRAPrioritizedList feature is disabled"
+                "DRAPrioritizedList feature is disabled",
+                causes=(DeviceClaimUnusable(),),
             )
         for each in request.first_available:
             name = f"{request.name}/{each.name}"
@@ -185,6 +189,7 @@ class ClaimReader:
             return Status.failure(f"request {request_name}: unsupported request type")
         if self._devices.classes.get(class_name) is None:
             return Status.unresolvable(
-                f"request {request_name}: device class {class_name} does not exist"
+                f"request {request_name}: device class {class_name} does not exist",
+                causes=(DeviceClassMissing(class_name),),
             )
         return None

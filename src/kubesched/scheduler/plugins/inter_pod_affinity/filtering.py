@@ -18,6 +18,11 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
+from kubesched.framework.causes import (
+    ExistingPodAntiAffinityViolated,
+    PodAffinityUnmet,
+    PodAntiAffinityViolated,
+)
 from kubesched.framework.pod_index import TermKind
 from kubesched.framework.pod_query import PodQuery
 from kubesched.scheduler.plugins.inter_pod_affinity.incoming_terms import (
@@ -35,10 +40,15 @@ __all__ = [
     "RequiredTerms",
 ]
 
-AFFINITY_UNMET = Status.unresolvable("node(s) didn't match pod affinity rules")
-ANTI_AFFINITY_VIOLATED = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
+AFFINITY_UNMET = Status.unresolvable(
+    "node(s) didn't match pod affinity rules", causes=(PodAffinityUnmet(),)
+)
+ANTI_AFFINITY_VIOLATED = Status.unschedulable(
+    "node(s) didn't match pod anti-affinity rules", causes=(PodAntiAffinityViolated(),)
+)
 EXISTING_ANTI_AFFINITY_VIOLATED = Status.unschedulable(
-    "node(s) didn't satisfy existing pods anti-affinity rules"
+    "node(s) didn't satisfy existing pods anti-affinity rules",
+    causes=(ExistingPodAntiAffinityViolated(),),
 )
 _STATUSES = (AFFINITY_UNMET, ANTI_AFFINITY_VIOLATED, EXISTING_ANTI_AFFINITY_VIOLATED)
 

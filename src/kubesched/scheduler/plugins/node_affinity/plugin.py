@@ -36,6 +36,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import NodeSelectorMismatch
 from kubesched.framework.pod_limits import node_selection_excess
 from kubesched.scheduler.config.args import NodeAffinityArgs
 from kubesched.scheduler.config.plugin_names import NODE_AFFINITY
@@ -52,9 +53,13 @@ __all__ = ["NodeAffinity"]
 PRE_FILTER_KEY = "PreFilterNodeAffinity"
 PRE_SCORE_KEY = "PreScoreNodeAffinity"
 
-MISMATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
-ENFORCED_MISMATCH = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
-CONFLICT = Status.unresolvable("pod affinity terms conflict")
+MISMATCH = Status.unresolvable(
+    "node(s) didn't match Pod's node affinity/selector", causes=(NodeSelectorMismatch(),)
+)
+ENFORCED_MISMATCH = Status.unresolvable(
+    "node(s) didn't match scheduler-enforced node affinity", causes=(NodeSelectorMismatch(),)
+)
+CONFLICT = Status.unresolvable("pod affinity terms conflict", causes=(NodeSelectorMismatch(),))
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

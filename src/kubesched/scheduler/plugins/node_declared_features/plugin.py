@@ -31,6 +31,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import NodeFeaturesMissing
 from kubesched.scheduler.config.plugin_names import NODE_DECLARED_FEATURES
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
@@ -43,7 +44,9 @@ from kubesched.scheduler.plugins.node_declared_features.declared_features import
 __all__ = ["NodeDeclaredFeatures"]
 
 STATE_KEY = "PreFilterNodeDeclaredFeatures"
-LACKING = Status.unresolvable("node(s) didn't match Pod's required features")
+LACKING = Status.unresolvable(
+    "node(s) didn't match Pod's required features", causes=(NodeFeaturesMissing(),)
+)
 
 
 class NodeDeclaredFeatures(Plugin):

@@ -21,11 +21,14 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
+from kubesched.framework.causes import NodeNameMismatch
 from kubesched.scheduler.config.plugin_names import NODE_NAME
 
 __all__ = ["NodeName"]
 
-OTHER_NODE = Status.unresolvable("node(s) didn't match the requested node name")
+OTHER_NODE = Status.unresolvable(
+    "node(s) didn't match the requested node name", causes=(NodeNameMismatch(),)
+)
 
 
 class NodeName(Plugin):

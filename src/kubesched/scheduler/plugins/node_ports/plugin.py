@@ -30,6 +30,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import HostPortInUse
 from kubesched.scheduler.config.plugin_names import NODE_PORTS
 from kubesched.scheduler.plugins.helpers.hints import expect, is_placed, queue_if
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
@@ -37,7 +38,9 @@ from kubesched.scheduler.plugins.helpers.missing_state import reject_all
 __all__ = ["NodePorts"]
 
 STATE_KEY = "PreFilterNodePorts"
-TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+TAKEN = Status.unschedulable(
+    "node(s) didn't have free ports for the requested pod ports", causes=(HostPortInUse(),)
+)
 
 
 class NodePorts(Plugin):

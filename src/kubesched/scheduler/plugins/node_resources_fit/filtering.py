@@ -6,7 +6,7 @@ numbers however many nodes there are, and each becomes a Status once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -18,11 +18,13 @@ from kubesched.api.int64 import add_int64
 from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
+from kubesched.framework.causes import Cause, InsufficientResource, TooManyPods
 from kubesched.framework.engine import kernels
 
 __all__ = ["Demand", "find_rejections", "fit_status", "node_status"]
 
-TOO_MANY_PODS: Final = "Too many pods"
+# A reason and its cause.
+_TOO_MANY_PODS: Final[tuple[str, Cause]] = ("Too many pods", TooManyPods())
 
 _UNRESOLVABLE: Final = 1 << 0
 _NO_POD_LEFT: Final = 1 << 1
@@ -74,17 +76,15 @@ def fit_status(
     demand: Demand, allocatable: Resources, allowed_pods: int, requested: Resources, pods: int
 ) -> Status:
     """The verdict on one node with these totals."""
-    reasons = [TOO_MANY_PODS] if pods + 1 > allowed_pods else []
+    complaints = [_TOO_MANY_PODS] if pods + 1 > allowed_pods else []
     unresolvable = False
     for name, amount in demand.amounts:
         there_is = allocatable.amount(name)
         left = add_int64(there_is, -requested.amount(name))
         if amount > left and not demand.is_delegated(name, there_is):
-            reasons.append(_insufficient(name))
+            complaints.append(_insufficient(name))
             unresolvable |= amount > there_is
-    if not reasons:
-        return SUCCESS
-    return Status.unresolvable(*reasons) if unresolvable else Status.unschedulable(*reasons)
+    return _rejection(complaints, is_unresolvable=unresolvable) if complaints else SUCCESS
 
 
 def node_status(demand: Demand, node: NodeInfo) -> Status:
@@ -157,19 +157,27 @@ def _flagged(demand: Demand, rows: NDArray[np.bool_], flag: int) -> NDArray[np.u
 
 
 def _status_of(demand: Demand, complaints: int) -> Status:
-    reasons = tuple(_reasons_of(demand, complaints))
-    if complaints & _UNRESOLVABLE:
-        return Status.unresolvable(*reasons)
-    return Status.unschedulable(*reasons)
+    return _rejection(
+        tuple(_complaints_of(demand, complaints)),
+        is_unresolvable=bool(complaints & _UNRESOLVABLE),
+    )
 
 
-def _reasons_of(demand: Demand, complaints: int) -> Iterator[str]:
+def _rejection(complaints: Sequence[tuple[str, Cause]], *, is_unresolvable: bool) -> Status:
+    reasons, causes = zip(*complaints, strict=True)
+    if is_unresolvable:
+        return Status.unresolvable(*reasons, causes=causes)
+    return Status.unschedulable(*reasons, causes=causes)
+
+
+def _complaints_of(demand: Demand, complaints: int) -> Iterator[tuple[str, Cause]]:
     if complaints & _NO_POD_LEFT:
-        yield TOO_MANY_PODS
+        yield _TOO_MANY_PODS
     for place, (name, _) in enumerate(demand.amounts):
         if complaints >> (_FIRST_RESOURCE + place) & 1:
             yield _insufficient(name)
 
 
-def _insufficient(name: str) -> str:
-    return f"Insufficient {name}"
+@lru_cache(maxsize=1024)
+def _insufficient(name: str) -> tuple[str, Cause]:
+    return f"Insufficient {name}", InsufficientResource(name)

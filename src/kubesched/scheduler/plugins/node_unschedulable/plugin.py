@@ -27,6 +27,7 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
+from kubesched.framework.causes import NodeCordoned
 from kubesched.scheduler.config.plugin_names import NODE_UNSCHEDULABLE
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
@@ -34,7 +35,7 @@ from kubesched.scheduler.plugins.helpers.tolerations import COMPARISON_OPERATORS
 
 __all__ = ["NodeUnschedulable"]
 
-CORDONED = Status.unresolvable("node(s) were unschedulable")
+CORDONED = Status.unresolvable("node(s) were unschedulable", causes=(NodeCordoned(),))
 
 
 class NodeUnschedulable(Plugin):

@@ -37,6 +37,7 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
+from kubesched.framework.causes import ClaimUnusable, VolumeLimitReached
 from kubesched.scheduler.config.plugin_names import NODE_VOLUME_LIMITS
 from kubesched.scheduler.plugins.helpers.csi_migration import in_tree_plugin, volume_handle
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
@@ -47,7 +48,7 @@ from kubesched.scheduler.plugins.node_volume_limits.usage import VolumeUsage
 
 __all__ = ["NodeVolumeLimits"]
 
-FULL = Status.unschedulable("node(s) exceed max volume count")
+FULL = Status.unschedulable("node(s) exceed max volume count", causes=(VolumeLimitReached(),))
 
 Volumes = Mapping[str, str]  # driver/handle -> driver
 
@@ -114,7 +115,7 @@ class NodeVolumeLimits(Plugin):
         try:
             return self._usage.volumes.of_pod(pod, is_new=True, has_drivers=has_drivers)
         except MissingClaimError as exc:
-            return Status.unresolvable(str(exc))
+            return Status.unresolvable(str(exc), causes=(ClaimUnusable(),))
         except VolumeClaimError as exc:
             return Status.failure(exc)
 

@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.framework import SUCCESS, NodeInfo, NodeView, PodIndex, PodInfo, Rejections, Status
+from kubesched.framework.causes import TopologyLabelMissing, TopologySkewExceeded
 from kubesched.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
 from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import SpreadConstraint
 
 __all__ = ["LABEL_MISSING", "TOO_SKEWED", "HardSpread"]
 
-TOO_SKEWED = Status.unschedulable("node(s) didn't match pod topology spread constraints")
+TOO_SKEWED = Status.unschedulable(
+    "node(s) didn't match pod topology spread constraints", causes=(TopologySkewExceeded(),)
+)
 LABEL_MISSING = Status.unresolvable(
-    "node(s) didn't match pod topology spread constraints (missing required label)"
+    "node(s) didn't match pod topology spread constraints (missing required label)",
+    causes=(TopologyLabelMissing(),),
 )
 _STATUSES = (LABEL_MISSING, TOO_SKEWED)
 _LABEL_MISSING_CODE, _TOO_SKEWED_CODE = 1, 2

@@ -16,6 +16,7 @@ from kubesched.framework import (
     QueueingHint,
     Status,
 )
+from kubesched.framework.causes import SchedulingGated
 from kubesched.scheduler.config.plugin_names import SCHEDULING_GATES
 from kubesched.scheduler.plugins.helpers.hints import expect, queue_if, same_pod
 
@@ -30,7 +31,8 @@ class SchedulingGates(Plugin):
         if not gates:
             return SUCCESS
         names = format_slice(gate.name for gate in gates)
-        return Status.unresolvable(f"waiting for scheduling gates: {names}")
+        cause = SchedulingGated(tuple(gate.name for gate in gates))
+        return Status.unresolvable(f"waiting for scheduling gates: {names}", causes=(cause,))
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         eliminated = ClusterEvent(

@@ -36,6 +36,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import UntoleratedTaint
 from kubesched.framework.pod_limits import MOST_TOLERATIONS
 from kubesched.scheduler.config.plugin_names import TAINT_TOLERATION
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
@@ -49,7 +50,7 @@ __all__ = ["TaintToleration"]
 STATE_KEY = "PreScoreTaintToleration"
 _FEW_TAINT_SETS = 64
 _RELEVANT = frozenset({"", PREFER_NO_SCHEDULE})  # effects of tolerations
-UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
+UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)", causes=(UntoleratedTaint(),))
 
 
 class TaintToleration(Plugin):

@@ -39,6 +39,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import ClaimUnusable
 from kubesched.scheduler.config.args import VolumeBindingArgs
 from kubesched.scheduler.config.plugin_names import VOLUME_BINDING
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
@@ -67,7 +68,9 @@ from kubesched.scheduler.plugins.volume_binding.volume_provisioning import Provi
 __all__ = ["VolumeBinding"]
 
 STATE_KEY = "VolumeBinding"
-UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
+UNBOUND_IMMEDIATE = Status.unresolvable(
+    "pod has unbound immediate PersistentVolumeClaims", causes=(ClaimUnusable(),)
+)
 
 
 class _State:
@@ -137,7 +140,7 @@ class VolumeBinding(Plugin):
             return SKIP
         problem, has_claims = claims_problem(pod, self._listed_claims)
         if problem:
-            return Status.unresolvable(problem)
+            return Status.unresolvable(problem, causes=(ClaimUnusable(),))
         if not has_claims:
             state.write(STATE_KEY, _State())
             return SKIP

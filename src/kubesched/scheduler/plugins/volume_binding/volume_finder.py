@@ -11,6 +11,12 @@ from typing import Final, NamedTuple
 
 from kubesched.api import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from kubesched.framework import Status
+from kubesched.framework.causes import (
+    ClaimUnusable,
+    StorageExhausted,
+    VolumeUnavailable,
+    VolumeUnreachable,
+)
 from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE, VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.scheduler.plugins.volume_binding.migration import (
@@ -48,9 +54,18 @@ _REASONS: Final = {
         "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
     ),
 }
+_CAUSES: Final = {
+    VolumeProblem.AFFINITY: VolumeUnreachable(),
+    VolumeProblem.UNBOUND: VolumeUnavailable(),
+    VolumeProblem.SPACE: StorageExhausted(),
+    VolumeProblem.MISSING: ClaimUnusable(),
+}
 # By the sum of problems, beginning with 1.
 STATUSES: Final = tuple(
-    Status.unresolvable(*(reason for problem, reason in _REASONS.items() if number & problem))
+    Status.unresolvable(
+        *(reason for problem, reason in _REASONS.items() if number & problem),
+        causes=tuple(cause for problem, cause in _CAUSES.items() if number & problem),
+    )
     for number in range(1, 16)
 )
 

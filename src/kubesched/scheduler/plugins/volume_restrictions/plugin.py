@@ -28,6 +28,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import ClaimInUse, ClaimUnusable, DiskInUse
 from kubesched.scheduler.config.plugin_names import VOLUME_RESTRICTIONS
 from kubesched.scheduler.plugins.helpers.hints import expect, queue_if
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
@@ -38,10 +39,11 @@ from kubesched.scheduler.plugins.volume_restrictions.disks import DiskUse, disk_
 __all__ = ["VolumeRestrictions"]
 
 STATE_KEY = "PreFilterVolumeRestrictions"
-DISK_TAKEN = Status.unschedulable("node(s) had no available disk")
+DISK_TAKEN = Status.unschedulable("node(s) had no available disk", causes=(DiskInUse(),))
 CLAIM_TAKEN = Status.unschedulable(
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
-    "already in-use by another pod"
+    "already in-use by another pod",
+    causes=(ClaimInUse(),),
 )
 _ONE_POD = "ReadWriteOncePod"
 
@@ -86,7 +88,9 @@ class VolumeRestrictions(Plugin):
         for name in named_claims(pod):
             claim = self._claim(name, pod.metadata.namespace)
             if claim is None:
-                return Status.unresolvable(not_found(PersistentVolumeClaim, name))
+                return Status.unresolvable(
+                    not_found(PersistentVolumeClaim, name), causes=(ClaimUnusable(),)
+                )
             if _ONE_POD in claim.spec.access_modes:
                 alone.add(name)
         in_use = 0

@@ -32,6 +32,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.causes import ClaimUnusable, VolumeUnreachable
 from kubesched.scheduler.config.plugin_names import VOLUME_ZONE
 from kubesched.scheduler.plugins.helpers.csi_migration import REGION, REGION_BETA, ZONE, ZONE_BETA
 from kubesched.scheduler.plugins.helpers.hints import expect, queue_if
@@ -47,7 +48,9 @@ from kubesched.scheduler.plugins.helpers.volume_claims import (
 __all__ = ["VolumeZone"]
 
 STATE_KEY = "PreFilterVolumeZone"
-ELSEWHERE = Status.unresolvable("node(s) had no available volume zone")
+ELSEWHERE = Status.unresolvable(
+    "node(s) had no available volume zone", causes=(VolumeUnreachable(),)
+)
 
 _KEYS = (ZONE_BETA, REGION_BETA, ZONE, REGION)
 _SUCCESSOR = {ZONE_BETA: ZONE, REGION_BETA: REGION}
@@ -95,19 +98,19 @@ class VolumeZone(Plugin):
         wanted: list[_Topology] = []
         for name in named_claims(pod):
             if not name:
-                return Status.unresolvable("PersistentVolumeClaim had no name")
+                return _unusable("PersistentVolumeClaim had no name")
             claim = self._claims.get(name, pod.metadata.namespace)
             if claim is None:
-                return Status.unresolvable(not_found(PersistentVolumeClaim, name))
+                return _unusable(not_found(PersistentVolumeClaim, name))
             volume_name = claim.spec.volume_name
             if not volume_name:
                 problem = self._unbound_problem(claim)
                 if problem:
-                    return Status.unresolvable(problem)
+                    return _unusable(problem)
                 continue
             volume = self._volumes.get(volume_name)
             if volume is None:
-                return Status.unresolvable(not_found(PersistentVolume, volume_name))
+                return _unusable(not_found(PersistentVolume, volume_name))
             wanted += _topologies_of(volume)
         return tuple(wanted)
 
@@ -220,3 +223,7 @@ def _is_among(nodes: NodeView, key: str, values: frozenset[str]) -> NDArray[np.b
     for value in values:
         matched |= nodes.label_equals(key, value)
     return matched
+
+
+def _unusable(reason: str) -> Status:
+    return Status.unresolvable(reason, causes=(ClaimUnusable(),))
