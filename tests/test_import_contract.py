@@ -24,7 +24,7 @@ _BELOW_THE_LOOP = _CONTRACT | {
     "scheduler.runtime",
     "scheduler.backend",
 }
-_SCHEDULER = _BELOW_THE_LOOP | {"scheduler", "scheduler.server"}
+_SCHEDULER = _BELOW_THE_LOOP | {"scheduler", "scheduler.server", "scheduler.process"}
 _EMBEDDED = frozenset(["cluster.apiserver", "cluster.nodes", "cluster.controllers"])
 _CLUSTER = _SCHEDULER | _EMBEDDED | {"cluster"}
 MAY_IMPORT: dict[str, frozenset[str]] = {
@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "scheduler.backend": _CONTRACT - {"scheduler.config"},
     "scheduler.server": _BASE | {"foundation.client", "scheduler.config"},
     "scheduler": _BELOW_THE_LOOP,
+    "scheduler.process": _BELOW_THE_LOOP | {"scheduler", "scheduler.server"},
     "cluster.apiserver": _BASE | {"foundation.cel"},
     "cluster.nodes": _BASE | {"foundation.client", "cluster.apiserver"},
     "cluster.controllers": _BASE | {"foundation.client", "cluster.apiserver", "cluster.nodes"},

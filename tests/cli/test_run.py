@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched import __version__
-from kubesched.cli.run import (
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.log_output import LogSettings
+from kubesched.scheduler import config
+from kubesched.scheduler.process.process_setup import (
     HowToReport,
     Outcome,
     run_command_line,
 )
-from kubesched.foundation.util.clock import SECOND
-from kubesched.foundation.util.log_output import LogSettings
-from kubesched.scheduler import config
 from kubesched.scheduler.server.options.flags import GROUPS, REMOVED_FLAGS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import kubesched
-from kubesched.cli.run import run_command_line
-from kubesched.cli.scheduler_process import SchedulerProcess
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.scheduler.options import scheduler_configuration
+from kubesched.scheduler.process.process_setup import run_command_line
+from kubesched.scheduler.process.scheduler_process import SchedulerProcess
 from kubesched.scheduler.scheduler import Scheduler
 
 PACKAGE = Path(kubesched.__file__).parent
@@ -98,7 +98,7 @@ def test_a_configuration_passes_through_few_files(monkeypatch: pytest.MonkeyPatc
     assert {
         "scheduler/config/load.py",
         "scheduler/config/profiles.py",
-        "cli/scheduler_process.py",
+        "scheduler/process/scheduler_process.py",
     } <= set(trace.files)
     assert "scheduler/scheduler.py" not in trace.files  # it is yet to be built
     # A newcomer follows them one by one: if there are more, some rule has got a second home.

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kubesched.cli.run import HowToReport, run_command_line
 from kubesched.scheduler.config.write import written
+from kubesched.scheduler.process.process_setup import HowToReport, run_command_line
 from tests.conformance.comparison import Step, compare
 from tests.conformance.goldens import read_lines
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from kubesched.cli.api_clients import user_agent
 from kubesched.cli.named_clusters import (
     ClusterName,
     known_clusters,
@@ -29,6 +28,7 @@ from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.kubeconfig import kubectl_files, load_kubeconfig
 from kubesched.foundation.util.clock import Clock, RealClock
 from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.process.api_clients import user_agent
 
 __all__ = ["ClusterAddress", "cluster_options", "live_api"]
 

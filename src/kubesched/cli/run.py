@@ -1,17 +1,15 @@
 """`kubesched run`: what `kube-scheduler` is in a cluster, with the same flags and file.
 
-`run_command_line` takes a command line through every step that needs no server and says what
-comes of it, without printing or writing anything; the command then does so.
+`scheduler/process/process_setup.py` turns the command line into an outcome. This module reads the
+files, prints and writes what the outcome says, and runs the process until a signal ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import errno
 import os
-import platform
 import resource
 import secrets
 import shutil
@@ -19,219 +17,48 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
-import msgspec
 from msgspec.structs import replace
 
-import kubesched
-from kubesched.cli.scheduler_process import ProcessInputs, SchedulerProcess
-from kubesched.errors import ConfigError, KubeschedError
+from kubesched.cli.process_add_ons import CommandAddOns
+from kubesched.errors import KubeschedError
 from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.collector import settle_collector
-from kubesched.foundation.util.flag_parsing import Flag, FlagError, ParsedFlags, usage
-from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.flag_parsing import Flag
 from kubesched.foundation.util.log_output import LogSettings, log_to
 from kubesched.foundation.util.logging import get_logger
-from kubesched.scheduler.config import KubeSchedulerConfiguration, default_plugins, written
-from kubesched.scheduler.config.feature_gates import check_built
-from kubesched.scheduler.config.plugin_lists import Implemented
-from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.versions import BINARY_VERSION, KUBERNETES_VERSION
-from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+from kubesched.scheduler.config import written
+from kubesched.scheduler.process.add_ons import ProcessInputs
+from kubesched.scheduler.process.process_setup import (
+    Failure,
+    HowToReport,
+    Outcome,
+    run_command_line,
+)
+from kubesched.scheduler.process.scheduler_process import SchedulerProcess
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
-from kubesched.scheduler.server.options.command_line import (
-    UnwantedArgumentsError,
-    check_arguments,
-    options_from_flags,
-    parse_command_line,
-)
-from kubesched.scheduler.server.options.flag_kinds import PRINT, PRINT_RAW
-from kubesched.scheduler.server.options.flags import FILE_FLAGS, GROUPS, all_flags
-from kubesched.scheduler.server.options.logging_options import log_settings, validate_logging
-from kubesched.scheduler.server.options.option_validation import (
-    ReadFile,
-    open_error,
-    validate_options,
-)
-from kubesched.scheduler.server.options.process_config import (
-    ProcessConfig,
-    check_leader_election,
-    feature_gates_of,
-    process_config,
-)
+from kubesched.scheduler.server.options.flags import FILE_FLAGS, all_flags
+from kubesched.scheduler.server.options.option_validation import open_error
 
-__all__ = [
-    "Failure",
-    "HowToReport",
-    "Outcome",
-    "run",
-    "run_command_line",
-    "scheduler_command",
-]
+__all__ = ["run", "scheduler_command"]
 
 log = get_logger(__name__)
 
-_ABOUT = """\
-Watches an API server for pods that have no node yet, finds for each the nodes it can run on,
-ranks them, and binds the pod to one of the best. Configuration file and flags are those of
-kube-scheduler; `kubesched config` checks and shows a file."""
-
-
-class HowToReport(enum.Enum):
-    """The forms that the reference gives to what went wrong, without the list of all flags."""
-
-    AS_ERROR = enum.auto()  # `Error: …`
-    PLAINLY = enum.auto()
-    IN_LOG = enum.auto()  # `"command failed" err="…"`
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """Why a command line ends the process, and how that is said."""
-
-    how: HowToReport
-    text: str
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, how: HowToReport, error: KubeschedError) -> Failure:
-        return cls(how, str(error), tuple(getattr(error, "__notes__", ())))
-
-    def line(self) -> str:
-        """What is printed, without a log line's head."""
-        match self.how:
-            case HowToReport.PLAINLY:
-                return self.text
-            case HowToReport.IN_LOG:
-                return f'"command failed" err={quote(self.text)}'
-        return f"Error: {self.text}"
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of a command line: output, a configuration to write, a process, a failure."""
-
-    exit_code: int = 0
-    output: str = ""
-    write_to: str = ""
-    configuration: KubeSchedulerConfiguration | None = None  # in force, if it came to that
-    process: ProcessInputs | None = None
-    failure: Failure | None = None
-
-
-def run_command_line(
-    argv: Sequence[str],
-    *,
-    read_file: ReadFile,
-    environment: Mapping[str, str],
-    apply_logging: Callable[[LogSettings], None] = lambda _: None,
-    load_plugins: Callable[[Sequence[str]], PluginRegistry] = out_of_tree_plugins,
-    columns: int = 0,
-    program: str = "kubesched run",
-) -> Outcome:
-    """Go from a command line to a checked configuration, step by step (docs/reference/01 §13)."""
-    try:
-        flags = parse_command_line(argv)
-        if flags["help"]:
-            return Outcome(output=_help(program, columns))
-        check_arguments(flags)
-    except FlagError as exc:
-        if not isinstance(exc, UnwantedArgumentsError):
-            exc.add_note(f"{program} --help lists the flags")
-        return _failed(HowToReport.AS_ERROR, exc)
-    options = options_from_flags(flags)
-    try:
-        version, gates = feature_gates_of(options)
-        if options.version in (PRINT, PRINT_RAW):
-            return Outcome(output=_version(options.version))
-        try:
-            validate_logging(options.logging, gates)
-        except ConfigError as exc:
-            return _failed(HowToReport.PLAINLY, exc)
-        apply_logging(log_settings(options.logging))
-        _log_flags(flags)
-        validate_options(options, version, gates, read_file)
-        plugins = load_plugins(options.plugins)
-        texts = flags.texts()
-        config = process_config(
-            options,
-            gates,
-            read_file=read_file,
-            environment=environment,
-            known_args=plugins.known_args(),
-            implemented=_implemented(plugins),
-        )
-        if log.enabled(2):
-            log.detail(2, "Using component config", config=written(config.configuration))
-        if options.write_config_to:
-            return Outcome(write_to=options.write_config_to, configuration=config.configuration)
-        check_leader_election(config)
-        _check_built(config, plugins)
-        inputs = ProcessInputs(config=config, plugins=plugins, flags=texts)
-        return Outcome(process=inputs, configuration=config.configuration)
-    except ConfigError as exc:
-        return _failed(HowToReport.IN_LOG, exc)
-
-
-def _implemented(plugins: PluginRegistry) -> Implemented:
-    """The extension points of all plugins that exist."""
-    for name in plugins:
-        if name in IN_TREE_EXTENSION_POINTS:
-            raise ConfigError(f"a plugin named {name} already exists")
-    return {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()}
-
-
-def _check_built(config: ProcessConfig, plugins: PluginRegistry) -> None:
-    """Refuse to run with what is asked for and does not exist here, instead of passing over it."""
-    check_built(config.gates, has_extenders=bool(config.configuration.extenders))
-    by_default = default_plugins(config.gates).enabled_names()
-    for index, profile in enumerate(config.configuration.profiles):
-        missing = profile.plugins.enabled_names() - by_default - plugins.keys()
-        for name in sorted(missing - IN_TREE_PLUGINS.keys()):
-            raise ConfigError(f"profiles[{index}].plugins: kubesched has no plugin {name}")
-
-
-def _failed(how: HowToReport, error: KubeschedError) -> Outcome:
-    return Outcome(exit_code=1, failure=Failure.of(how, error))
-
-
-def _log_flags(flags: ParsedFlags) -> None:
-    if log.enabled(1):
-        for name, text in flags.texts().items():
-            log.plain(1, f"FLAG: --{name}={quote(text)}")
-
-
-def _version(asked: str) -> str:
-    if asked == PRINT:
-        return f"Kubernetes {KUBERNETES_VERSION}\nkubesched v{kubesched.__version__}\n"
-    parts = {
-        "Major": str(BINARY_VERSION.major),
-        "Minor": str(BINARY_VERSION.minor),
-        "GitVersion": KUBERNETES_VERSION,
-        "Implementation": f"kubesched {kubesched.__version__}",
-        "Compiler": f"{platform.python_implementation()} {platform.python_version()}",
-        "Platform": f"{sys.platform}/{platform.machine()}",
-    }
-    return f"version.Info{{{', '.join(f'{key}:{quote(text)}' for key, text in parts.items())}}}\n"
-
-
-def _help(program: str, columns: int) -> str:
-    example = f"Example:\n  {program} --config scheduler.yaml --leader-elect=false\n"
-    return f"{_ABOUT}\n\nUsage:\n  {program} [flags]\n\n{example}{usage(GROUPS, columns)}"
-
 
 class _RawCommand(click.Command):
-    """A command that reads its arguments itself: the rules for flags are not click's."""
+    """A command that parses its own arguments, because click's rules for flags differ."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.args = list(args)
         return []
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The flags, for a shell that completes a command line."""
+        """Return the flags, for a shell that completes a command line."""
         return list(map(_option, all_flags())) if ctx.resilient_parsing else []
 
 
@@ -248,10 +75,10 @@ def _option(flag: Flag) -> click.Option:
 
 
 def scheduler_command(plugins: Registry | None = None, name: str = "run") -> click.Command:
-    """The command that runs a scheduler which also has these plugins.
+    """Build the command that runs a scheduler with these additional plugins.
 
     Raises:
-        ConfigError: one of them could not be built.
+        ConfigError: a plugin could not be built.
     """
     given = PluginRegistry(plugins)
 
@@ -302,24 +129,24 @@ def _run_process(inputs: ProcessInputs, signals: _Signals) -> Outcome:
     try:
         return Outcome(exit_code=asyncio.run(_run_until_signalled(inputs, signals)))
     except KubeschedError as exc:
-        return _failed(HowToReport.IN_LOG, exc)
+        return Outcome.failed(HowToReport.IN_LOG, exc)
     except Exception as exc:
-        if (told := _only_failure(exc)) is not None:
-            return _failed(HowToReport.IN_LOG, told)
-        # A bug, which the reference ends with the exit code of a panic.
+        if (failure := _only_failure(exc)) is not None:
+            return Outcome.failed(HowToReport.IN_LOG, failure)
+        # A bug. The reference ends with the exit code of a panic.
         traceback.print_exception(exc)
         return Outcome(exit_code=2)
 
 
 def _only_failure(error: BaseException) -> KubeschedError | None:
-    """The failure that parts which ran side by side ended with, if it is one of ours."""
+    """Return the one KubeschedError in nested exception groups; None for anything else."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error if isinstance(error, KubeschedError) else None
 
 
 def _allow_open_files() -> None:
-    """Take as many files and connections as this process may ask for, as Go programs do."""
+    """Raise the limit of open files to the hard limit, as Go programs do."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
@@ -328,7 +155,14 @@ def _allow_open_files() -> None:
 
 async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
     seed, hostname = secrets.randbits(63), socket.gethostname()
-    process = SchedulerProcess(inputs, RealClock(), seed, hostname, on_synced=settle_collector)
+    process = SchedulerProcess(
+        inputs,
+        RealClock(),
+        seed,
+        hostname,
+        on_synced=settle_collector,
+        add_ons=CommandAddOns(),
+    )
     loop = asyncio.get_running_loop()
     signals.call_on_first(lambda: loop.call_soon_threadsafe(process.stop))
     loop.add_signal_handler(signal.SIGUSR2, process.log_state)
@@ -336,28 +170,28 @@ async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
 
 
 class _Signals:
-    """SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once.
+    """Handlers of SIGTERM and SIGINT: the first signal stops the process, the second kills it.
 
-    Not the loop's own handlers: the second must work when the loop is stuck, and the first
-    while the command line is still being read.
+    These are not handlers of the event loop. The second signal must work when the loop is stuck,
+    and the first one while the command line is still being parsed.
     """
 
     def __init__(self) -> None:
         self._stop: Callable[[], object] | None = None
-        self._came = False
+        self._has_arrived = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def call_on_first(self, stop: Callable[[], object]) -> None:
-        """Call this when one comes, or now if one has come."""
+        """Call `stop` on the first signal, or at once if it has arrived already."""
         self._stop = stop
-        if self._came:
+        if self._has_arrived:
             stop()
 
     def _on_signal(self, *_: object) -> None:
-        if self._came:
-            os._exit(1)  # someone is in a hurry: nothing is finished, nothing is released
-        self._came = True
+        if self._has_arrived:
+            os._exit(1)  # bindings are not finished and the lease is not released
+        self._has_arrived = True
         if self._stop is not None:
             self._stop()
 
@@ -390,5 +224,5 @@ def _apply_logging(settings: LogSettings) -> None:
 def _read_file(path: str) -> bytes:
     try:
         return read_bounded(path, MOST_SETTINGS_BYTES)
-    except ValueError as exc:  # a path that no file can have
+    except ValueError as exc:  # not a valid path, for example with a null byte
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from exc

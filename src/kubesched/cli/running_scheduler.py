@@ -12,13 +12,13 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from kubesched.cli.api_clients import user_agent
 from kubesched.cli.cluster_address import ClusterAddress
 from kubesched.explain import ExplainError, Explanation
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.tls import TlsOptions
 from kubesched.foundation.client.transport import Request
 from kubesched.foundation.util.clock import SECOND, RealClock
+from kubesched.scheduler.process.api_clients import user_agent
 
 __all__ = ["RunningScheduler", "scheduler_options"]
 

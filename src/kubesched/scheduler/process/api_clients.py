@@ -1,4 +1,4 @@
-"""The API clients of a scheduler process: one connection, several limits.
+"""The API clients of a scheduler process: one connection, several rate limits.
 
 docs/reference/02 §9.1.
 """
@@ -31,13 +31,13 @@ _FEW = 4
 
 
 def user_agent() -> str:
-    """What API servers note of us; clients of one process add what they are for."""
+    """Return the User-Agent header; each client of a process appends its purpose."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return f"kubesched/v{kubesched.__version__} ({sys.platform}/{machine}) kubernetes/python"
 
 
 class ApiClients:
-    """Makes the clients of a process, and closes them together."""
+    """Builds the clients of a process, and closes them together."""
 
     def __init__(
         self,
@@ -47,9 +47,13 @@ class ApiClients:
         metrics: ClientMetrics,
         seed: int,
     ) -> None:
-        """Raises ConfigError if there is no way to an API server."""
+        """Find the API server.
+
+        Raises:
+            ConfigError: no kubeconfig, flag or environment names one.
+        """
         self._limits, self._clock, self._metrics, self._seed = limits, clock, metrics, seed
-        self._made: list[HttpApi] = []
+        self._clients: list[HttpApi] = []
         self._connection = connect_process(
             cluster.kubeconfig,
             cluster.master,
@@ -66,7 +70,7 @@ class ApiClients:
         timeout_ns: int = 0,
         fence: LeaseFence | None = None,
     ) -> HttpApi:
-        """A client with the configured rate limit, and connections of its own."""
+        """Build a client with the configured rate limit and its own connections."""
         connection = replace(self._connection, user_agent=f"{user_agent()}/{purpose}")
         made = HttpApi(
             HttpTransport(connection, on_ca_reload=self._metrics.count_ca_reload),
@@ -78,12 +82,12 @@ class ApiClients:
             metrics=self._metrics,
             fence=fence,
         )
-        self._made.append(made)
+        self._clients.append(made)
         self._metrics.note_transport()
         return made
 
     def reviewer(self, kubeconfig: str, purpose: str) -> HttpApi | None:
-        """A client for TokenReviews and the like; None if there is nobody to ask.
+        """Build a client for TokenReviews and access reviews; None without an API server for them.
 
         Raises:
             ConfigError: the kubeconfig cannot be used.
@@ -100,12 +104,12 @@ class ApiClients:
             timeout_ns=_REVIEW_TIMEOUT_NS,
             metrics=self._metrics,
         )
-        self._made.append(made)
+        self._clients.append(made)
         self._metrics.note_transport()
         return made
 
     async def close(self) -> None:
-        for client in self._made:
+        for client in self._clients:
             await client.close()
 
     def _review_connection(self, kubeconfig: str) -> Connection | None:

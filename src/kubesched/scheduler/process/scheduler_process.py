@@ -1,10 +1,10 @@
-"""A scheduler as a process of a control plane: set up, then run.
+"""The scheduler as a process of a control plane (docs/reference/02 §1.2, §1.3, §1.5).
 
-    docs/reference/02 §1.2, §1.3, §1.5. caches sync -> ready -> lease -> placing pods
+    caches sync -> ready -> lease -> scheduling
 
-`SchedulerProcess` is built from a checked configuration and runs until it is told to stop or
-loses its lease. What it may do to the cluster while it leads ends by itself: every write passes
-the elector's fence right before it is sent.
+`SchedulerProcess` is built from a checked configuration. It runs until `stop` is called or it loses
+its lease. A process that has lost the lease cannot write: the elector's fence checks every request
+right before the client sends it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,14 @@ import contextlib
 import logging
 import platform
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-import msgspec
 from prometheus_client.registry import CollectorRegistry
 
 import kubesched
 from kubesched.api import Lease, Pod
-from kubesched.cli.api_clients import ApiClients
-from kubesched.cli.scheduler_explanations import SchedulerExplanations
-from kubesched.dashboard.dashboard import Dashboard
-from kubesched.dashboard.page_sources import dashboard_of_scheduler
-from kubesched.explain.event_notes import EventNotes
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.foundation.client.http_api import HttpApi
@@ -52,12 +46,18 @@ from kubesched.scheduler.config.versions import (
 )
 from kubesched.scheduler.config.write import versioned
 from kubesched.scheduler.cycles.attempt import Attempt
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
+from kubesched.scheduler.process.add_ons import EventNotes, ProcessAddOns, ProcessInputs
+from kubesched.scheduler.process.api_clients import ApiClients
 from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.server.endpoints.explanations import Explanations
 from kubesched.scheduler.server.endpoints.health import HealthCheck, SwitchCheck
-from kubesched.scheduler.server.endpoints.http_messages import Request, Response, text_error
+from kubesched.scheduler.server.endpoints.http_messages import (
+    Handler,
+    Request,
+    Response,
+    text_error,
+)
 from kubesched.scheduler.server.endpoints.zpages import Versions
-from kubesched.scheduler.server.options.process_config import ProcessConfig
 from kubesched.scheduler.server.serving.secure_server import (
     Pages,
     SchedulerServer,
@@ -71,20 +71,12 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
-# How long bindings under way and queued events have after a signal.
+# How long bindings in flight and queued events may take after a signal.
 _GRACE_S = 15.0
 
 
-class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command line comes to, if there is nothing wrong with it."""
-
-    config: ProcessConfig
-    plugins: PluginRegistry
-    flags: Mapping[str, str]
-
-
 class SchedulerProcess:
-    """Everything that runs in a scheduler's process."""
+    """The scheduler with its clients, leader election and endpoints."""
 
     def __init__(
         self,
@@ -93,10 +85,15 @@ class SchedulerProcess:
         seed: int,
         hostname: str,
         on_synced: Callable[[], None] = lambda: None,
+        add_ons: ProcessAddOns | None = None,
     ) -> None:
-        """Set up a process that calls `on_synced` when it knows the cluster, before it is ready.
+        """Build the process; `on_synced` is called once the caches have synced, before it is ready.
 
-        Raises ConfigError for a configuration that cannot be used after all.
+        Without `add_ons` the process has neither `/explain` nor a dashboard, and its events have no
+        notes.
+
+        Raises:
+            ConfigError: there is no way to an API server with this configuration.
         """
         self._inputs, self._clock, self._seed = inputs, clock, seed
         self._on_synced = on_synced
@@ -120,17 +117,14 @@ class SchedulerProcess:
         self._hostname = hostname
         self._elector: LeaderElector | None = None
         self._scheduler: Scheduler | None = None
-        self._explanations = SchedulerExplanations(
-            lambda: self._scheduler,
-            self._config.configuration,
-            clock,
-            inputs.plugins,
-            gates,
-        )
+        self._add_ons = add_ons
+        self._explanations: Explanations | None = None
+        if add_ons is not None:
+            self._explanations = add_ons.explanations(lambda: self._scheduler, inputs, clock)
         self._event_notes: EventNotes | None = None
-        self._page: Dashboard | None = None
+        self._dashboard: Handler | None = None
         self._stopping = asyncio.Event()
-        self._may_place = asyncio.Event()
+        self._may_schedule = asyncio.Event()
         self._leads = False
         self._shutdown = SwitchCheck("shutdown", "process is shutting down", is_fine=True)
         self._handler_sync = SwitchCheck(
@@ -138,20 +132,20 @@ class SchedulerProcess:
         )
 
     def stop(self) -> None:
-        """End in an orderly way: what is under way is finished, the lease is released."""
+        """Ask `run` to finish the bindings in flight, to release the lease and to end."""
         self._shutdown.is_fine = False
         self._stopping.set()
 
     def log_state(self) -> None:
-        """Write cache and queue to the log, and where they differ from the informers."""
+        """Log the cache, the queue, and where they differ from the informers."""
         if self._scheduler is not None and not self._stopping.is_set():
             log_state(self._scheduler)
 
     async def run(self) -> int:
-        """Set up and run; return the exit code.
+        """Build the parts, run them, and return the exit code.
 
         Raises:
-            KubeschedError: it cannot be set up, or the endpoints cannot be served.
+            KubeschedError: the parts cannot be built, or the endpoints cannot be served.
         """
         try:
             return await self._run()
@@ -167,21 +161,16 @@ class SchedulerProcess:
             self._elector = self._build_elector(leader_events)
             fence = self._elector.fence
         main = self._clients.client("scheduler", fence=fence)
-        # The port is taken before anything is built, so that a second process ends here.
+        # Bind the port before building anything: a second process on the same port ends here.
         server = await self._build_server()
         server_parts = () if server is None else (server,)
         watchdog = LoopWatchdog(while_stalled=None if server is None else server.answer_while)
         scheduler = self._scheduler = self._build_scheduler(
             main, await self._broadcaster(events, main)
         )
-        if self._config.options.dashboard:
-            self._page = dashboard_of_scheduler(
-                scheduler,
-                self._clock,
-                title=f"scheduler on {self._hostname}",
-                configuration=self._config.configuration,
-                plugins=self._inputs.plugins,
-                gates=self._config.gates,
+        if self._config.options.dashboard and self._add_ons is not None:
+            self._dashboard = self._add_ons.dashboard(
+                scheduler, self._inputs, self._clock, self._hostname
             )
         log.info(
             "Starting Kubernetes Scheduler",
@@ -196,7 +185,7 @@ class SchedulerProcess:
         return code
 
     async def _lead(self, scheduler: Scheduler) -> int:
-        """Sync, become leader if that is asked for, place pods; return the exit code."""
+        """Sync, wait for the lease if leader election is on, schedule; return the exit code."""
         async with _Tasks() as tasks:
             placing: asyncio.Task[None] | None = None
             delayed = self._config.configuration.delay_cache_until_active
@@ -216,7 +205,7 @@ class SchedulerProcess:
                     await self._first(leading, placing, scheduler.synced)
                     self._note_synced()
                     log.info("Sync completed")
-                self._may_place.set()
+                self._may_schedule.set()
                 over = None if self._elector is None else self._elector.over
                 await self._first(leading, placing, over)
             return await self._end(scheduler, placing, leading)
@@ -228,7 +217,7 @@ class SchedulerProcess:
         leading: asyncio.Task[None] | None,
     ) -> int:
         if leading is not None and self._has_lost() and not self._stopping.is_set():
-            # Whoever leads next must not meet our requests: they are abandoned, not awaited.
+            # The next leader must not meet requests of this process: cancel them, do not wait.
             if placing is not None:
                 await _cancel(placing)
             await leading
@@ -239,12 +228,12 @@ class SchedulerProcess:
         if placing is not None:
             await asyncio.wait([placing], timeout=_GRACE_S)
             if placing.done():
-                placing.result()  # raises what ended it
+                placing.result()  # raises the exception of a task that failed
         if self._elector is None:
             log.error("command failed", err="finished without leader elect")
             return 1
         if leading is not None:
-            # Only now: nothing of ours is under way any more.
+            # Release the lease last, when no request of this process is in flight.
             self._elector.stop()
             await leading
         return 0 if self._stopping.is_set() else 1
@@ -253,7 +242,7 @@ class SchedulerProcess:
         return self._elector is not None and self._elector.over.is_set()
 
     async def _first(self, *awaited: asyncio.Task[Any] | asyncio.Event | None) -> None:
-        """Wait until one of these is over or set, or the process is told to stop."""
+        """Wait until a task is done, an event is set, or `stop` is called."""
         async with _Tasks() as tasks:
             events = [each for each in awaited if isinstance(each, asyncio.Event)]
             waits = [tasks.start(event.wait(), "wait") for event in (self._stopping, *events)]
@@ -329,20 +318,22 @@ class SchedulerProcess:
             seed=self._seed,
             hostname=self._hostname,
             broadcaster=broadcaster,
-            begins=self._may_place,
+            begins=self._may_schedule,
             verify_engine=config.options.verify_engine,
-            failure_note=self._failure_note if config.options.explain_events else None,
+            failure_note=self._failure_note if self._writes_notes() else None,
             stream_lists=config.gates.enabled("WatchListClient"),
             share_parts=True,
             may_act=None if self._elector is None else self._elector.may_act,
         )
 
+    def _writes_notes(self) -> bool:
+        return self._config.options.explain_events and self._add_ons is not None
+
     def _failure_note(self, attempt: Attempt, error: FitError) -> str:
-        assert self._scheduler is not None, "no attempt is made before there is one"
+        assert self._scheduler is not None, "attempts are made by a scheduler"
+        assert self._add_ons is not None, "only add-ons make notes"
         if self._event_notes is None:
-            self._event_notes = EventNotes(
-                self._scheduler.informers.lister, self._scheduler.cache.snapshot, self._clock
-            )
+            self._event_notes = self._add_ons.event_notes(self._scheduler, self._clock)
         return self._event_notes.note(attempt.queued.pod_info, error.diagnosis)
 
     async def _build_server(self) -> SchedulerServer | None:
@@ -377,7 +368,7 @@ class SchedulerProcess:
         )
         configuration = config.configuration
         if log.enabled(2):
-            # As in the reference, which sorts out the arguments only to write them.
+            # The reference completes the plugin arguments only when it logs the configuration.
             configuration = as_written(configuration)
         shown = versioned(configuration)
         elected = [HealthCheck("leaderElection", lambda: None)] if self._elector else []
@@ -392,21 +383,24 @@ class SchedulerProcess:
             ),
             healthz=elected,
             readyz=(*elected, self._shutdown.as_check(), self._handler_sync.as_check()),
-            pods=self._known_pods,
+            pods=self._cached_pods,
             is_leading=lambda: self._leads,
             profiling=config.configuration.enable_profiling,
             statusz=gates.enabled("ComponentStatusz"),
             flagz=gates.enabled("ComponentFlagz"),
             explanations=self._explanations,
-            dashboard=self._show_page if config.options.dashboard else None,
+            dashboard=self._show_dashboard if self._has_dashboard() else None,
         )
 
-    async def _show_page(self, request: Request) -> Response:
-        if self._page is None:
-            return text_error("this process has not begun to schedule", 503)
-        return await self._page.answer(request)
+    def _has_dashboard(self) -> bool:
+        return self._config.options.dashboard and self._add_ons is not None
 
-    def _known_pods(self) -> Iterable[Pod]:
+    async def _show_dashboard(self, request: Request) -> Response:
+        if self._dashboard is None:
+            return text_error("this process has not begun to schedule", 503)
+        return await self._dashboard(request)
+
+    def _cached_pods(self) -> Iterable[Pod]:
         return () if self._scheduler is None else self._scheduler.informers.lister(Pod).list()
 
     def _add_build_metrics(self, metrics: ServingMetrics) -> None:
@@ -437,7 +431,7 @@ class SchedulerProcess:
 
 
 class _Tasks(contextlib.AsyncExitStack):
-    """Tasks that end with the block, whatever they are at."""
+    """Tasks that are cancelled at the end of the block."""
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name)

@@ -1,0 +1,43 @@
+"""Explanations, event notes and the dashboard of a `kubesched run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubesched.cli.scheduler_explanations import SchedulerExplanations
+from kubesched.dashboard.page_sources import dashboard_of_scheduler
+from kubesched.explain.event_notes import EventNotes
+from kubesched.foundation.util.clock import Clock
+from kubesched.scheduler.process.add_ons import ProcessInputs
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.server.endpoints.http_messages import Handler
+
+__all__ = ["CommandAddOns"]
+
+
+class CommandAddOns:
+    """`ProcessAddOns` with the rooms `explain/` and `dashboard/`."""
+
+    def explanations(
+        self, scheduler: Callable[[], Scheduler | None], inputs: ProcessInputs, clock: Clock
+    ) -> SchedulerExplanations:
+        config = inputs.config
+        return SchedulerExplanations(
+            scheduler, config.configuration, clock, inputs.plugins, config.gates
+        )
+
+    def event_notes(self, scheduler: Scheduler, clock: Clock) -> EventNotes:
+        return EventNotes(scheduler.informers.lister, scheduler.cache.snapshot, clock)
+
+    def dashboard(
+        self, scheduler: Scheduler, inputs: ProcessInputs, clock: Clock, hostname: str
+    ) -> Handler:
+        dashboard = dashboard_of_scheduler(
+            scheduler,
+            clock,
+            title=f"scheduler on {hostname}",
+            configuration=inputs.config.configuration,
+            plugins=inputs.plugins,
+            gates=inputs.config.gates,
+        )
+        return dashboard.answer

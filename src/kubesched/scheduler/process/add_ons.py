@@ -1,0 +1,58 @@
+"""What rooms above the scheduler add to its process: explanations, event notes, a dashboard.
+
+The scheduler imports neither `explain/` nor `dashboard/`. The command passes in an object that
+builds these parts; a test of the process itself can do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from kubesched.foundation.util.clock import Clock
+from kubesched.framework import Diagnosis, PodInfo
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.server.endpoints.explanations import Explanations
+from kubesched.scheduler.server.endpoints.http_messages import Handler
+from kubesched.scheduler.server.options.process_config import ProcessConfig
+
+__all__ = ["EventNotes", "ProcessAddOns", "ProcessInputs"]
+
+
+class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """The checked result of a command line: configuration, plugins and flags."""
+
+    config: ProcessConfig
+    plugins: PluginRegistry
+    flags: Mapping[str, str]
+
+
+class EventNotes(Protocol):
+    """Writes the note that `--explain-events` appends to an event of a pod that fits nowhere."""
+
+    def note(self, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
+        """Return the note; empty if there is none."""
+        ...
+
+
+class ProcessAddOns(Protocol):
+    """Builds the optional parts of a scheduler process."""
+
+    def explanations(
+        self, scheduler: Callable[[], Scheduler | None], inputs: ProcessInputs, clock: Clock
+    ) -> Explanations:
+        """Build the answers below `/explain`; `scheduler` returns None until it is built."""
+        ...
+
+    def event_notes(self, scheduler: Scheduler, clock: Clock) -> EventNotes:
+        """Build the writer of notes."""
+        ...
+
+    def dashboard(
+        self, scheduler: Scheduler, inputs: ProcessInputs, clock: Clock, hostname: str
+    ) -> Handler:
+        """Build the handler of all requests below `/dashboard`."""
+        ...
