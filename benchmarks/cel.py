@@ -15,7 +15,7 @@ from collections.abc import Callable
 import click
 
 from kubesched.api.dynamic_resources import DeviceAttribute, DeviceCapacity
-from kubesched.foundation.cel import DeviceInput, DeviceSelector
+from kubesched.foundation.cel import CompiledSelector, DeviceInput
 from kubesched.foundation.cel.device import clear_compiled
 
 DRIVER = "gpu.example.com"
@@ -65,9 +65,9 @@ def main(evaluations: int, repeat: int) -> None:
     device = prepare()
     for name, expression in SELECTORS.items():
 
-        def compile_anew(text: str = expression) -> DeviceSelector:
+        def compile_anew(text: str = expression) -> CompiledSelector:
             clear_compiled()
-            return DeviceSelector.compile(text)
+            return CompiledSelector.compile(text)
 
         selector = compile_anew()
         figures = {

@@ -97,7 +97,7 @@ def test_a_configuration_passes_through_few_files(monkeypatch: pytest.MonkeyPatc
     assert seen == [inputs.config.configuration]
     assert {
         "scheduler/config/load.py",
-        "scheduler/config/profiles.py",
+        "scheduler/config/configuration_completion.py",
         "scheduler/process/scheduler_process.py",
     } <= set(trace.files)
     assert "scheduler/scheduler.py" not in trace.files  # it is yet to be built

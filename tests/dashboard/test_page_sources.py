@@ -14,7 +14,7 @@ from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.page_sources import dashboard_of_api
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.explain.sources import SCHEDULING_KINDS, Reading
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import running
 from kubesched.scheduler.server.endpoints.http_messages import Headers, Request
@@ -38,7 +38,7 @@ def test_whoever_asks_while_the_cluster_is_read_gets_the_answer_of_the_whole() -
             title="",
             reading=Reading(SCHEDULING_KINDS),
         )
-        informers = {each.kind: each for each in parts if isinstance(each, Informer)}
+        informers = {each.kind: each for each in parts if isinstance(each, SharedInformer)}
         nodes = informers.pop(Node)
         async with running(*informers.values()):
             await informers[Pod].wait_for_sync()

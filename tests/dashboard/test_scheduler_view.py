@@ -18,7 +18,7 @@ from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.rows import node_row
 from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.stream_frames import FrameHub
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.components import running
@@ -48,8 +48,8 @@ class World:
         self.view = SchedulerView(lambda: self.schedulers[-1])
         self.hub = FrameHub(self.view, DecisionLog(clock.now_ns), lambda frame: frame)
         self.counted = ClusterView()
-        self.pods: Informer[Pod] = Informer(self.api, Pod, clock, random.Random(1))
-        self.nodes: Informer[Node] = Informer(self.api, Node, clock, random.Random(2))
+        self.pods: SharedInformer[Pod] = SharedInformer(self.api, Pod, clock, random.Random(1))
+        self.nodes: SharedInformer[Node] = SharedInformer(self.api, Node, clock, random.Random(2))
         counted = self.counted
         self.pods.add_handler(
             counted.put_pod,

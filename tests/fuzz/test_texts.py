@@ -11,7 +11,7 @@ from kubesched.api.label_query import parse_label_query
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.time import parse_time
 from kubesched.errors import QuantityError, SelectorError
-from kubesched.foundation.cel import CelError, DeviceSelector
+from kubesched.foundation.cel import CelError, CompiledSelector
 from kubesched.foundation.util.yaml_documents import YamlDocument, read_documents
 from tests.fuzz.effort import effort
 
@@ -141,7 +141,7 @@ def test_times(text: str) -> None:
 @example(text='"' + "a" * 100_000)
 def test_expressions(text: str) -> None:
     with contextlib.suppress(CelError):
-        DeviceSelector.compile(text).matches("driver", {}, {"a": "1"}, None)
+        CompiledSelector.compile(text).matches("driver", {}, {"a": "1"}, None)
 
 
 @effort(300)

@@ -18,7 +18,7 @@ from kubesched.api import Pod
 from kubesched.errors import ConfigError
 from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND
-from kubesched.scheduler.config.types import Extender, ExtenderTLSConfig
+from kubesched.scheduler.config.types import ExtenderConfig, ExtenderTLSConfig
 from kubesched.scheduler.extenders.building import build_extenders, connect
 from kubesched.testing import make_pod
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
@@ -28,7 +28,7 @@ from tests.integration.scheduler_cluster import Cluster, ended, tell
 Json = dict[str, Any]
 
 
-async def asked(settings: Extender, timeout_ns: int = 5 * SECOND) -> Any:
+async def asked(settings: ExtenderConfig, timeout_ns: int = 5 * SECOND) -> Any:
     """What the extender answers to an empty question."""
     client = ExtenderClient(settings.url_prefix, connect(settings), timeout_ns)
     try:
@@ -142,7 +142,7 @@ BROKEN = {
 @pytest.mark.parametrize(("tls", "why"), BROKEN.values(), ids=BROKEN)
 def test_what_cannot_be_used_is_said_at_the_start(tls: ExtenderTLSConfig, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        build_extenders([Extender(url_prefix="https://x", tls_config=tls)])
+        build_extenders([ExtenderConfig(url_prefix="https://x", tls_config=tls)])
     assert str(caught.value).startswith(f"couldn't build extenders: {why}")
 
 
@@ -180,7 +180,7 @@ class TestTrouble:
             server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
             async with server:
                 port = server.sockets[0].getsockname()[1]
-                settings = Extender(url_prefix=f"http://127.0.0.1:{port}")
+                settings = ExtenderConfig(url_prefix=f"http://127.0.0.1:{port}")
                 with pytest.raises(ExtenderError, match=r"EOF$"):
                     await asked(settings)
 
@@ -222,7 +222,7 @@ def test_answers_of_all_kinds_of_servers(answer: bytes) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            settings = Extender(url_prefix=f"http://127.0.0.1:{port}")
+            settings = ExtenderConfig(url_prefix=f"http://127.0.0.1:{port}")
             client = ExtenderClient(settings.url_prefix, connect(settings), 5 * SECOND)
             for _ in range(3):
                 assert json.loads(await client.post("filter", b"{}")) == {"NodeNames": []}

@@ -17,11 +17,11 @@ from aiohttp import web
 
 from kubesched.api import ApiError, Pod
 from kubesched.foundation.client import http_api, request_pool
-from kubesched.foundation.client.credentials import FileText, User
+from kubesched.foundation.client.credentials import FileText, UserCredentials
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.tls import TlsOptions
-from kubesched.foundation.client.transport import Answer, Request, TransportError
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse, TransportError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, RealClock
 from tests.integration.certificates import Authority
 
@@ -98,7 +98,9 @@ def test_what_a_server_sees() -> None:
     async def work() -> None:
         async with serving(handler) as server:
             connection = Connection(
-                server=f"{server}/prefix/", credentials=User(token="t"), user_agent="me/1"
+                server=f"{server}/prefix/",
+                credentials=UserCredentials(token="t"),
+                user_agent="me/1",
             )
             async with client(connection) as api:
                 await api.list(Pod, label_selector="app in (x,y)", field_selector="a!=b")
@@ -165,17 +167,21 @@ def test_a_write_waits_for_its_turn_and_a_lost_one_gives_it_back() -> None:
     async def work() -> None:
         async with serving(handler) as server:
             transport = HttpTransport(Connection(server=server), parallel=2)
-            sent = [asyncio.create_task(transport.send(Request("POST", "/x"))) for _ in range(6)]
+            sent = [
+                asyncio.create_task(transport.send(OutgoingRequest("POST", "/x"))) for _ in range(6)
+            ]
             await asyncio.sleep(0.05)
             sent[0].cancel()
             with pytest.raises(TransportError) as error:
-                await transport.send(Request("POST", "/x", timeout_ns=50 * MILLISECOND))
+                await transport.send(OutgoingRequest("POST", "/x", timeout_ns=50 * MILLISECOND))
             assert error.value.kind == "timeout"
             go_on.set()
             answers = await asyncio.gather(*sent, return_exceptions=True)
             await transport.close()
         assert isinstance(answers[0], asyncio.CancelledError)
-        assert [each.status for each in answers[1:] if isinstance(each, Answer)] == [200] * 5
+        assert [each.status for each in answers[1:] if isinstance(each, ServerResponse)] == [
+            200
+        ] * 5
 
     asyncio.run(work())
     # The server still works on the one that was given up.
@@ -197,7 +203,7 @@ def test_a_large_answer_in_chunks_is_whole() -> None:
         async with serving(handler) as server:
             transport = HttpTransport(Connection(server=server))
             for _ in range(2):
-                answer = await transport.send(Request("GET", "/x"))
+                answer = await transport.send(OutgoingRequest("GET", "/x"))
                 assert answer.body == large
             await transport.close()
 
@@ -223,9 +229,9 @@ def test_a_connection_that_the_server_closed_is_replaced_for_reads_only() -> Non
         port = server.sockets[0].getsockname()[1]
         transport = HttpTransport(Connection(server=f"http://127.0.0.1:{port}"))
         for _ in range(2):  # the second one finds the connection closed
-            assert (await transport.send(Request("GET", "/x"))).body == b"ok"
+            assert (await transport.send(OutgoingRequest("GET", "/x"))).body == b"ok"
         with pytest.raises(TransportError) as error:
-            await transport.send(Request("POST", "/x"))
+            await transport.send(OutgoingRequest("POST", "/x"))
         assert error.value.kind == "reset"
         await transport.close()
         server.close()
@@ -251,7 +257,7 @@ def test_a_write_is_not_sent_where_the_server_has_hung_up_unheard() -> None:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         transport = HttpTransport(Connection(server=address))
         for event in hung_up:
-            assert (await transport.send(Request("POST", "/x"))).body == b"ok"
+            assert (await transport.send(OutgoingRequest("POST", "/x"))).body == b"ok"
             event.wait(10)  # which stands still, as it does when there is much to decide
         await transport.close()
 
@@ -279,8 +285,8 @@ def test_a_request_that_is_stopped_at_the_last_moment_is_not_sent() -> None:
         async with serving(handler) as server:
             transport = HttpTransport(Connection(server=server), parallel=1)
             with pytest.raises(TooLateError):
-                await transport.send(Request("POST", "/a", before_send=too_late))
-            await transport.send(Request("POST", "/b", before_send=lambda: 5 * SECOND))
+                await transport.send(OutgoingRequest("POST", "/a", before_send=too_late))
+            await transport.send(OutgoingRequest("POST", "/b", before_send=lambda: 5 * SECOND))
             await transport.close()
 
     asyncio.run(work())
@@ -300,7 +306,7 @@ def test_a_rotated_token_is_used_at_once_when_the_old_one_is_refused(tmp_path: P
     async def work() -> None:
         nonlocal accepted
         async with serving(handler) as server:
-            credentials = User(token_file=FileText(token, RealClock()))
+            credentials = UserCredentials(token_file=FileText(token, RealClock()))
             async with client(Connection(server=server, credentials=credentials)) as api:
                 await api.get(Pod, "p", "d")
                 accepted = "new"
@@ -447,7 +453,7 @@ def test_a_client_certificate_is_shown_and_replaced_when_it_is_rotated(
     certificate, key = tmp_path / "client.pem", tmp_path / "client.key"
     rotate("first")
     clock = RealClock()
-    user = User(certificate=FileText(certificate, clock), key=FileText(key, clock))
+    user = UserCredentials(certificate=FileText(certificate, clock), key=FileText(key, clock))
     context = server_context(*authority.issue("server"), client_ca=authority.certificate)
 
     async def work() -> None:
@@ -469,7 +475,7 @@ def test_a_server_that_is_not_there_is_not_knocked_at_by_everyone() -> None:
         async with serving(answer_pod) as server:
             url = server
         transport = HttpTransport(Connection(server=url))
-        sent = [transport.send(Request("POST", "/x")) for _ in range(200)]
+        sent = [transport.send(OutgoingRequest("POST", "/x")) for _ in range(200)]
         with counted_connects() as connects:
             answers = await asyncio.gather(*sent, return_exceptions=True)
         kinds = {each.kind for each in answers if isinstance(each, TransportError)}
@@ -477,7 +483,7 @@ def test_a_server_that_is_not_there_is_not_knocked_at_by_everyone() -> None:
         assert len(connects) <= 64  # as many as go at once
         await asyncio.sleep(0.15)
         with counted_connects() as connects, pytest.raises(TransportError):
-            await transport.send(Request("POST", "/x"))
+            await transport.send(OutgoingRequest("POST", "/x"))
         assert len(connects) == 1
         await transport.close()
 
@@ -530,10 +536,10 @@ def test_an_address_that_leads_nowhere_does_not_hide_the_next(
             monkeypatch.setattr(loop, "getaddrinfo", two_addresses)
             monkeypatch.setattr(loop, "sock_connect", connect)
             transport = HttpTransport(Connection(server=server))
-            await asyncio.gather(*(transport.send(Request("GET", "/x")) for _ in range(2)))
+            await asyncio.gather(*(transport.send(OutgoingRequest("GET", "/x")) for _ in range(2)))
             assert sorted(tried) == ["127.0.0.1"] * 2 + ["127.0.0.2"] * 2
             tried.clear()
-            await asyncio.gather(*(transport.send(Request("GET", "/x")) for _ in range(3)))
+            await asyncio.gather(*(transport.send(OutgoingRequest("GET", "/x")) for _ in range(3)))
             assert tried == ["127.0.0.1"]  # it knows by now which one to ask
             await transport.close()
         for each in (nowhere, *waiting):

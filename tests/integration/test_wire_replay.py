@@ -19,8 +19,8 @@ import pytest
 from kubesched.api import ApiError, Lease, Node, Pod
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
-from kubesched.foundation.client.informer import Informer
-from kubesched.foundation.client.transport import Request
+from kubesched.foundation.client.informer import SharedInformer
+from kubesched.foundation.client.transport import OutgoingRequest
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import running
 from tests.foundation.client.recordings import body_of, load
@@ -193,7 +193,7 @@ def test_every_recorded_answer_is_read_as_what_it_is(wire: dict[str, dict[str, A
             transport = HttpTransport(Connection(server=url))
             for each in exchanges:
                 request = each["request"]
-                sent = Request(request["method"], request["path"], body_of(request["body"]))
+                sent = OutgoingRequest(request["method"], request["path"], body_of(request["body"]))
                 got = await transport.send(sent)
                 assert got.status == each["response"]["status"], each["name"]
                 assert got.body == body_of(each["response"]["body"]), each["name"]
@@ -367,7 +367,7 @@ def test_an_informer_falls_back_where_the_recorded_server_does_not_stream_lists(
     )
 
     async def story(api: HttpApi) -> set[str]:
-        informer = Informer(api, Pod, RealClock(), random.Random(1), stream_lists=True)
+        informer = SharedInformer(api, Pod, RealClock(), random.Random(1), stream_lists=True)
         heard: list[str] = []
         followed = asyncio.Event()
 

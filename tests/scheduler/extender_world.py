@@ -27,7 +27,7 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
 from kubesched.scheduler.config import default_configuration
-from kubesched.scheduler.config.types import Extender, PluginRef
+from kubesched.scheduler.config.types import ExtenderConfig, PluginRef
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.fakes.fake_extender import FakeExtender
@@ -72,7 +72,7 @@ class ExtenderWorld:
 
     def __init__(
         self,
-        extenders: Sequence[tuple[FakeExtender, Extender]],
+        extenders: Sequence[tuple[FakeExtender, ExtenderConfig]],
         plugins: Sequence[type[Plugin]] = (),
         **options: Any,
     ) -> None:
@@ -142,7 +142,7 @@ class ExtenderWorld:
 
 @contextlib.asynccontextmanager
 async def cluster_with(
-    *extenders: FakeExtender | tuple[FakeExtender, Extender], **options: Any
+    *extenders: FakeExtender | tuple[FakeExtender, ExtenderConfig], **options: Any
 ) -> AsyncIterator[ExtenderWorld]:
     """A running cluster; extenders get addresses of their own unless their settings say so."""
     pairs = [

@@ -24,7 +24,7 @@ from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import MILLISECOND, current_clock
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.randomness import derive
-from kubesched.scheduler.config.types import Extender, ExtenderManagedResource
+from kubesched.scheduler.config.types import ExtenderConfig, ExtenderManagedResource
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing.fakes.fake_extender import FakeExtender
 
@@ -76,14 +76,14 @@ class RecordedExtenders:
             bind=self._answer("/cache/bind"),
         )
 
-    def settings(self) -> list[Extender]:
+    def settings(self) -> list[ExtenderConfig]:
         managed = ExtenderManagedResource(name=FOO, ignored_by_scheduler=True)
         return [
             self.plain.settings("/plain"),
             self.cache.settings("/cache", node_cache_capable=True, managed_resources=(managed,)),
         ]
 
-    def transport(self, settings: Extender) -> Any:
+    def transport(self, settings: ExtenderConfig) -> Any:
         fake = self.plain if settings.url_prefix.endswith("/plain") else self.cache
         return fake.transport(settings)
 

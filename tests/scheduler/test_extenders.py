@@ -10,7 +10,7 @@ import pytest
 from kubesched.api import Node, Pod
 from kubesched.foundation.util.components import running
 from kubesched.framework import CycleState, NodeInfo, Plugin
-from kubesched.scheduler.config.types import Extender, ExtenderManagedResource
+from kubesched.scheduler.config.types import ExtenderConfig, ExtenderManagedResource
 from kubesched.testing import make_node
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
 from kubesched.testing.objects.builders import ZONE
@@ -602,6 +602,6 @@ def test_an_error_about_the_nominated_node_is_no_error() -> None:
 
 def test_settings_of_a_fake_name_the_verbs_that_it_has() -> None:
     fake = FakeExtender(filter=keep_nodes(only()), prioritize=score_nodes(lambda _: 0))
-    assert fake.settings("/x") == Extender(
+    assert fake.settings("/x") == ExtenderConfig(
         url_prefix=f"{fake.url}/x", filter_verb="filter", prioritize_verb="prioritize", weight=1
     )

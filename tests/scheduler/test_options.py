@@ -17,7 +17,7 @@ from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.framework import Plugin
-from kubesched.scheduler.config import Extender, default_configuration, default_profile
+from kubesched.scheduler.config import ExtenderConfig, default_configuration, default_profile
 from kubesched.scheduler.options import scheduler_configuration
 
 
@@ -44,7 +44,7 @@ def test_options_change_the_configuration() -> None:
         percentage_of_nodes_to_score=30,
         pod_initial_backoff_seconds=2,
         pod_max_backoff_seconds=20,
-        extenders=[Extender(url_prefix="http://a"), {"urlPrefix": "http://b"}],
+        extenders=[ExtenderConfig(url_prefix="http://a"), {"urlPrefix": "http://b"}],
     )
     assert configuration.parallelism == 4
     assert configuration.percentage_of_nodes_to_score == 30

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod
 from kubesched.api.events import Event
 from kubesched.cluster.apiserver import LocalApi
-from kubesched.foundation.client.transport import Answer, Request, TransportError
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse, TransportError
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running
@@ -38,12 +38,12 @@ def status(code: int, reason: str, message: str = "", **more: Any) -> bytes:
     return json.dumps({**body, "code": code, "reason": reason, "message": message, **more}).encode()
 
 
-def says(code: int, reason: str, message: str = "", *, retry_after: str = "") -> Answer:
+def says(code: int, reason: str, message: str = "", *, retry_after: str = "") -> ServerResponse:
     headers = {"Retry-After": retry_after} if retry_after else {}
-    return Answer(code, status(code, reason, message), headers)
+    return ServerResponse(code, status(code, reason, message), headers)
 
 
-TOO_LARGE = Answer(
+TOO_LARGE = ServerResponse(
     504,
     status(
         504,
@@ -58,22 +58,22 @@ TOO_LARGE = Answer(
 )
 
 
-def is_watch(request: Request) -> bool:
+def is_watch(request: OutgoingRequest) -> bool:
     return "watch=true" in request.target
 
 
-def is_streamed_list(request: Request) -> bool:
+def is_streamed_list(request: OutgoingRequest) -> bool:
     return "sendInitialEvents" in request.target
 
 
-def is_bind(request: Request) -> bool:
+def is_bind(request: OutgoingRequest) -> bool:
     return request.target.partition("?")[0].endswith("/binding")
 
 
-Asked = Callable[[Request], bool]
+Asked = Callable[[OutgoingRequest], bool]
 
 
-def everything(_: Request) -> bool:
+def everything(_: OutgoingRequest) -> bool:
     return True
 
 
@@ -152,7 +152,7 @@ class Case(NamedTuple):
     """Every second of the trouble."""
 
 
-def answering(answer: Answer, asked: Asked = everything) -> Case:
+def answering(answer: ServerResponse, asked: Asked = everything) -> Case:
     """Something answers in the server's place."""
 
     def begin(world: World) -> None:
@@ -208,7 +208,7 @@ CASES = {
     "the server is not ready": answering(says(503, "ServiceUnavailable", retry_after="1")),
     "the server has too much to do": answering(says(429, "TooManyRequests", retry_after="1")),
     "the server has too much to do and says no time": answering(says(429, "TooManyRequests")),
-    "a proxy answers with a page": answering(Answer(502, b"<html>bad gateway</html>")),
+    "a proxy answers with a page": answering(ServerResponse(502, b"<html>bad gateway</html>")),
     "nobody knows us": answering(says(401, "Unauthorized")),
     "nothing is allowed": answering(says(403, "Forbidden")),
     "watches cannot be opened": answering(says(500, "InternalError"), is_watch),
@@ -286,12 +286,14 @@ PAGES = {
 
 @pytest.mark.parametrize("metadata", PAGES.values(), ids=PAGES)
 def test_a_list_whose_pages_expire_is_taken_in_one_piece(metadata: dict[str, str]) -> None:
-    def trouble(request: Request) -> Trouble | None:
+    def trouble(request: OutgoingRequest) -> Trouble | None:
         if is_streamed_list(request):
             return Trouble(answer=says(422, "Invalid"))
         if "continue=" in request.target:
             message = "The provided continue parameter is too old"
-            return Trouble(answer=Answer(410, status(410, "Expired", message, metadata=metadata)))
+            return Trouble(
+                answer=ServerResponse(410, status(410, "Expired", message, metadata=metadata))
+            )
         return None
 
     async def main() -> None:

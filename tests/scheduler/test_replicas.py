@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
-from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import MILLISECOND, SECOND
 from kubesched.scheduler.scheduler import Scheduler
@@ -74,7 +74,7 @@ class World:
         self.wrong: list[str] = []
         self.network.on_applied = self._saw
 
-    def _saw(self, name: str, request: Request, answer: Answer) -> None:
+    def _saw(self, name: str, request: OutgoingRequest, answer: ServerResponse) -> None:
         if name.startswith("lease "):
             return
         if request.method != "GET":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from kubesched.foundation.client.transport import Request, TransportError
+from kubesched.foundation.client.transport import OutgoingRequest, TransportError
 from kubesched.foundation.util import virtual_loop
 from kubesched.testing.fakes.fake_extender import (
     ExtenderCall,
@@ -48,11 +48,11 @@ def test_it_answers_without_a_network_too() -> None:
     async def story() -> None:
         extender = FakeExtender(filter=lambda _: {"NodeNames": []})
         transport = extender.transport(extender.settings("/x"))
-        answer = await transport.send(Request("POST", "/filter", b"{}"))
+        answer = await transport.send(OutgoingRequest("POST", "/filter", b"{}"))
         assert (answer.status, answer.body) == (200, b'{"NodeNames":[]}')
         extender.is_down = True
         with pytest.raises(TransportError):
-            await transport.send(Request("POST", "/filter", b"{}"))
+            await transport.send(OutgoingRequest("POST", "/filter", b"{}"))
 
     virtual_loop.run(story)
 

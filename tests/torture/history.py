@@ -22,7 +22,7 @@ from kubesched.api.pod_facts import is_terminating, pod_priority
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.errors import CacheError
-from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse
 from kubesched.foundation.util.clock import SECOND
 from tests.torture.belongings import device_objections, devices_of, volume_objections
 from tests.torture.judge import is_wanted_near, objections
@@ -81,7 +81,7 @@ class History:
 
     # Requests
 
-    def applied(self, name: str, request: Request, answer: Answer) -> None:
+    def applied(self, name: str, request: OutgoingRequest, answer: ServerResponse) -> None:
         """A request took effect: looked at from the server's side."""
         self._promises.applied(request, answer)
         if name.startswith("lease ") or request.method == "GET" or answer.status >= 300:
@@ -98,7 +98,7 @@ class History:
         elif request.method == "PATCH" and "/pods/" in path and path.endswith("/status"):
             self._check_told(name, path.split("/")[-2], json.loads(request.body)["status"])
 
-    def answered(self, name: str, request: Request, answer: Answer) -> None:
+    def answered(self, name: str, request: OutgoingRequest, answer: ServerResponse) -> None:
         path = request.target.partition("?")[0]
         if path.endswith("/binding") and answer.status == 201 and _can_be_read(answer):
             pod = path.split("/")[-2]
@@ -468,7 +468,7 @@ def _of_others(pod: Json) -> Json:
     return {**status, "conditions": conditions}
 
 
-def _can_be_read(answer: Answer) -> bool:
+def _can_be_read(answer: ServerResponse) -> bool:
     """Whether an answer says anything: a page of a proxy is as good as none."""
     with contextlib.suppress(ValueError):
         return isinstance(json.loads(answer.body), dict)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubesched.foundation.util.clock import SECOND
-from kubesched.scheduler.config.types import Extender, ExtenderManagedResource
+from kubesched.scheduler.config.types import ExtenderConfig, ExtenderManagedResource
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply
 from tests.torture.objects import FOO
 
@@ -34,7 +34,7 @@ class MoodyExtender(FakeExtender):
         self._dice = random.Random(f"extender/{seed}")
         self._is_storming = is_storming
 
-    def moody_settings(self) -> Extender:
+    def moody_settings(self) -> ExtenderConfig:
         return self.settings(
             managed_resources=(ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),),
             node_cache_capable=True,

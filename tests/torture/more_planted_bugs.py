@@ -8,7 +8,7 @@ from typing import Any
 from kubesched.cluster.apiserver.store import object_store, preconditions
 from kubesched.cluster.apiserver.store.persistence import DataFile
 from kubesched.foundation.client.http_api import HttpApi
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.informer_store import ObjectStore
 from kubesched.foundation.client.lease_view import LeaseView
 from kubesched.framework import pod_status_writer
@@ -162,14 +162,14 @@ MORE: dict[str, tuple[Patch, ...]] = {
     ),
     "a history that is gone is asked for again and again": (
         edited(
-            Informer,
+            SharedInformer,
             "_watch_until_lost",
             "if error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):",
             "if error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS, _GONE):",
         ),
     ),
     "a watch goes on where it was before the list": (
-        edited(Informer, "_replace", "self._version = version", "self._version or version"),
+        edited(SharedInformer, "_replace", "self._version = version", "self._version or version"),
     ),
     "what changed during a gap is not told": (
         edited(

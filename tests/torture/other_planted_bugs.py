@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.leader_election import LeaderElector
 from kubesched.foundation.client.lease_fence import LeaseFence
 from kubesched.foundation.client.lease_view import LeaseView
@@ -204,7 +204,10 @@ OTHERS: dict[str, tuple[Patch, ...]] = {
     # Watches
     "one object of a list is lost": (
         edited(
-            Informer, "_fetch_pages", "return listed, page", "return listed[:-1] or listed, page"
+            SharedInformer,
+            "_fetch_pages",
+            "return listed, page",
+            "return listed[:-1] or listed, page",
         ),
     ),
     # Preemption

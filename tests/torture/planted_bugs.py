@@ -12,7 +12,7 @@ from kubesched.cluster.apiserver.rules.strategies import pod_strategy as pod_rul
 from kubesched.cluster.apiserver.store import object_store
 from kubesched.cluster.apiserver.store.persistence import DataFile
 from kubesched.foundation.client import http_api
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.informer_store import ObjectStore
 from kubesched.foundation.client.leader_election import LeaderElector
 from kubesched.foundation.client.lease_fence import LeaseFence
@@ -187,7 +187,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     ),
     "old events are taken in again": (
         edited(
-            Informer,
+            SharedInformer,
             "_take_in",
             "if is_older(event.resource_version, self._version):",
             "if False:",
@@ -195,7 +195,7 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     ),
     "a watch is resumed too late": (
         edited(
-            Informer,
+            SharedInformer,
             "_open_watch",
             "resource_version=self._version,",
             'resource_version=str(int(self._version or "0") + 3) if self._version else "",',

@@ -32,7 +32,7 @@ from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
-from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running
@@ -340,10 +340,10 @@ class Run:
                 return replica.life
         return None
 
-    def _sent(self, name: str, request: Request) -> None:
+    def _sent(self, name: str, request: OutgoingRequest) -> None:
         self.weather.saw(name, request, "sent")
 
-    def _applied(self, name: str, request: Request, answer: Answer) -> None:
+    def _applied(self, name: str, request: OutgoingRequest, answer: ServerResponse) -> None:
         self.history.applied(name, request, answer)
         self.weather.saw(name, request, "applied")
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
-from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse
 from kubesched.foundation.util.clock import SECOND, current_clock
 
 __all__ = ["ServerPromises"]
@@ -39,7 +39,7 @@ class ServerPromises:
                 self._violated(f"{now} takes the lease from {before} after {waited}")
             self._renewed_ns = self._clock.monotonic_ns()
 
-    def applied(self, request: Request, answer: Answer) -> None:
+    def applied(self, request: OutgoingRequest, answer: ServerResponse) -> None:
         """A write by PUT took effect: it must be based on what was there."""
         if request.method != "PUT" or answer.status >= 300:
             return

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from kubesched.foundation.client.transport import Answer, Request, TransportError
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse, TransportError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND
 from tests.foundation.client.wire_network import Mangled, Network, Trouble
 from tests.torture.cluster_plan import Step
@@ -57,7 +57,7 @@ class Weather:
         """The next so many such requests about pods fail, and all else goes well."""
         left = count
 
-        def refused(request: Request) -> Trouble | None:
+        def refused(request: OutgoingRequest) -> Trouble | None:
             nonlocal left
             if left <= 0 or request.method != method or "/pods/" not in request.target:
                 return None
@@ -92,9 +92,9 @@ class Weather:
             network.trouble = self._counted(step.what, _troubled(step.what, dice))
 
     def _counted(
-        self, what: str, trouble: Callable[[Request], Trouble | None]
-    ) -> Callable[[Request], Trouble | None]:
-        def counted(request: Request) -> Trouble | None:
+        self, what: str, trouble: Callable[[OutgoingRequest], Trouble | None]
+    ) -> Callable[[OutgoingRequest], Trouble | None]:
+        def counted(request: OutgoingRequest) -> Trouble | None:
             given = trouble(request)
             self.faults[what] += given is not None
             return given
@@ -139,7 +139,7 @@ class Weather:
         replica.clock.awake.clear()
         asyncio.get_running_loop().call_later(seconds, replica.clock.awake.set)
 
-    def connecting(self, name: str, request: Request) -> None:
+    def connecting(self, name: str, request: OutgoingRequest) -> None:
         """A request waits for a connection: perhaps its machine stops right now."""
         if not self._tired or request.method == "GET" or name.startswith("lease "):
             return
@@ -147,7 +147,7 @@ class Weather:
         if (seconds := self._tired.pop(number, 0)) > 0:
             self._pause(self._replicas[number], seconds)
 
-    def saw(self, name: str, request: Request, when: str) -> None:
+    def saw(self, name: str, request: OutgoingRequest, when: str) -> None:
         """A request was sent, or took effect: perhaps the last thing that its sender did."""
         number = name.partition("-")[0]
         if not self._doomed or request.method == "GET" or name.startswith("lease "):
@@ -210,10 +210,12 @@ def _garbled(lines: bytes, dice: random.Random) -> Mangled:
 # Requests
 
 
-def _troubled(what: str, dice: random.Random) -> Callable[[Request], Trouble | None]:
+def _troubled(what: str, dice: random.Random) -> Callable[[OutgoingRequest], Trouble | None]:
     share = dice.choice([0.1, 0.3, 0.6])
 
-    def some(trouble: Callable[[Request], Trouble | None]) -> Callable[[Request], Trouble | None]:
+    def some(
+        trouble: Callable[[OutgoingRequest], Trouble | None],
+    ) -> Callable[[OutgoingRequest], Trouble | None]:
         return lambda request: trouble(request) if dice.random() < share else None
 
     if what == "requests lost":
@@ -240,10 +242,12 @@ def _troubled(what: str, dice: random.Random) -> Callable[[Request], Trouble | N
     return some(lambda request: _refusal(dice, what, request))
 
 
-def _slow_writes(dice: random.Random, longest_s: float) -> Callable[[Request], Trouble | None]:
+def _slow_writes(
+    dice: random.Random, longest_s: float
+) -> Callable[[OutgoingRequest], Trouble | None]:
     """The server takes its time about everything but leases, which change hands meanwhile."""
 
-    def slow(request: Request) -> Trouble | None:
+    def slow(request: OutgoingRequest) -> Trouble | None:
         if request.method == "GET" or "/leases" in request.target:
             return None
         return Trouble(server_ns=int(longest_s * dice.uniform(0.5, 1) * SECOND))
@@ -255,10 +259,10 @@ def _wrong_content(dice: random.Random) -> Trouble:
     garbage = dice.choice(_GARBAGE)
     if dice.random() < 0.5:
         return Trouble(garbled=garbage)
-    return Trouble(answer=Answer(200, garbage))
+    return Trouble(answer=ServerResponse(200, garbage))
 
 
-def _refusal(dice: random.Random, what: str, request: Request) -> Trouble | None:
+def _refusal(dice: random.Random, what: str, request: OutgoingRequest) -> Trouble | None:
     code, reason, headers = 500, "InternalError", {}
     if what == "too many requests":
         code, reason = 429, "TooManyRequests"
@@ -271,4 +275,4 @@ def _refusal(dice: random.Random, what: str, request: Request) -> Trouble | None
         code, reason = dice.choice([(503, "ServiceUnavailable"), (504, "Timeout"), (502, "")])
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
     text = json.dumps({**body, "reason": reason, "message": "stormy"}).encode()
-    return Trouble(answer=Answer(code, text, headers))
+    return Trouble(answer=ServerResponse(code, text, headers))

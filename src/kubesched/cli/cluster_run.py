@@ -32,7 +32,7 @@ from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifest
 from kubesched.cluster.nodes.behavior_rules import load_behavior_rules
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.errors import KubeschedError
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.kubeconfig import kubectl_files
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.collector import settle_collector
@@ -202,7 +202,7 @@ class ClusterRun:
         keep = not self._cluster.is_new
         await apply_manifests(api, dumped)
         await apply_manifests(api, surroundings, keep_existing=keep)
-        pods = Informer(api, Pod, clock, derive(0, "up"))
+        pods = SharedInformer(api, Pod, clock, derive(0, "up"))
         names = frozenset(scheduler.current.profiles)
         given = [each.object for each in fresh if isinstance(each.object, Pod)]
         followed = WorkloadProgress(

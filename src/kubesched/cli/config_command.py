@@ -21,9 +21,9 @@ from kubesched.scheduler.config import (
     parse_feature_gates,
     versioned,
 )
+from kubesched.scheduler.config.file_problems import ConfigProblem, find_problems
 from kubesched.scheduler.config.plugin_lists import Implemented
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.problems import Problem, find_problems
 from kubesched.scheduler.config.yaml_output import dump_yaml
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
@@ -97,7 +97,7 @@ def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output
     try:
         found = _problems(_read(file), parse_feature_gates(gates), out_of_tree_plugins(plugins))
     except ConfigError as exc:
-        found = (Problem(0, str(exc)),)
+        found = (ConfigProblem(0, str(exc)),)
     click.echo(msgspec.json.encode({"file": file, "problems": found}).decode())
     if found:
         raise click.exceptions.Exit(_INVALID)
@@ -140,7 +140,9 @@ def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSched
     return complete_configuration(configuration, _implemented(registry), gates=gates)
 
 
-def _problems(text: bytes, gates: FeatureGates, plugins: PluginRegistry) -> tuple[Problem, ...]:
+def _problems(
+    text: bytes, gates: FeatureGates, plugins: PluginRegistry
+) -> tuple[ConfigProblem, ...]:
     known_args, implemented = plugins.known_args(), _implemented(plugins)
     return find_problems(text, gates=gates, known_args=known_args, implemented=implemented)
 

@@ -20,7 +20,7 @@ from kubesched.cli.workload_progress import (
     short_of_pods,
 )
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 
 __all__ = ["PlacementDisplay"]
@@ -38,7 +38,7 @@ class PlacementDisplay:
     def __init__(
         self,
         api: LocalApi,
-        pods: Informer[Pod],
+        pods: SharedInformer[Pod],
         followed: WorkloadProgress,
         kinds: Collection[type[Any]],
         clock: Clock,

@@ -16,7 +16,7 @@ from kubesched.cli.cluster_address import ClusterAddress
 from kubesched.explain import ExplainError, Explanation
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.tls import TlsOptions
-from kubesched.foundation.client.transport import Request
+from kubesched.foundation.client.transport import OutgoingRequest
 from kubesched.foundation.util.clock import SECOND, RealClock
 from kubesched.scheduler.process.api_clients import user_agent
 
@@ -58,7 +58,7 @@ class RunningScheduler(NamedTuple):
         """Raises ExplainError with what to do about it."""
         transport = HttpTransport(self._connection())
         try:
-            answer = await transport.send(Request("GET", target, timeout_ns=_TIMEOUT_NS))
+            answer = await transport.send(OutgoingRequest("GET", target, timeout_ns=_TIMEOUT_NS))
         finally:
             await transport.close()
         if answer.status == 200:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubesched.dashboard.bad_request import BadRequestError
+from kubesched.scheduler.config.file_problems import find_problems
 from kubesched.scheduler.config.load import load_configuration
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.problems import find_problems
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 

@@ -18,7 +18,7 @@ from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.explain.sources import SCHEDULING_KINDS, Reading
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.components import Component
 from kubesched.foundation.util.randomness import derive
@@ -28,7 +28,7 @@ from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["dashboard_of_api", "dashboard_of_embedded", "dashboard_of_scheduler"]
 
-Informers = Mapping[type[Any], Informer[Any]]
+Informers = Mapping[type[Any], SharedInformer[Any]]
 
 
 def dashboard_of_embedded(
@@ -106,7 +106,7 @@ def dashboard_of_api(
 ) -> tuple[Dashboard, tuple[Component, ...]]:
     """The page of any cluster, read-only, of what may be read."""
     informers: Informers = {
-        kind.type: Informer(
+        kind.type: SharedInformer(
             api,
             kind.type,
             clock,

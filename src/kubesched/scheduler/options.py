@@ -18,19 +18,19 @@ from msgspec.structs import replace
 from kubesched.foundation.client.event_recorder import Broadcaster
 from kubesched.foundation.client.informer_factory import InformerFactory
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.scheduler.config.configuration_completion import complete_configuration
+from kubesched.scheduler.config.configuration_validation import validate_configuration
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.profiles import complete_configuration
 from kubesched.scheduler.config.types import (
     API_VERSION,
     KIND,
-    Extender,
+    ExtenderConfig,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
 )
-from kubesched.scheduler.config.validation import validate_configuration
 from kubesched.scheduler.cycles.failure import FailureNote, HandleFailure
 from kubesched.scheduler.extenders.building import TransportOf
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
@@ -57,7 +57,7 @@ class SchedulerOptions(TypedDict, total=False):
     configuration: KubeSchedulerConfiguration | None
     configuration_is_complete: bool  # by `complete_configuration`: it is taken as it is
     profiles: Iterable[KubeSchedulerProfile | Mapping[str, Any]] | None
-    extenders: Iterable[Extender | Mapping[str, Any]] | None
+    extenders: Iterable[ExtenderConfig | Mapping[str, Any]] | None
     parallelism: int | None
     percentage_of_nodes_to_score: int | None
     pod_initial_backoff_seconds: int | None

@@ -16,7 +16,9 @@ __all__ = ["build_profiles"]
 def build_profiles(
     profiles: Iterable[KubeSchedulerProfile], registry: Registry, services: Services
 ) -> dict[str, Framework]:
-    """Build the profiles of a complete configuration (`config/profiles.py` has the rules).
+    """Build the profiles of a complete configuration.
+
+    The rules stand in `config/configuration_completion.py`.
 
     Raises:
         ConfigError: a plugin cannot be built.

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.access import ApiAccess
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.foundation.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.foundation.util.components import BackgroundTasks, StopSwitch, running
@@ -33,8 +33,8 @@ from kubesched.scheduler.backend.queue import (
 )
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
 from kubesched.scheduler.backend.queue_flusher import QueueFlusher
+from kubesched.scheduler.config.configuration_completion import as_written
 from kubesched.scheduler.config.feature_gates import check_combination
-from kubesched.scheduler.config.profiles import as_written
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.cycles.binding_cycle import BindingCycle, Placement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
@@ -302,7 +302,7 @@ class Scheduler:
             )
         return EventHandlers(self.cache, *parts)
 
-    def _count_changes(self, informer: Informer[Any]) -> None:
+    def _count_changes(self, informer: SharedInformer[Any]) -> None:
         """Have cached answers invalidated that depend on objects of the informer's kind."""
 
         def changed(*_objects: Any) -> None:

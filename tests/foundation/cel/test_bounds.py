@@ -13,8 +13,8 @@ from kubesched.foundation.cel import (
     CelCompileError,
     CelError,
     CelRuntimeError,
+    CompiledSelector,
     DeviceInput,
-    DeviceSelector,
     compile_expression,
 )
 from tests.foundation.cel.support import ENVIRONMENT, evaluate, outcome
@@ -106,7 +106,7 @@ def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 def _answers(expression: str) -> None:
     with contextlib.suppress(CelError):
-        assert DeviceSelector.compile(expression).selects(DEVICE) in (True, False)
+        assert CompiledSelector.compile(expression).selects(DEVICE) in (True, False)
 
 
 @given(st.text(max_size=60))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from kubesched.api.dynamic_resources import DeviceAttribute, DeviceCapacity
-from kubesched.foundation.cel import CelCompileError, CelRuntimeError, DeviceInput, DeviceSelector
+from kubesched.foundation.cel import CelCompileError, CelRuntimeError, CompiledSelector, DeviceInput
 
 DRIVER = "gpu.example.com"
 ATTRIBUTES = {
@@ -27,7 +27,7 @@ MEMORY = f'device.capacity["{DRIVER}"].memory'
 def outcome(expression: str) -> bool | str:
     """What a selector says of the device above: yes, no, or its error."""
     try:
-        return DeviceSelector.compile(expression).matches(DRIVER, ATTRIBUTES, CAPACITY, None)
+        return CompiledSelector.compile(expression).matches(DRIVER, ATTRIBUTES, CAPACITY, None)
     except CelRuntimeError as error:
         return str(error)
 
@@ -172,30 +172,30 @@ REFUSED = {
 @pytest.mark.parametrize(("expression", "words"), REFUSED.values(), ids=REFUSED)
 def test_a_selector_that_is_none(expression: str, words: str) -> None:
     with pytest.raises(CelCompileError) as caught:
-        DeviceSelector.compile(expression)
+        CompiledSelector.compile(expression)
     assert words in str(caught.value)
 
 
 def test_a_version_that_is_none_fails_every_selector() -> None:
     attributes = {"v": DeviceAttribute(version_value="2.0")}
     with pytest.raises(CelRuntimeError, match=r"^attribute v: parse semantic version: No Major"):
-        DeviceSelector.compile("true").matches(DRIVER, attributes, {}, None)
+        CompiledSelector.compile("true").matches(DRIVER, attributes, {}, None)
 
 
 def test_lists_need_their_feature_gate() -> None:
     attributes = {"tags": DeviceAttribute(string_values=("a", "b"))}
     with pytest.raises(CelRuntimeError, match=r"^attribute tags: unsupported attribute value$"):
-        DeviceSelector.compile("true").matches(DRIVER, attributes, {}, None)
+        CompiledSelector.compile("true").matches(DRIVER, attributes, {}, None)
     device = DeviceInput(DRIVER, attributes, {}, None, list_attributes=True)
-    selector = DeviceSelector.compile(f"{GPU}.tags.exists(t, t == 'b')", list_attributes=True)
+    selector = CompiledSelector.compile(f"{GPU}.tags.exists(t, t == 'b')", list_attributes=True)
     assert selector.selects(device)
 
 
 def test_a_shared_device() -> None:
-    selector = DeviceSelector.compile("device.allowMultipleAllocations")
+    selector = CompiledSelector.compile("device.allowMultipleAllocations")
     assert selector.matches(DRIVER, {}, {}, True)
 
 
 def test_a_capacity_may_be_given_as_text() -> None:
-    selector = DeviceSelector.compile(f'{MEMORY}.isLessThan(quantity("1Gi"))')
+    selector = CompiledSelector.compile(f'{MEMORY}.isLessThan(quantity("1Gi"))')
     assert selector.matches(DRIVER, {}, {"memory": "512Mi"}, None)

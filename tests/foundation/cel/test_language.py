@@ -9,7 +9,7 @@ import math
 
 import pytest
 
-from kubesched.foundation.cel.language.values import Duration, Timestamp, TypeValue, UInt
+from kubesched.foundation.cel.language.cel_values import Duration, Timestamp, TypeValue, UInt
 from tests.foundation.cel.support import evaluate, outcome
 
 LITERALS = {

@@ -11,7 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from kubesched.foundation.client.transport import Answer, Request, Streamed, TransportError, limited
+from kubesched.foundation.client.transport import (
+    OutgoingRequest,
+    ResponseStream,
+    ServerResponse,
+    TransportError,
+    with_timeout,
+)
 
 
 def load(goldens: Path) -> dict[str, dict[str, Any]]:
@@ -24,9 +30,9 @@ def body_of(recorded: Any) -> bytes:
     return recorded.encode() if isinstance(recorded, str) else json.dumps(recorded).encode()
 
 
-def answer(exchange: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
+def answer(exchange: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> ServerResponse:
     response = exchange["response"]
-    return Answer(response["status"], body_of(response.get("body")), headers or {})
+    return ServerResponse(response["status"], body_of(response.get("body")), headers or {})
 
 
 def stream(exchange: Mapping[str, Any], pieces: int = 1) -> FakeStream:
@@ -71,22 +77,22 @@ class RecordedTransport:
     host = "recorded:6443"
     base_url = "https://recorded:6443"
 
-    def __init__(self, *answers: Answer | FakeStream | TransportError) -> None:
+    def __init__(self, *answers: ServerResponse | FakeStream | TransportError) -> None:
         self._answers = list(answers)
-        self.requests: list[Request] = []
+        self.requests: list[OutgoingRequest] = []
         self.open_streams = 0
 
     @property
-    def last(self) -> Request:
+    def last(self) -> OutgoingRequest:
         return self.requests[-1]
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ServerResponse:
         given = self._next(request)
-        assert isinstance(given, Answer)
+        assert isinstance(given, ServerResponse)
         return given
 
     @contextlib.asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Streamed]:
+    async def stream(self, request: OutgoingRequest) -> AsyncIterator[ResponseStream]:
         given = self._next(request)
         assert isinstance(given, FakeStream)
         self.open_streams += 1
@@ -98,9 +104,9 @@ class RecordedTransport:
     async def close(self) -> None:
         pass
 
-    def _next(self, request: Request) -> Answer | FakeStream:
+    def _next(self, request: OutgoingRequest) -> ServerResponse | FakeStream:
         if request.before_send is not None:
-            target = limited(request.target, request.before_send())
+            target = with_timeout(request.target, request.before_send())
             request = msgspec.structs.replace(request, target=target)
         self.requests.append(request)
         given = self._answers.pop(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubesched.foundation.client.api_failures import refusal, retry_after_ns
-from kubesched.foundation.client.transport import Answer
+from kubesched.foundation.client.transport import ServerResponse
 from kubesched.foundation.util.clock import SECOND
 
 CASES = {
@@ -23,14 +23,14 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "want"), CASES.items(), ids=lambda each: str(each)[:12])
 def test_retry_after(text: str, want: int | None) -> None:
-    answer = Answer(429, b"", {"Retry-After": text})
+    answer = ServerResponse(429, b"", {"Retry-After": text})
     assert retry_after_ns(answer, 0) == want
     assert refusal(answer).code == 429
 
 
 def test_a_refusal_says_no_more_than_somebody_could_read() -> None:
     said = b'{"kind":"Status","status":"Failure","code":403,"message":"' + b"m" * 5_000_000 + b'"}'
-    error = refusal(Answer(403, said))
+    error = refusal(ServerResponse(403, said))
     assert error.code == 403
     assert len(str(error)) <= 16 * 1024
     assert str(error).endswith("mmm...")

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.foundation.client.backoff import InformerBackoff, jitter
+from kubesched.foundation.client.informer_backoff import InformerBackoff, jitter
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
 

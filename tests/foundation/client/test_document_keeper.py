@@ -15,7 +15,7 @@ from kubesched.api.raw_objects import NodeDocument, PodDocument
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.client.document_keeper import DocumentKeeper
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.components import running
@@ -47,8 +47,8 @@ class World:
         self.api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
         self.keeper = DocumentKeeper(self.api, keeps)
         api: Any = self.keeper
-        self.nodes = Informer(api, Node, clock, derive(0, "nodes"))
-        self.pods = Informer(api, Pod, clock, derive(0, "pods"))
+        self.nodes = SharedInformer(api, Node, clock, derive(0, "nodes"))
+        self.pods = SharedInformer(api, Pod, clock, derive(0, "pods"))
         for informer in (self.nodes, self.pods):
             informer.add_handler(on_delete=lambda gone, _: self.keeper.forget(gone))
 

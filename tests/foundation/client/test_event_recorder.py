@@ -20,7 +20,7 @@ from kubesched.api.node import Node
 from kubesched.api.pod import Pod
 from kubesched.foundation.client.event_recorder import (
     EventBroadcaster,
-    EventRecorder,
+    EventsV1Recorder,
     truncate_note,
 )
 from kubesched.foundation.util.clock import MINUTE, SECOND, current_clock
@@ -83,7 +83,7 @@ def make_pod(name: str = "fits", version: str = "95168") -> Pod:
     )
 
 
-Story = Callable[[FakeEventSink, EventBroadcaster, EventRecorder], Awaitable[None]]
+Story = Callable[[FakeEventSink, EventBroadcaster, EventsV1Recorder], Awaitable[None]]
 
 
 def tell(story: Story) -> FakeEventSink:
@@ -97,14 +97,14 @@ def tell(story: Story) -> FakeEventSink:
     return run(main, start_ns=START_NS)
 
 
-def failed(recorder: EventRecorder, pod: Pod | None = None, note: str = "no nodes") -> None:
+def failed(recorder: EventsV1Recorder, pod: Pod | None = None, note: str = "no nodes") -> None:
     recorder.event(pod or make_pod(), "Warning", "FailedScheduling", "Scheduling", note)
 
 
 def test_an_event_looks_like_the_references(goldens: Path) -> None:
     recorded = json.loads((goldens / "api" / "events.json").read_text())["items"][0]
 
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         regarding = recorded["regarding"]
         pod = Pod(
             metadata=ObjectMeta(
@@ -141,7 +141,7 @@ def test_an_event_looks_like_the_references(goldens: Path) -> None:
 
 
 def test_recording_sends_nothing_by_itself() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         failed(recorder)
         assert sink.requests == []
         await asyncio.sleep(1)
@@ -151,7 +151,7 @@ def test_recording_sends_nothing_by_itself() -> None:
 
 
 def test_an_event_about_a_cluster_object_goes_to_the_default_namespace() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         node = Node(metadata=ObjectMeta(name="n1"))
         recorder.event(make_pod(), "Normal", "Preempted", "Preempting", "by x", related=node)
         recorder.event(node, "Normal", "R", "A", "note")
@@ -166,7 +166,7 @@ def test_an_event_about_a_cluster_object_goes_to_the_default_namespace() -> None
 
 
 def test_an_unknown_type_is_refused() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         recorder.event(make_pod(), "Info", "R", "A", "note")
         await asyncio.sleep(1)
         assert sink.requests == []
@@ -175,7 +175,7 @@ def test_an_unknown_type_is_refused() -> None:
 
 
 def test_notes_pass_through_gos_printf() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         failed(recorder, note="disk 90% full")
         await asyncio.sleep(1)
 
@@ -184,7 +184,7 @@ def test_notes_pass_through_gos_printf() -> None:
 
 
 def test_a_name_that_would_be_invalid_becomes_a_uuid() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         for name in ("Not_A_Name", "x" * 250):
             failed(recorder, make_pod(name))
         await asyncio.sleep(1)
@@ -195,7 +195,7 @@ def test_a_name_that_would_be_invalid_becomes_a_uuid() -> None:
 
 
 def test_events_of_one_instant_have_names_of_their_own() -> None:
-    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+    async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         for reason in ("A", "B", "C"):
             recorder.event(make_pod(), "Normal", reason, "Binding", "note")
         await asyncio.sleep(1)
@@ -205,7 +205,9 @@ def test_events_of_one_instant_have_names_of_their_own() -> None:
 
 class TestSeries:
     def test_the_second_event_makes_a_series_of_two_and_keeps_the_first_note(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             failed(recorder, note="first")
             await asyncio.sleep(5)
             failed(recorder, note="second")
@@ -222,7 +224,9 @@ class TestSeries:
         tell(story)
 
     def test_a_patch_waits_for_the_creation_under_way(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             await asyncio.sleep(1)  # past the refresh at the start
             sink.delay_s = 2
             failed(recorder)
@@ -234,7 +238,9 @@ class TestSeries:
         tell(story)
 
     def test_further_events_only_count_until_the_refresh(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             for _ in range(10):
                 failed(recorder)
                 await asyncio.sleep(180)
@@ -248,7 +254,9 @@ class TestSeries:
         tell(story)
 
     def test_a_series_that_ended_is_sent_a_last_time_and_forgotten(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             for _ in range(3):
                 failed(recorder)
                 await asyncio.sleep(1)
@@ -263,7 +271,9 @@ class TestSeries:
         tell(story)
 
     def test_a_last_sending_that_fails_is_repeated_at_the_next_round(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             for _ in range(3):
                 failed(recorder)
                 await asyncio.sleep(1)
@@ -276,7 +286,9 @@ class TestSeries:
         tell(story)
 
     def test_a_series_that_goes_on_during_its_last_sending_is_kept(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             for _ in range(3):
                 failed(recorder)
                 await asyncio.sleep(1)
@@ -295,7 +307,9 @@ class TestSeries:
         tell(story)
 
     def test_a_single_event_is_forgotten_after_six_minutes(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             failed(recorder)
             await asyncio.sleep(13 * 60)
             failed(recorder)
@@ -305,7 +319,9 @@ class TestSeries:
         tell(story)
 
     def test_a_change_of_the_object_begins_a_new_event(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             failed(recorder, make_pod(version="1"))
             failed(recorder, make_pod(version="2"))
             recorder.event(make_pod(version="2"), "Warning", "FailedScheduling", "Other", "note")
@@ -315,7 +331,9 @@ class TestSeries:
         tell(story)
 
     def test_an_event_the_server_forgot_is_created_anew_with_its_series(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             failed(recorder)
             await asyncio.sleep(1)
             sink.events.clear()
@@ -329,7 +347,9 @@ class TestSeries:
         tell(story)
 
     def test_a_series_whose_event_appears_meanwhile_is_patched_later(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             failed(recorder)
             await asyncio.sleep(1)
             sink.failures = [404, 409]
@@ -344,7 +364,9 @@ class TestSeries:
 class TestSending:
     @pytest.mark.parametrize("code", [400, 403, 404, 409, 422, 429, 500])
     def test_what_the_server_refuses_is_dropped(self, code: int) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             sink.failures = [code]
             failed(recorder)
             await asyncio.sleep(120)
@@ -353,7 +375,9 @@ class TestSending:
         tell(story)
 
     def test_an_unreachable_server_is_tried_twelve_times(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             sink.failures = [0] * 100
             failed(recorder)
             await asyncio.sleep(600)
@@ -365,7 +389,9 @@ class TestSending:
         tell(story)
 
     def test_a_server_that_comes_back_gets_the_event(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             sink.failures = [0, 0]
             failed(recorder)
             await asyncio.sleep(60)
@@ -375,7 +401,9 @@ class TestSending:
         tell(story)
 
     def test_one_event_does_not_hold_up_the_others(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             sink.failures = [0]
             for number in range(100):
                 failed(recorder, make_pod(f"p{number}"))
@@ -385,7 +413,9 @@ class TestSending:
         tell(story)
 
     def test_drain_waits_for_what_was_recorded(self) -> None:
-        async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventRecorder) -> None:
+        async def story(
+            sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
+        ) -> None:
             for number in range(100):
                 failed(recorder, make_pod(f"p{number}"))
             await b.drain()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
-from kubesched.foundation.client.transport import Answer, Request, TransportError
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse, TransportError
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
 
@@ -21,12 +21,12 @@ class OneAnswer:
     host = "extender.example:8080"
     base_url = URL
 
-    def __init__(self, does: Answer | TransportError | None) -> None:
+    def __init__(self, does: ServerResponse | TransportError | None) -> None:
         self._does = does
-        self.requests: list[Request] = []
+        self.requests: list[OutgoingRequest] = []
         self.is_closed = False
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ServerResponse:
         self.requests.append(request)
         if self._does is None:
             await asyncio.Event().wait()
@@ -35,7 +35,7 @@ class OneAnswer:
         assert self._does is not None
         return self._does
 
-    def stream(self, request: Request) -> Any:
+    def stream(self, request: OutgoingRequest) -> Any:
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -47,7 +47,7 @@ def post(transport: OneAnswer, prefix: str = URL, timeout_ns: int = SECOND) -> A
 
 
 def test_a_verb_is_posted_as_json_with_its_timeout() -> None:
-    transport = OneAnswer(Answer(200, b'{"a":1}'))
+    transport = OneAnswer(ServerResponse(200, b'{"a":1}'))
     assert post(transport) == b'{"a":1}'
     [request] = transport.requests
     assert (request.method, request.target, request.body) == ("POST", "/filter", b"{}")
@@ -56,26 +56,28 @@ def test_a_verb_is_posted_as_json_with_its_timeout() -> None:
 
 
 class Failure(NamedTuple):
-    does: Answer | TransportError
+    does: ServerResponse | TransportError
     text: str
     prefix: str = URL
 
 
 FAILURES = {
     "a status that is no success": Failure(
-        Answer(500, b"oops"), f"failed filter with extender at URL {URL}/filter, code 500"
+        ServerResponse(500, b"oops"), f"failed filter with extender at URL {URL}/filter, code 500"
     ),
     "slashes at the end of the prefix do not count": Failure(
-        Answer(404, b""), f"failed filter with extender at URL {URL}/filter, code 404", f"{URL}///"
+        ServerResponse(404, b""),
+        f"failed filter with extender at URL {URL}/filter, code 404",
+        f"{URL}///",
     ),
     "another success is none": Failure(
-        Answer(204, b""), f"failed filter with extender at URL {URL}/filter, code 204"
+        ServerResponse(204, b""), f"failed filter with extender at URL {URL}/filter, code 204"
     ),
-    "no body": Failure(Answer(200, b""), "EOF"),
-    "a body of blanks": Failure(Answer(200, b" \n"), "EOF"),
-    "a body that ends too early": Failure(Answer(200, b'{"a":'), "unexpected EOF"),
+    "no body": Failure(ServerResponse(200, b""), "EOF"),
+    "a body of blanks": Failure(ServerResponse(200, b" \n"), "EOF"),
+    "a body that ends too early": Failure(ServerResponse(200, b'{"a":'), "unexpected EOF"),
     "a body that is a page": Failure(
-        Answer(200, b"<html>"), "invalid character '<' looking for beginning of value"
+        ServerResponse(200, b"<html>"), "invalid character '<' looking for beginning of value"
     ),
     "nobody listens": Failure(
         TransportError("x", "refused"),
@@ -111,7 +113,7 @@ def test_failures(failure: Failure) -> None:
 
 
 def test_only_the_first_value_of_an_answer_counts() -> None:
-    assert post(OneAnswer(Answer(200, b'{"a":1}\n{"b":2} trailing'))) == b'{"a":1}'
+    assert post(OneAnswer(ServerResponse(200, b'{"a":1}\n{"b":2} trailing'))) == b'{"a":1}'
 
 
 def test_no_answer_in_time() -> None:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.foundation.client.http1 import AnswerReader, HttpError, encode_request
-from kubesched.foundation.client.transport import Answer
+from kubesched.foundation.client.transport import ServerResponse
 
 
-def read(*pieces: bytes) -> tuple[Answer | None, AnswerReader]:
+def read(*pieces: bytes) -> tuple[ServerResponse | None, AnswerReader]:
     """The answer that the pieces make, if they do, and what else is known of it."""
     reader = AnswerReader()
     answer = None

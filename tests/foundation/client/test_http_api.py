@@ -18,7 +18,7 @@ from kubesched.api.dynamic_resources import ResourceClaim
 from kubesched.api.events import Event as EventsEvent
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.lease_fence import LeaseFence
-from kubesched.foundation.client.transport import Answer, TransportError
+from kubesched.foundation.client.transport import ServerResponse, TransportError
 from kubesched.foundation.client.watch_stream import WatchDecoder
 from kubesched.foundation.metrics.client_metrics import ClientMetrics
 from kubesched.foundation.util.clock import SECOND, ManualClock
@@ -145,7 +145,7 @@ def test_a_binding_that_no_api_server_tells_of_has_not_happened(body: bytes) -> 
         lambda api: api.delete(Pod, "p1", "default"),
     ):
         with pytest.raises(ApiError) as caught:
-            asyncio.run(call(api_over(RecordedTransport(Answer(200, body)))))
+            asyncio.run(call(api_over(RecordedTransport(ServerResponse(200, body)))))
         assert caught.value.code == 0
 
 
@@ -328,7 +328,7 @@ NEW_TO_US = {
 
 @pytest.mark.parametrize("body", NEW_TO_US.values(), ids=NEW_TO_US)
 def test_what_is_new_to_us_is_no_reason_to_leave_an_object_out(body: dict[str, Any]) -> None:
-    page = Answer(200, json.dumps({"metadata": {}, "items": [body]}).encode())
+    page = ServerResponse(200, json.dumps({"metadata": {}, "items": [body]}).encode())
     assert len(asyncio.run(api_over(RecordedTransport(page)).list(Pod)).items) == 1
 
 
@@ -337,7 +337,7 @@ def test_an_object_may_be_as_deep_as_servers_allow(levels: int) -> None:
     parameters = b'{"a":' * levels + b"1" + b"}" * levels
     spec = b'{"devices":{"config":[{"opaque":{"driver":"d","parameters":%b}}]}}' % parameters
     claim = b'{"metadata":{"name":"c","resourceVersion":"5"},"spec":%b}' % spec
-    page = Answer(200, b'{"metadata":{},"items":[%b]}' % claim)
+    page = ServerResponse(200, b'{"metadata":{},"items":[%b]}' % claim)
     assert len(asyncio.run(api_over(RecordedTransport(page)).list(ResourceClaim)).items) == 1
     stream = FakeStream([b'{"type":"ADDED","object":%b}\n' % claim])
     watch = api_over(RecordedTransport(stream)).watch(ResourceClaim, resource_version="1")
@@ -347,7 +347,7 @@ def test_an_object_may_be_as_deep_as_servers_allow(levels: int) -> None:
 def test_an_object_that_is_too_deep_to_be_changed_is_a_failure_of_the_request() -> None:
     body = b'{"metadata":{"name":"c","namespace":"d"},"x":%b}' % (b"[" * 5_000 + b"]" * 5_000)
     claim = codec.decode(body, ResourceClaim)
-    transport = RecordedTransport(Answer(200, body))
+    transport = RecordedTransport(ServerResponse(200, body))
     with pytest.raises(ApiError, match="too deeply"):
         asyncio.run(api_over(transport).update(claim, subresource="status"))
     assert [request.method for request in transport.requests] == ["GET"]
@@ -361,7 +361,9 @@ def test_a_number_beyond_its_type_is_left_out_by_name(
 ) -> None:
     odd = pod_body("odd", 5)
     odd = odd | {key: odd[key] | part[key] for key in part}
-    page = Answer(200, json.dumps({"metadata": {}, "items": [odd, pod_body("a", 4)]}).encode())
+    page = ServerResponse(
+        200, json.dumps({"metadata": {}, "items": [odd, pod_body("a", 4)]}).encode()
+    )
     listed = asyncio.run(api_over(RecordedTransport(page)).list(Pod))
     assert [each.metadata.name for each in listed.items] == ["a"]
     assert "object=d/odd" in caplog.text
@@ -369,7 +371,7 @@ def test_a_number_beyond_its_type_is_left_out_by_name(
 
 def test_an_object_with_a_text_that_is_none_is_left_out() -> None:
     sound, odd = b'{"metadata":{"name":"a"}}', b'{"metadata":{"name":"\xff"}}'
-    page = Answer(200, b'{"metadata":{},"items":[%b,%b]}' % (odd, sound))
+    page = ServerResponse(200, b'{"metadata":{},"items":[%b,%b]}' % (odd, sound))
     listed = asyncio.run(api_over(RecordedTransport(page)).list(Pod))
     assert [each.metadata.name for each in listed.items] == ["a"]
     stream = FakeStream([b'{"type":"ADDED","object":%b}\n' % each for each in (odd, sound)])
@@ -380,7 +382,7 @@ def test_an_object_with_a_text_that_is_none_is_left_out() -> None:
 @pytest.mark.parametrize("body", [b'{"status":"\xff"}', b"[" * 100_000, b'{"a":' * 30_000])
 def test_a_refusal_that_cannot_be_read_is_one_nevertheless(body: bytes) -> None:
     with pytest.raises(ApiError) as refused:
-        asyncio.run(api_over(RecordedTransport(Answer(503, body))).get(Pod, "p", "d"))
+        asyncio.run(api_over(RecordedTransport(ServerResponse(503, body))).get(Pod, "p", "d"))
     assert refused.value.code == 503
 
 
@@ -389,7 +391,7 @@ def test_an_object_of_another_shape_does_not_hide_its_list(
 ) -> None:
     items = [pod_body("a", 5), pod_body("odd", 6, priority="high"), pod_body("b", 7), "no object"]
     metadata = {"resourceVersion": "9", "continue": "more"}
-    page = Answer(200, json.dumps({"metadata": metadata, "items": items}).encode())
+    page = ServerResponse(200, json.dumps({"metadata": metadata, "items": items}).encode())
     listed = asyncio.run(api_over(RecordedTransport(page)).list(Pod))
     assert [each.metadata.name for each in listed.items] == ["a", "b"]
     assert (listed.resource_version, listed.continue_token) == ("9", "more")
@@ -399,7 +401,7 @@ def test_an_object_of_another_shape_does_not_hide_its_list(
 @pytest.mark.parametrize("body", [b"<html>", b'{"items":7}', b"[]", b'{"items":[{]}'])
 def test_what_is_no_list_is_an_error(body: bytes) -> None:
     with pytest.raises(ApiError, match="cannot be read") as error:
-        asyncio.run(api_over(RecordedTransport(Answer(200, body))).list(Pod))
+        asyncio.run(api_over(RecordedTransport(ServerResponse(200, body))).list(Pod))
     assert error.value.code == 0
 
 
@@ -437,16 +439,16 @@ def test_what_cannot_be_read_ends_the_watch() -> None:
         asyncio.run(collect(watch))
 
 
-BUSY = Answer(429, b"", {"Retry-After": "3"})
-BROKEN = Answer(503, b"upstream", {"Retry-After": "1"})
+BUSY = ServerResponse(429, b"", {"Retry-After": "3"})
+BROKEN = ServerResponse(503, b"upstream", {"Retry-After": "1"})
 LOST = TransportError("lost", "reset")
-OK = Answer(200, b"{}")
+OK = ServerResponse(200, b"{}")
 
 RETRIES = {
     "a busy server is asked again when it says": ("GET", [BUSY, BUSY, OK], 6, 0),
     "so are writes, which it has not done": ("POST", [BUSY, OK], 3, 0),
     "a failing server with a time is asked again": ("POST", [BROKEN, OK], 1, 0),
-    "without a time the answer counts": ("GET", [Answer(429, b"")], 0, 429),
+    "without a time the answer counts": ("GET", [ServerResponse(429, b"")], 0, 429),
     "ten times at most": ("GET", [BUSY] * 11, 30, 429),
     "a lost read is repeated after a second": ("GET", [LOST, LOST, OK], 2, 0),
     "a lost write is never repeated": ("POST", [LOST], 0, -1),
@@ -564,7 +566,7 @@ def test_requests_are_counted_as_the_reference_counts_them() -> None:
 
 
 def test_what_the_server_warns_of_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    warned = Answer(200, OK.body, {"Warning": '299 - "v1 Pod is deprecated"'})
+    warned = ServerResponse(200, OK.body, {"Warning": '299 - "v1 Pod is deprecated"'})
     api = api_over(RecordedTransport(warned, warned, OK))
 
     async def work() -> None:

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from kubesched.api.access import ApiError, ObjectList, WatchEvent
 from kubesched.api.meta import Status
 from kubesched.api.pod import Pod
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import MINUTE, SECOND, current_clock
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
 from tests.foundation.client.fake_api_server import FakeApiServer, failure, pod
 
-Story = Callable[[FakeApiServer, Informer[Pod], list[str]], Awaitable[None]]
+Story = Callable[[FakeApiServer, SharedInformer[Pod], list[str]], Awaitable[None]]
 
 
 def named(shown: Pod) -> str:
     return f"{shown.metadata.name}@{shown.metadata.resource_version}"
 
 
-def listen(informer: Informer[Pod]) -> list[str]:
+def listen(informer: SharedInformer[Pod]) -> list[str]:
     """Note every change as `+new`, `old>new`, `-old`, or `-?old` when the deletion was missed."""
     heard: list[str] = []
     informer.add_handler(
@@ -38,8 +38,8 @@ def listen(informer: Informer[Pod]) -> list[str]:
     return heard
 
 
-def make_informer(server: FakeApiServer) -> Informer[Pod]:
-    return Informer(server.access, Pod, current_clock(), random.Random(1))
+def make_informer(server: FakeApiServer) -> SharedInformer[Pod]:
+    return SharedInformer(server.access, Pod, current_clock(), random.Random(1))
 
 
 def tell(story: Story, server: FakeApiServer | None = None) -> list[str]:
@@ -61,7 +61,7 @@ async def elapsed_s() -> float:
 
 
 def test_lists_then_watches_from_the_lists_version() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.put("a")
         await informer.wait_for_sync()
         assert heard == ["+a@11"]
@@ -83,7 +83,7 @@ def test_events_from_before_what_is_known_are_passed_over() -> None:
     Found by tests.torture, seed 13: the scheduler ended with a corrupted cache.
     """
 
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.put("a")
         await informer.wait_for_sync()
         server.put("a")
@@ -105,7 +105,7 @@ def test_events_from_before_what_is_known_are_passed_over() -> None:
 
 
 def test_syncs_after_the_first_list_was_passed_on_even_if_it_is_empty() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         assert not informer.has_synced
         await informer.wait_for_sync()
         assert informer.has_synced
@@ -115,7 +115,7 @@ def test_syncs_after_the_first_list_was_passed_on_even_if_it_is_empty() -> None:
 
 
 def test_reads_long_lists_page_by_page() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await informer.wait_for_sync()
         lists = [options for verb, options in server.calls if verb == "list"]
         limits = [(options["limit"], bool(options["continue_token"])) for options in lists]
@@ -129,7 +129,7 @@ def test_reads_long_lists_page_by_page() -> None:
 
 
 def test_a_list_that_expires_half_way_is_taken_in_one_piece() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("page", failure(410))
         await informer.wait_for_sync()
         assert [options["limit"] for _, options in server.calls if "limit" in options] == [
@@ -148,7 +148,7 @@ def test_a_list_that_expires_half_way_is_taken_in_one_piece() -> None:
 def test_selectors_and_namespace_are_repeated_on_every_request() -> None:
     async def main() -> None:
         server = FakeApiServer()
-        informer = Informer(
+        informer = SharedInformer(
             server.access,
             Pod,
             current_clock(),
@@ -180,7 +180,7 @@ def test_a_transform_is_applied_before_anyone_sees_the_object() -> None:
     async def main() -> tuple[list[str], list[str]]:
         server = FakeApiServer()
         server.put("a")
-        informer = Informer(
+        informer = SharedInformer(
             server.access,
             Pod,
             current_clock(),
@@ -203,7 +203,9 @@ def test_a_transform_is_applied_before_anyone_sees_the_object() -> None:
 
 class TestWatchEnds:
     def test_a_normal_end_is_resumed_at_once_without_a_list(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(360)
             server.end_watches()
             server.put("a")
@@ -214,7 +216,9 @@ class TestWatchEnds:
         tell(story)
 
     def test_a_bookmark_moves_the_place_to_resume_from(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(5)
             server.bookmark()
             await asyncio.sleep(5)
@@ -229,7 +233,9 @@ class TestWatchEnds:
         tell(story)
 
     def test_an_end_within_a_second_without_events_leads_to_a_new_list_after_a_pause(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(0.5)
             server.end_watches()
             await asyncio.sleep(0.5)
@@ -240,7 +246,9 @@ class TestWatchEnds:
         tell(story)
 
     def test_an_end_within_a_second_with_events_is_a_normal_one(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(0.5)
             server.put("a")
             server.end_watches()
@@ -250,7 +258,9 @@ class TestWatchEnds:
         tell(story)
 
     def test_a_version_too_old_leads_to_a_new_list_and_missed_deletions_come_first(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             for name in ("gone", "changed", "same"):
                 server.put(name)
             await asyncio.sleep(5)
@@ -273,7 +283,9 @@ class TestWatchEnds:
         ]
 
     def test_a_name_that_was_reused_in_the_gap_looks_like_an_update(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             server.put("a", uid="one")
             await asyncio.sleep(5)
             server.end_watches()
@@ -286,7 +298,9 @@ class TestWatchEnds:
 
     @pytest.mark.parametrize("code", [0, 429])
     def test_a_server_that_is_away_or_busy_is_asked_again_without_a_list(self, code: int) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(10)
             server.fail("watch", failure(code), times=3)
             server.end_watches()
@@ -299,7 +313,9 @@ class TestWatchEnds:
         tell(story)
 
     def test_a_connection_that_broke_after_it_worked_is_reopened_at_once(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(5)
             server.put("a")
             await asyncio.sleep(5)
@@ -310,7 +326,9 @@ class TestWatchEnds:
         tell(story)
 
     def test_other_failures_lead_to_a_new_list(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(5)
             server.end_watches(failure(500))
             await asyncio.sleep(2)
@@ -319,7 +337,9 @@ class TestWatchEnds:
         tell(story)
 
     def test_an_error_event_counts_as_the_failure_it_names(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             await asyncio.sleep(5)
             status: object = Status(status="Failure", code=410, reason="Expired")
             server.say(WatchEvent("ERROR", status, "99"))  # type: ignore[arg-type]
@@ -332,7 +352,7 @@ class TestWatchEnds:
 
 
 def test_failing_lists_are_repeated_at_growing_distances() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(403, "pods is forbidden"), times=4)
         await informer.wait_for_sync()
         assert server.verbs().count("list") == 5
@@ -344,7 +364,7 @@ def test_failing_lists_are_repeated_at_growing_distances() -> None:
 
 @pytest.mark.parametrize("code", [0, 502, 503, 504])
 def test_a_server_that_is_away_is_asked_often_whoever_answers_for_it(code: int) -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(code), times=1_000)
         await asyncio.sleep(60)
         # 0.8, 1.6, then 3 s, each up to twice as long
@@ -354,7 +374,7 @@ def test_a_server_that_is_away_is_asked_often_whoever_answers_for_it(code: int) 
 
 
 def test_an_event_without_a_version_does_not_make_the_next_watch_begin_anywhere() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await informer.wait_for_sync()
         server.say(WatchEvent("BOOKMARK", None, ""))
         await asyncio.sleep(5)
@@ -366,7 +386,7 @@ def test_an_event_without_a_version_does_not_make_the_next_watch_begin_anywhere(
 
 
 def test_a_kind_that_is_never_served_never_syncs() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(404), times=10_000)
         await asyncio.sleep(3_600)
         assert not informer.has_synced
@@ -420,7 +440,9 @@ class TestHandlers:
         ]
 
     def test_a_late_one_hears_of_everything_present_first(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             server.put("a")
             server.put("b")
             await asyncio.sleep(1)
@@ -455,7 +477,9 @@ class TestHandlers:
         run(main)
 
     def test_handlers_may_ignore_what_they_do_not_need(self) -> None:
-        async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+        async def story(
+            server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
+        ) -> None:
             informer.add_handler()
             await asyncio.sleep(1)
             server.put("a")
@@ -519,7 +543,7 @@ class TestStopping:
 
 
 def test_available_events_cost_no_turn_of_the_loop() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(1)
         for number in range(500):
             server.put(f"p{number}")
@@ -533,7 +557,7 @@ def test_available_events_cost_no_turn_of_the_loop() -> None:
 
 
 def test_a_flood_of_events_lets_others_run_in_between() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(1)
         for number in range(5_000):
             server.put(f"p{number}")
@@ -642,7 +666,7 @@ class _Timed(list[object]):
 
 
 def test_an_api_error_is_the_only_failure_that_is_survived() -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         def bug() -> None:
             raise TypeError("a bug in the transport")
 
@@ -668,7 +692,7 @@ def test_an_initial_list_that_does_not_go_on_is_told_of(caplog: pytest.LogCaptur
 
     async def main() -> None:
         api: Any = Held()
-        informer = Informer(api, Pod, current_clock(), random.Random(1), stream_lists=True)
+        informer = SharedInformer(api, Pod, current_clock(), random.Random(1), stream_lists=True)
         async with running(informer):
             await informer.wait_for_sync()
             await asyncio.sleep(90)
@@ -702,7 +726,7 @@ FORMS = ["same token", "new tokens", "empty"]
 
 @pytest.mark.parametrize("form", FORMS)
 def test_pages_that_never_end_are_taken_in_one_piece(form: str) -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         async with asyncio.timeout(60):
             await informer.wait_for_sync()
         assert sorted(heard) == ["+a@11", "+b@12"]
@@ -714,7 +738,7 @@ def test_pages_that_never_end_are_taken_in_one_piece(form: str) -> None:
 def test_lists_that_never_end_at_all_are_given_up_and_tried_again(
     form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(server: FakeApiServer, informer: Informer[Pod], heard: list[str]) -> None:
+    async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(120)
         assert not informer.has_synced
         assert list(informer.store.list()) == []

@@ -9,7 +9,7 @@ from kubesched.api.access import EventType, WatchEvent
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
-from kubesched.foundation.client.informer_store import Change, ObjectStore
+from kubesched.foundation.client.informer_store import ObjectStore, StoreChange
 
 
 def pod(name: str, version: int = 1, namespace: str = "default", uid: str = "") -> Pod:
@@ -29,24 +29,24 @@ def filled(*pods: Pod) -> ObjectStore[Pod]:
 
 def test_an_added_object_is_new() -> None:
     store = filled()
-    assert store.apply(event("ADDED", pod("a"))) == Change(None, pod("a"))
+    assert store.apply(event("ADDED", pod("a"))) == StoreChange(None, pod("a"))
     assert store.get("a", "default") == pod("a")
 
 
 def test_a_modified_object_comes_with_its_former_self() -> None:
     store = filled(pod("a", 1))
-    assert store.apply(event("MODIFIED", pod("a", 2))) == Change(pod("a", 1), pod("a", 2))
+    assert store.apply(event("MODIFIED", pod("a", 2))) == StoreChange(pod("a", 1), pod("a", 2))
 
 
 def test_what_is_known_decides_not_what_the_event_claims() -> None:
     store = filled(pod("a", 1))
-    assert store.apply(event("ADDED", pod("a", 2))) == Change(pod("a", 1), pod("a", 2))
-    assert store.apply(event("MODIFIED", pod("b", 3))) == Change(None, pod("b", 3))
+    assert store.apply(event("ADDED", pod("a", 2))) == StoreChange(pod("a", 1), pod("a", 2))
+    assert store.apply(event("MODIFIED", pod("b", 3))) == StoreChange(None, pod("b", 3))
 
 
 def test_a_deletion_brings_the_final_state() -> None:
     store = filled(pod("a", 1))
-    assert store.apply(event("DELETED", pod("a", 2))) == Change(pod("a", 2), None)
+    assert store.apply(event("DELETED", pod("a", 2))) == StoreChange(pod("a", 2), None)
     assert store.get("a", "default") is None
     assert len(store) == 0
 
@@ -61,7 +61,7 @@ def test_an_object_that_was_made_anew_unseen_and_is_gone_was_the_known_one() -> 
     store = filled(known)
     told: list[tuple[Pod | None, Pod | None]] = []
     store.follow(lambda old, new: told.append((old, new)))
-    gone = Change(known, None, final_state_unknown=True)
+    gone = StoreChange(known, None, final_state_unknown=True)
     assert store.apply(event("DELETED", successor)) == gone
     assert told == [(None, known), (known, None)]
     assert store.get("a", "default") is None
@@ -75,10 +75,10 @@ def test_bookmarks_change_nothing() -> None:
 def test_a_list_yields_missed_deletions_first_then_all_that_is_listed_in_order() -> None:
     store = filled(pod("gone"), pod("changed", 1), pod("same", 1))
     assert store.replace([pod("new", 5), pod("same", 1), pod("changed", 4)]) == [
-        Change(pod("gone"), None, final_state_unknown=True),
-        Change(None, pod("new", 5)),
-        Change(pod("same", 1), pod("same", 1)),
-        Change(pod("changed", 1), pod("changed", 4)),
+        StoreChange(pod("gone"), None, final_state_unknown=True),
+        StoreChange(None, pod("new", 5)),
+        StoreChange(pod("same", 1), pod("same", 1)),
+        StoreChange(pod("changed", 1), pod("changed", 4)),
     ]
     assert len(store) == 3
 

@@ -22,7 +22,7 @@ from kubesched.api import ApiError
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.foundation.client.lease_fence import LeaseFence
-from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, ManualClock, current_clock
 from kubesched.foundation.util.virtual_loop import run
 from tests.foundation.client.own_clock import OwnClock
@@ -222,7 +222,7 @@ class Witness:
         self.wrong: list[str] = []
         network.on_applied = self._saw
 
-    def _saw(self, name: str, _request: Request, _answer: Answer) -> None:
+    def _saw(self, name: str, _request: OutgoingRequest, _answer: ServerResponse) -> None:
         if name.startswith("lease "):
             return
         lease = self._network.store.find("leases.coordination.k8s.io", "kube-system/kube-scheduler")
@@ -276,7 +276,7 @@ def contend(
     run(main)
 
 
-def is_about_lease(request: Request) -> bool:
+def is_about_lease(request: OutgoingRequest) -> bool:
     return "/leases/" in request.target
 
 
@@ -314,7 +314,7 @@ class TestContenders:
             leader = await world.leader()
             own = f'"{leader.number}-1"'.encode()
 
-            def trouble(request: Request) -> Trouble | None:
+            def trouble(request: OutgoingRequest) -> Trouble | None:
                 if is_about_lease(request) and own in request.body:
                     return Trouble(lost=not applied, answer_lost=applied)
                 return None
@@ -340,7 +340,7 @@ class TestContenders:
             await asyncio.sleep(5)
             dice = random.Random(server_s)
 
-            def trouble(_: Request) -> Trouble:
+            def trouble(_: OutgoingRequest) -> Trouble:
                 return Trouble(
                     server_ns=dice.randint(0, server_s * SECOND),
                     answer_ns=dice.randint(0, server_s * SECOND),

@@ -20,8 +20,8 @@ from kubesched.cluster.apiserver import Fault, LocalApi, Store
 from kubesched.foundation.client import (
     NON_TERMINAL_PODS,
     EventBroadcaster,
-    Informer,
     InformerFactory,
+    SharedInformer,
 )
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.components import running
@@ -118,7 +118,7 @@ def test_an_informer_catches_up_whatever_the_faults(seed: int) -> None:
 
         store = Store(random.Random(seed), history=5)
         quiet, api = LocalApi(store, clock), LocalApi(store, clock, faults=faults)
-        informer = Informer(api, Pod, clock, random.Random(seed))
+        informer = SharedInformer(api, Pod, clock, random.Random(seed))
         replica: dict[str, Pod] = {}
 
         def delete(old: Pod, unknown: bool) -> None:
@@ -166,7 +166,7 @@ def test_a_list_may_come_as_the_beginning_of_a_watch() -> None:
         api = LocalApi(store, current_clock())
         for name in ("a", "b"):
             await api.create(make_pod(name))
-        informer = Informer(
+        informer = SharedInformer(
             LocalApi(store, current_clock(), faults=note),
             Pod,
             current_clock(),
@@ -202,7 +202,7 @@ def test_a_transform_is_applied_to_a_streamed_list() -> None:
     async def main() -> list[str]:
         api = LocalApi(Store(random.Random(0)), current_clock())
         created = await api.create(make_pod("a"))
-        informer = Informer(
+        informer = SharedInformer(
             api, Pod, current_clock(), random.Random(1), transform=marked, stream_lists=True
         )
         marks: list[str] = []
@@ -237,7 +237,7 @@ def test_versions_that_were_replaced_are_let_go(stream_lists: bool) -> None:
     async def main() -> list[bool]:
         api = LocalApi(Store(random.Random(0)), current_clock())
         created = await api.create(make_pod("a"))
-        informer = Informer(
+        informer = SharedInformer(
             api,
             Pod,
             current_clock(),
@@ -271,7 +271,7 @@ def test_a_server_that_refuses_to_stream_is_listed_and_one_that_is_away_is_asked
             return None
 
         api = LocalApi(Store(random.Random(0)), current_clock(), faults=refuse_once)
-        informer = Informer(api, Pod, current_clock(), random.Random(1), stream_lists=True)
+        informer = SharedInformer(api, Pod, current_clock(), random.Random(1), stream_lists=True)
         async with running(informer):
             await informer.wait_for_sync()
         return calls

@@ -24,10 +24,16 @@ from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.store.store_watch import Seen
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.client.http_api import HttpApi
-from kubesched.foundation.client.transport import Answer, Request, Streamed, TransportError, limited
+from kubesched.foundation.client.transport import (
+    OutgoingRequest,
+    ResponseStream,
+    ServerResponse,
+    TransportError,
+    with_timeout,
+)
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, current_clock
 
-TIMED_OUT = Answer(
+TIMED_OUT = ServerResponse(
     504, b'{"kind":"Status","status":"Failure","reason":"Timeout","code":504,"message":"timed out"}'
 )
 
@@ -48,7 +54,7 @@ class Trouble(msgspec.Struct, frozen=True):
     travel_ns: int = MILLISECOND
     server_ns: int = 0
     """How long the server thinks before it does what was asked."""
-    answer: Answer | None = None
+    answer: ServerResponse | None = None
     """What is said in the server's place."""
     answer_ns: int = 0
     answer_lost: bool = False
@@ -83,12 +89,12 @@ class Network:
         self.clock = current_clock()
         self.store = store or Store(random.Random(0), now_ns=self.clock.now_ns())
         self._service = ApiService(self.store, self.clock)
-        self.trouble: Callable[[Request], Trouble | None] = lambda _: None
-        self.on_sent: Callable[[str, Request], None] = lambda *_: None
-        self.on_connecting: Callable[[str, Request], None] = lambda *_: None
+        self.trouble: Callable[[OutgoingRequest], Trouble | None] = lambda _: None
+        self.on_sent: Callable[[str, OutgoingRequest], None] = lambda *_: None
+        self.on_connecting: Callable[[str, OutgoingRequest], None] = lambda *_: None
         """Called before a request has a connection."""
-        self.on_applied: Callable[[str, Request, Answer], None] = lambda *_: None
-        self.on_answered: Callable[[str, Request, Answer], None] = lambda *_: None
+        self.on_applied: Callable[[str, OutgoingRequest, ServerResponse], None] = lambda *_: None
+        self.on_answered: Callable[[str, OutgoingRequest, ServerResponse], None] = lambda *_: None
         """Called when the sender has the answer in hands."""
         self.mangle: Callable[[str, bytes], Mangled] = lambda _, lines: lines
         """What becomes of the lines of a watch, given its target."""
@@ -102,7 +108,7 @@ class Network:
         """How often watches skipped or replayed something that there was."""
         self.chunk_size = 1 << 20
         self.is_up = True
-        self.requests: list[tuple[str, Request]] = []
+        self.requests: list[tuple[str, OutgoingRequest]] = []
         # In the order in which they began: a run is to repeat itself.
         self._under_way: dict[asyncio.Task[None], None] = {}
         self._streams: dict[_Stream, None] = {}
@@ -159,22 +165,28 @@ class Network:
 
     # The server's side
 
-    def arrive(self, name: str, request: Request, trouble: Trouble) -> asyncio.Future[Answer]:
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    def arrive(
+        self, name: str, request: OutgoingRequest, trouble: Trouble
+    ) -> asyncio.Future[ServerResponse]:
+        answered: asyncio.Future[ServerResponse] = asyncio.get_running_loop().create_future()
         self.requests.append((name, request))
         task = asyncio.create_task(self._process(name, request, trouble, answered), name="network")
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._over(done, answered))
         return answered
 
-    def _over(self, task: asyncio.Task[None], answered: asyncio.Future[Answer]) -> None:
+    def _over(self, task: asyncio.Task[None], answered: asyncio.Future[ServerResponse]) -> None:
         self._under_way.pop(task, None)
         if not answered.done() and task.cancelled():
             answered.set_exception(TransportError("connection lost", "reset"))
             answered.exception()  # its sender may have gone
 
     async def _process(
-        self, name: str, request: Request, trouble: Trouble, answered: asyncio.Future[Answer]
+        self,
+        name: str,
+        request: OutgoingRequest,
+        trouble: Trouble,
+        answered: asyncio.Future[ServerResponse],
     ) -> None:
         await self.clock.sleep(trouble.travel_ns)
         lost = TransportError("connection lost", "reset")
@@ -202,7 +214,7 @@ class Network:
         else:
             answered.set_result(answer)
 
-    def _carry_out(self, name: str, request: Request) -> Answer:
+    def _carry_out(self, name: str, request: OutgoingRequest) -> ServerResponse:
         self.acting = name
         try:
             answer = self.answer(request)
@@ -211,12 +223,12 @@ class Network:
             self.acting = ""
         return answer
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: OutgoingRequest) -> ServerResponse:
         got = self._service.answer(_as_served(request))
         assert isinstance(got, request_and_answer.Answer)
-        return Answer(got.status, got.body, got.headers)
+        return ServerResponse(got.status, got.body, got.headers)
 
-    def open(self, request: Request) -> _Stream:
+    def open(self, request: OutgoingRequest) -> _Stream:
         served = _as_served(request)
         version = served.query.get("resourceVersion", "")
         if self.replays and version.isdecimal() and "sendInitialEvents" not in served.query:
@@ -243,7 +255,7 @@ class _Transport:
     def __init__(self, network: Network, name: str, machine: Machine) -> None:
         self._network, self._name, self._machine = network, name, machine
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ServerResponse:
         try:
             limit_s = request.timeout_ns / SECOND / self._machine.rate
             async with asyncio.timeout(limit_s or SILENCE_S) as timer:
@@ -251,7 +263,7 @@ class _Transport:
         except TimeoutError:
             raise TransportError("timed out", "timeout") from None
 
-    async def _send(self, request: Request, timer: asyncio.Timeout) -> Answer:
+    async def _send(self, request: OutgoingRequest, timer: asyncio.Timeout) -> ServerResponse:
         trouble = self._network.trouble(request) or CALM
         self._network.on_connecting(self._name, request)
         if not self._machine.awake.is_set():
@@ -263,7 +275,7 @@ class _Transport:
             timer.reschedule(max(when or 0.0, asyncio.get_running_loop().time() + _LATE_S))
         await self._connect(trouble)
         if request.before_send is not None:
-            target = limited(request.target, request.before_send())
+            target = with_timeout(request.target, request.before_send())
             request = msgspec.structs.replace(request, target=target)
         self._network.on_sent(self._name, request)
         answer = await self._network.arrive(self._name, request, trouble)
@@ -272,7 +284,7 @@ class _Transport:
         return answer
 
     @contextlib.asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Streamed]:
+    async def stream(self, request: OutgoingRequest) -> AsyncIterator[ResponseStream]:
         trouble = self._network.trouble(request) or CALM
         await self._connect(trouble)
         self._network.requests.append((self._name, request))
@@ -300,7 +312,7 @@ class _Transport:
 
 
 class _Refused:
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ServerResponse) -> None:
         self.status, self.headers, self._body = answer.status, answer.headers, answer.body
 
     async def read_chunk(self) -> bytes:
@@ -420,7 +432,7 @@ def _latest(seen: list[Seen]) -> list[Seen]:
     ]
 
 
-def _as_served(request: Request) -> request_and_answer.Request:
+def _as_served(request: OutgoingRequest) -> request_and_answer.Request:
     url = urlsplit(request.target)
     headers = {"content-type": request.content_type} if request.content_type else {}
     return request_and_answer.Request(
@@ -428,6 +440,6 @@ def _as_served(request: Request) -> request_and_answer.Request:
     )
 
 
-def _limit_ns(request: Request) -> int:
+def _limit_ns(request: OutgoingRequest) -> int:
     given = dict(parse_qsl(urlsplit(request.target).query)).get("timeout", "60000ms")
     return int(given.removesuffix("ms")) * MILLISECOND

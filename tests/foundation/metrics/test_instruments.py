@@ -7,7 +7,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client import Histogram as ReferenceHistogram
 
 from kubesched.foundation.metrics.exposition import render
-from kubesched.foundation.metrics.instruments import FamilyGroup, Histogram, exponential_buckets
+from kubesched.foundation.metrics.instruments import (
+    FamilyGroup,
+    HistogramMetric,
+    exponential_buckets,
+)
 
 
 class Group(FamilyGroup):
@@ -109,7 +113,7 @@ def test_histograms_agree_with_prometheus_client(observations: list[float]) -> N
     bounds = (0.1, 0.2, 1.0, 7.5)
     registry = CollectorRegistry()
     reference = ReferenceHistogram("h", "h", buckets=bounds, registry=registry)
-    ours = Histogram(bounds)
+    ours = HistogramMetric(bounds)
     for observation in observations:
         reference.observe(observation)
         ours.observe(observation)
@@ -124,7 +128,7 @@ def test_histograms_agree_with_prometheus_client(observations: list[float]) -> N
 )
 def test_many_durations_at_once_count_as_one_by_one(durations_ns: list[int]) -> None:
     bounds = exponential_buckets(0.001, 2, 15)
-    together, apart = Histogram(bounds), Histogram(bounds)
+    together, apart = HistogramMetric(bounds), HistogramMetric(bounds)
     for duration_ns in durations_ns:
         together.observe_ns(duration_ns)
         apart.observe(duration_ns / 1_000_000_000)
@@ -134,7 +138,7 @@ def test_many_durations_at_once_count_as_one_by_one(durations_ns: list[int]) -> 
 
 
 def test_durations_are_not_kept_for_ever_and_may_come_after_a_reset() -> None:
-    histogram = Histogram((0.5, 1.0))
+    histogram = HistogramMetric((0.5, 1.0))
     note_ns = histogram.note_ns
     for _ in range(10_000):
         histogram.observe_ns(1_000_000)

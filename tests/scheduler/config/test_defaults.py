@@ -21,7 +21,7 @@ from kubesched.scheduler.config import (
     default_plugins,
     expand_plugins,
 )
-from kubesched.scheduler.config.base import MINUTE, SECOND
+from kubesched.scheduler.config.config_struct import MINUTE, SECOND
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 
 HEAD = {

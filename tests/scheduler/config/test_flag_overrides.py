@@ -6,7 +6,7 @@ import pytest
 
 from kubesched.errors import ConfigError
 from kubesched.scheduler.config import default_configuration, load_configuration
-from kubesched.scheduler.config.base import SECOND
+from kubesched.scheduler.config.config_struct import SECOND
 
 FILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kubesched.errors import ConfigError
 from kubesched.scheduler.config import (
-    Extender,
+    ExtenderConfig,
     ExtenderManagedResource,
     KubeSchedulerConfiguration,
     as_written,
@@ -24,7 +24,7 @@ from kubesched.scheduler.config import (
     ordered_extenders,
     written,
 )
-from kubesched.scheduler.config.base import SECOND, DurationNs, Int32
+from kubesched.scheduler.config.config_struct import SECOND, DurationNs, Int32
 
 HEAD = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -204,7 +204,7 @@ def test_extenders_that_ignore_resources_need_the_plugin() -> None:
     configuration = load(plugins={"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}})
     with pytest.raises(ConfigError) as caught:
         complete_configuration(
-            replace(configuration, extenders=(Extender(managed_resources=(foo,)),))
+            replace(configuration, extenders=(ExtenderConfig(managed_resources=(foo,)),))
         )
     assert str(caught.value) == (
         "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
@@ -212,8 +212,8 @@ def test_extenders_that_ignore_resources_need_the_plugin() -> None:
 
 
 def test_extenders_that_may_fail_come_last() -> None:
-    a, b = Extender(url_prefix="a", ignorable=True), Extender(url_prefix="b")
-    c, d = Extender(url_prefix="c", ignorable=True), Extender(url_prefix="d")
+    a, b = ExtenderConfig(url_prefix="a", ignorable=True), ExtenderConfig(url_prefix="b")
+    c, d = ExtenderConfig(url_prefix="c", ignorable=True), ExtenderConfig(url_prefix="d")
     assert ordered_extenders((a, b, c, d)) == (b, d, a, c)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
-from kubesched.foundation.client.transport import Answer, Request
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse
 from kubesched.foundation.util.clock import SECOND
 from kubesched.scheduler.extenders.answers import (
     FilterAnswer,
@@ -202,10 +202,10 @@ class Answering:
     def __init__(self, body: bytes) -> None:
         self._body = body
 
-    async def send(self, request: Request) -> Answer:
-        return Answer(200, self._body)
+    async def send(self, request: OutgoingRequest) -> ServerResponse:
+        return ServerResponse(200, self._body)
 
-    def stream(self, request: Request) -> Any:
+    def stream(self, request: OutgoingRequest) -> Any:
         raise AssertionError("nobody streams from an extender")
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ from kubesched.foundation.util.clock import Clock
 from kubesched.scheduler.config import DEFAULT_FEATURE_GATES
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.write import versioned
-from kubesched.scheduler.server.endpoints.health import HealthCheck, SwitchCheck
+from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, SwitchCheck
 from kubesched.scheduler.server.endpoints.http_messages import (
     Headers,
     Request,

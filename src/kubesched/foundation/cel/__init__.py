@@ -1,23 +1,23 @@
 """The Common Expression Language as Kubernetes uses it.
 
-Device selectors have a face of their own (`DeviceSelector`); other environments compile with
+Device selectors have a face of their own (`CompiledSelector`); other environments compile with
 `compile_expression`. docs/cel.md says what is supported, docs/decisions/0012 why this is ours.
 """
 
 from __future__ import annotations
 
-from kubesched.foundation.cel.device import DeviceInput, DeviceSelector
+from kubesched.foundation.cel.device import CompiledSelector, DeviceInput
 from kubesched.foundation.cel.kubernetes import kubernetes_environment
+from kubesched.foundation.cel.language.cel_errors import CelCompileError, CelError, CelRuntimeError
 from kubesched.foundation.cel.language.environment import Environment
-from kubesched.foundation.cel.language.errors import CelCompileError, CelError, CelRuntimeError
 from kubesched.foundation.cel.language.program import Program, compile_expression
 
 __all__ = [
     "CelCompileError",
     "CelError",
     "CelRuntimeError",
+    "CompiledSelector",
     "DeviceInput",
-    "DeviceSelector",
     "Environment",
     "Program",
     "compile_expression",

@@ -15,16 +15,13 @@ from kubesched.api.base import RawQuantity
 from kubesched.api.dynamic_resources import DeviceAttribute, DeviceCapacity
 from kubesched.api.quantity import parse_quantity
 from kubesched.foundation.cel.kubernetes import LIBRARIES
-from kubesched.foundation.cel.language.environment import Environment
-from kubesched.foundation.cel.language.errors import (
+from kubesched.foundation.cel.language.cel_errors import (
     CelCompileError,
     CelError,
     CelRuntimeError,
     EvaluationError,
 )
-from kubesched.foundation.cel.language.program import Program, compile_expression
-from kubesched.foundation.cel.language.semver import parse_semver
-from kubesched.foundation.cel.language.types import (
+from kubesched.foundation.cel.language.cel_types import (
     ANY,
     BOOL,
     DYN,
@@ -34,10 +31,13 @@ from kubesched.foundation.cel.language.types import (
     map_of,
     named,
 )
-from kubesched.foundation.cel.language.values import Value, type_name
-from kubesched.foundation.cel.library.quantities import QUANTITY
+from kubesched.foundation.cel.language.cel_values import Value, type_name
+from kubesched.foundation.cel.language.environment import Environment
+from kubesched.foundation.cel.language.program import Program, compile_expression
+from kubesched.foundation.cel.language.semver import parse_semver
+from kubesched.foundation.cel.library.quantity_functions import QUANTITY
 
-__all__ = ["DEVICE_COST_LIMIT", "DeviceInput", "DeviceSelector", "clear_compiled"]
+__all__ = ["DEVICE_COST_LIMIT", "CompiledSelector", "DeviceInput", "clear_compiled"]
 
 DEVICE_COST_LIMIT: Final = 1_000_000
 _DEVICE: Final = "kubernetes.DRADevice"
@@ -114,7 +114,7 @@ class DeviceInput:
         self.value["capacity"] = capacities
 
 
-class DeviceSelector:
+class CompiledSelector:
     """A compiled selector."""
 
     __slots__ = ("_program", "expression")
@@ -124,7 +124,7 @@ class DeviceSelector:
         self._program = program
 
     @staticmethod
-    def compile(expression: str, *, list_attributes: bool = False) -> DeviceSelector:
+    def compile(expression: str, *, list_attributes: bool = False) -> CompiledSelector:
         """Compile an expression; the same text is compiled once.
 
         `list_attributes` is the feature gate DRAListTypeAttributes.
@@ -159,7 +159,7 @@ class DeviceSelector:
 
 
 @lru_cache(maxsize=_CACHED_SELECTORS)
-def _compiled(expression: str, list_attributes: bool) -> DeviceSelector:
+def _compiled(expression: str, list_attributes: bool) -> CompiledSelector:
     try:
         program = compile_expression(expression, _WITH_LISTS if list_attributes else _PLAIN)
     except CelCompileError as error:
@@ -169,7 +169,7 @@ def _compiled(expression: str, list_attributes: bool) -> DeviceSelector:
         raise CelCompileError(
             f"must evaluate to bool or the unknown type, not {program.output_type}"
         )
-    return DeviceSelector(program)
+    return CompiledSelector(program)
 
 
 def clear_compiled() -> None:

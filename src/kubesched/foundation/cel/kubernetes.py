@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kubesched.foundation.cel.language.cel_types import ObjectType, Type
 from kubesched.foundation.cel.language.declarations import Library
 from kubesched.foundation.cel.language.environment import Environment
-from kubesched.foundation.cel.language.types import ObjectType, Type
-from kubesched.foundation.cel.library.formats import FORMATS
 from kubesched.foundation.cel.library.json_patches import JSON_PATCHES
 from kubesched.foundation.cel.library.lists import LISTS
+from kubesched.foundation.cel.library.named_formats import FORMATS
 from kubesched.foundation.cel.library.network import NETWORK
 from kubesched.foundation.cel.library.optionals import OPTIONALS
 from kubesched.foundation.cel.library.patterns import PATTERNS
-from kubesched.foundation.cel.library.quantities import QUANTITIES
+from kubesched.foundation.cel.library.quantity_functions import QUANTITIES
+from kubesched.foundation.cel.library.semver_functions import VERSIONS
 from kubesched.foundation.cel.library.standard import STANDARD
 from kubesched.foundation.cel.library.strings import STRINGS
 from kubesched.foundation.cel.library.urls import URLS
-from kubesched.foundation.cel.library.versions import VERSIONS
 
 __all__ = ["LIBRARIES", "PER_CALL_LIMIT", "kubernetes_environment"]
 

@@ -7,7 +7,7 @@ import msgspec
 from kubesched.api import codec
 from kubesched.api.access import ApiError
 from kubesched.api.meta import Status, StatusDetails
-from kubesched.foundation.client.transport import Answer, TransportError
+from kubesched.foundation.client.transport import ServerResponse, TransportError
 from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["bounded", "refusal", "retry_after_ns", "retry_lost_ns", "unreachable"]
@@ -54,7 +54,7 @@ _NAMELESS = {
 }
 
 
-def refusal(answer: Answer) -> ApiError:
+def refusal(answer: ServerResponse) -> ApiError:
     """The error of an answer whose status is no success."""
     try:
         status = codec.decode(answer.body, Status)
@@ -84,7 +84,7 @@ def unreachable(failure: TransportError) -> ApiError:
     return ApiError(Status(status="Failure", code=0, message=str(failure)))
 
 
-def retry_after_ns(answer: Answer, attempt: int) -> int | None:
+def retry_after_ns(answer: ServerResponse, attempt: int) -> int | None:
     """How long the server asked to wait before asking again; None if it did not."""
     if attempt >= _RETRIES:
         return None
@@ -94,7 +94,7 @@ def retry_after_ns(answer: Answer, attempt: int) -> int | None:
     return None if seconds is None else min(seconds, _LONGEST_PAUSE_S) * SECOND
 
 
-def _retry_after(answer: Answer) -> int | None:
+def _retry_after(answer: ServerResponse) -> int | None:
     """What the header says, if that is a number of seconds that anybody could mean."""
     text = answer.headers.get("Retry-After", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
@@ -111,7 +111,7 @@ def retry_lost_ns(failure: TransportError, attempt: int, *, is_watch: bool = Fal
     return _RETRY_LOST_NS if again else None
 
 
-def _nameless(answer: Answer) -> Status:
+def _nameless(answer: ServerResponse) -> Status:
     reason, message = _NAMELESS.get(answer.status, ("", ""))
     if not message:
         text = answer.body[:_SHOWN].decode(errors="replace").strip() or "unknown"

@@ -14,14 +14,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kubesched.errors import ConfigError
-from kubesched.foundation.client.credentials import FileText, User
+from kubesched.foundation.client.credentials import FileText, UserCredentials
 from kubesched.foundation.client.exec_plugin import ExecPlugin, ExecSettings
 from kubesched.foundation.client.http_transport import Connection
 from kubesched.foundation.client.kubeconfig import (
-    Cluster,
     ExecConfig,
+    KubeconfigCluster,
+    KubeconfigUser,
     Selected,
-    UserInfo,
     kubectl_files,
     load_kubeconfig,
 )
@@ -92,7 +92,7 @@ def connect_in_cluster(
     return Connection(
         server=f"https://{shown}:{port}",
         ca_file=FileText(ca, clock),
-        credentials=User(token_file=FileText(token, clock)),
+        credentials=UserCredentials(token_file=FileText(token, clock)),
         user_agent=user_agent,
     )
 
@@ -146,8 +146,12 @@ def connect_selected(
 
 
 def _user(
-    user: UserInfo, cluster: Cluster, server: str, clock: Clock, metrics: ClientMetrics | None
-) -> tuple[User, KeyPair | None]:
+    user: KubeconfigUser,
+    cluster: KubeconfigCluster,
+    server: str,
+    clock: Clock,
+    metrics: ClientMetrics | None,
+) -> tuple[UserCredentials, KeyPair | None]:
     where = user.place
     if user.auth_provider is not None:
         error = ConfigError(f"{where}.auth-provider: no longer exists in Kubernetes")
@@ -172,7 +176,7 @@ def _user(
     plugin = None
     if user.exec is not None:
         plugin = ExecPlugin(_exec_settings(user, user.exec, cluster, server), clock, metrics)
-    credentials = User(
+    credentials = UserCredentials(
         token=user.token,
         token_file=token_file,
         username=user.username,
@@ -187,7 +191,7 @@ def _user(
     return credentials, KeyPair(_content(certificate), _content(key))
 
 
-def _impersonation(user: UserInfo) -> dict[str, str]:
+def _impersonation(user: KubeconfigUser) -> dict[str, str]:
     if not user.impersonate:
         return {}
     if len(user.impersonate_groups) > 1:
@@ -201,7 +205,7 @@ def _impersonation(user: UserInfo) -> dict[str, str]:
 
 
 def _exec_settings(
-    user: UserInfo, plugin: ExecConfig, cluster: Cluster, server: str
+    user: KubeconfigUser, plugin: ExecConfig, cluster: KubeconfigCluster, server: str
 ) -> ExecSettings:
     where = f"{user.place}.exec"
     if not plugin.command:
@@ -231,7 +235,7 @@ def _exec_settings(
     )
 
 
-def _told_cluster(cluster: Cluster, server: str) -> dict[str, Any]:
+def _told_cluster(cluster: KubeconfigCluster, server: str) -> dict[str, Any]:
     told: dict[str, Any] = {"server": server}
     if cluster.tls_server_name:
         told["tls-server-name"] = cluster.tls_server_name
@@ -246,7 +250,7 @@ def _told_cluster(cluster: Cluster, server: str) -> dict[str, Any]:
 
 
 def _data_or_file(
-    user: UserInfo, data: str, file: str, field: str, clock: Clock
+    user: KubeconfigUser, data: str, file: str, field: str, clock: Clock
 ) -> bytes | FileText:
     where = f"{user.place}.{field}"
     if data:

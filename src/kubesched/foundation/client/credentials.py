@@ -20,7 +20,14 @@ from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bou
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["ANONYMOUS", "Credential", "Credentials", "FileText", "FixedCredentials", "User"]
+__all__ = [
+    "ANONYMOUS",
+    "Credential",
+    "Credentials",
+    "FileText",
+    "FixedCredentials",
+    "UserCredentials",
+]
 
 log = get_logger(__name__)
 
@@ -100,7 +107,7 @@ class FileText:
         self._read_ns -= _READ_AGAIN_NS
 
 
-class User:
+class UserCredentials:
     """A user of a kubeconfig, or a service account: any mix of what they may have."""
 
     def __init__(

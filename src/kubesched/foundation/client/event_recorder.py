@@ -19,16 +19,16 @@ import msgspec
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.events import Event
-from kubesched.foundation.client.backoff import jitter
 from kubesched.foundation.client.event_naming import EventNames, reference_to
 from kubesched.foundation.client.event_queue import EventQueue
 from kubesched.foundation.client.event_series import EventKey, EventSeriesCache, Sending
+from kubesched.foundation.client.informer_backoff import jitter
 from kubesched.foundation.util.clock import MILLISECOND, MINUTE, SECOND, Clock
 from kubesched.foundation.util.components import Component
 from kubesched.foundation.util.go_format import sprintf_without_arguments
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["Broadcaster", "EventBroadcaster", "EventRecorder", "Recorder", "truncate_note"]
+__all__ = ["Broadcaster", "EventBroadcaster", "EventsV1Recorder", "Recorder", "truncate_note"]
 
 log = get_logger(__name__)
 
@@ -80,7 +80,7 @@ class Broadcaster(Component, Protocol):
     def recorder(self, controller: str, hostname: str) -> Recorder: ...
 
 
-class EventRecorder:
+class EventsV1Recorder:
     """Records events in the name of one controller, such as a scheduler profile."""
 
     def __init__(self, broadcaster: EventBroadcaster, controller: str, hostname: str) -> None:
@@ -143,8 +143,8 @@ class EventBroadcaster:
         # How many events were never sent because too many were waiting.
         self.dropped = 0
 
-    def recorder(self, controller: str, hostname: str) -> EventRecorder:
-        return EventRecorder(self, controller, hostname)
+    def recorder(self, controller: str, hostname: str) -> EventsV1Recorder:
+        return EventsV1Recorder(self, controller, hostname)
 
     def record(self, key: EventKey, note: str) -> None:
         """Take in one event; recorders call this."""

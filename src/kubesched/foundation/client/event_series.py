@@ -19,7 +19,7 @@ from kubesched.api.reference import ObjectReference
 from kubesched.api.time import format_micro_time
 from kubesched.foundation.util.clock import MINUTE
 
-__all__ = ["EventKey", "EventSeriesCache", "RecordedEvent", "Sending"]
+__all__ = ["EventKey", "EventSeriesCache", "Sending", "TrackedEvent"]
 
 _FORGET_AFTER_NS = 6 * MINUTE
 # How many of a kind are remembered; one takes 750 bytes.
@@ -39,7 +39,7 @@ class EventKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     related: ObjectReference | None
 
 
-class RecordedEvent:
+class TrackedEvent:
     """The first event of its key, and how often it came since."""
 
     __slots__ = (
@@ -84,7 +84,7 @@ class RecordedEvent:
 class Sending(msgspec.Struct, frozen=True):
     """One state of an event, to be sent: created if it is no series, else patched."""
 
-    recorded: RecordedEvent
+    recorded: TrackedEvent
     series_count: int = 0
     last_observed_ns: int = 0
 
@@ -123,8 +123,8 @@ class EventSeriesCache:
     """
 
     def __init__(self) -> None:
-        self._single: dict[str, dict[EventKey, RecordedEvent]] = {kind: {} for kind in _KEPT}
-        self._series: dict[EventKey, RecordedEvent] = {}
+        self._single: dict[str, dict[EventKey, TrackedEvent]] = {kind: {} for kind in _KEPT}
+        self._series: dict[EventKey, TrackedEvent] = {}
 
     def __len__(self) -> int:
         return len(self._series) + sum(map(len, self._single.values()))
@@ -146,7 +146,7 @@ class EventSeriesCache:
 
     def add(self, key: EventKey, name: str, note: str, now_ns: int) -> Sending:
         """Remember the first event of its key; it is to be created."""
-        recorded = RecordedEvent(key, name, note, now_ns)
+        recorded = TrackedEvent(key, name, note, now_ns)
         _put(self._single[key.kind], recorded, _KEPT[key.kind])
         return Sending(recorded)
 
@@ -174,12 +174,12 @@ class EventSeriesCache:
         ]
 
 
-def _put(events: dict[EventKey, RecordedEvent], recorded: RecordedEvent, most: int) -> None:
+def _put(events: dict[EventKey, TrackedEvent], recorded: TrackedEvent, most: int) -> None:
     """Add an event, and forget the one that was added first if there are too many."""
     events[recorded.key] = recorded
     if len(events) > most:
         del events[next(iter(events))]
 
 
-def _as_it_is(recorded: RecordedEvent) -> Sending:
+def _as_it_is(recorded: TrackedEvent) -> Sending:
     return Sending(recorded, recorded.count, recorded.last_observed_ns)

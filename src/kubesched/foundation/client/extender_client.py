@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubesched.errors import KubeschedError
-from kubesched.foundation.client.transport import Request, Transport, TransportError
+from kubesched.foundation.client.transport import OutgoingRequest, Transport, TransportError
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.go_format import quote
 
@@ -48,7 +48,7 @@ class ExtenderClient:
             ExtenderError: there is no answer, it is no success, or it is no JSON.
         """
         url = f"{self.url_prefix.rstrip('/')}/{verb}"
-        request = Request("POST", f"/{verb}", body, _JSON, self._timeout_ns)
+        request = OutgoingRequest("POST", f"/{verb}", body, _JSON, self._timeout_ns)
         try:
             # The transport has its own idea of time; on a virtual loop this one counts.
             async with asyncio.timeout(self._timeout_ns / SECOND):

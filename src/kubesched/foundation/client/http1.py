@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kubesched.foundation.client.transport import Answer
+from kubesched.foundation.client.transport import ServerResponse
 from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["LARGEST_BODY", "AnswerReader", "HttpError", "encode_request"]
@@ -59,7 +59,7 @@ class AnswerReader:
         # Whether the connection can be used again after this answer.
         self.keeps_connection = False
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> ServerResponse | None:
         """Take in what arrived; the answer, once it is whole.
 
         Raises:
@@ -72,7 +72,7 @@ class AnswerReader:
         is_whole = self._read_chunks() if self._is_chunked else self._read_body()
         return self._finished() if is_whole else None
 
-    def end(self) -> Answer | None:
+    def end(self) -> ServerResponse | None:
         """The connection has ended; the answer, if that is how it ends."""
         return self._finished() if self._status and self._missing is None else None
 
@@ -162,8 +162,8 @@ class AnswerReader:
             del self._arrived[: len(part)]
         return len(part)
 
-    def _finished(self) -> Answer:
+    def _finished(self) -> ServerResponse:
         if self._arrived:
             self.keeps_connection = False  # something came that nobody asked for
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        return Answer(self._status, body, self._headers)
+        return ServerResponse(self._status, body, self._headers)

@@ -38,9 +38,9 @@ from kubesched.foundation.client.lease_fence import LeaseFence
 from kubesched.foundation.client.rate_limiter import TokenBucket
 from kubesched.foundation.client.targets import group_target, target
 from kubesched.foundation.client.transport import (
-    Answer,
-    Request,
-    Streamed,
+    OutgoingRequest,
+    ResponseStream,
+    ServerResponse,
     Transport,
     TransportError,
 )
@@ -176,7 +176,7 @@ class HttpApi:
             "timeoutSeconds": str(seconds),
             "watch": "true",
         }
-        request = Request("GET", target(kind_of(kind), namespace, query=query))
+        request = OutgoingRequest("GET", target(kind_of(kind), namespace, query=query))
         async with contextlib.AsyncExitStack() as stack:
             streamed = await self._open(stack, request)
             decoder = WatchDecoder(kind)
@@ -271,8 +271,8 @@ class HttpApi:
         content_type: str = _JSON,
         *,
         timeout_ns: int = 0,
-    ) -> Answer:
-        request = Request(
+    ) -> ServerResponse:
+        request = OutgoingRequest(
             method, place, body, content_type if body else "", timeout_ns or self._timeout_ns
         )
         started_ns = self._clock.monotonic_ns()
@@ -291,7 +291,9 @@ class HttpApi:
             raise refusal(answer)
         return answer
 
-    async def _send_with_retries(self, request: Request, is_write: bool) -> Answer | TransportError:
+    async def _send_with_retries(
+        self, request: OutgoingRequest, is_write: bool
+    ) -> ServerResponse | TransportError:
         for attempt in count():
             await self._throttle(request)
             if is_write and self._fence is not None:
@@ -308,8 +310,8 @@ class HttpApi:
         return answer
 
     async def _send_fenced(
-        self, fence: LeaseFence, request: Request, attempt: int
-    ) -> Answer | TransportError:
+        self, fence: LeaseFence, request: OutgoingRequest, attempt: int
+    ) -> ServerResponse | TransportError:
         ends_ns = await fence.enter()
         is_settled = False
         try:
@@ -320,7 +322,7 @@ class HttpApi:
                 before_send=lambda: fence.check(ends_ns),
             )
             answer = await self._send(limited, attempt)
-            is_settled = isinstance(answer, Answer) or answer.kind == "refused"
+            is_settled = isinstance(answer, ServerResponse) or answer.kind == "refused"
         except ApiError:
             is_settled = True  # the fence closed before it was sent
             raise
@@ -328,7 +330,9 @@ class HttpApi:
             fence.leave(ends_ns, is_settled=is_settled)
         return answer
 
-    async def _send(self, request: Request, attempt: int) -> Answer | TransportError:
+    async def _send(
+        self, request: OutgoingRequest, attempt: int
+    ) -> ServerResponse | TransportError:
         try:
             answer = await self._transport.send(request)
         except TransportError as failure:
@@ -349,7 +353,7 @@ class HttpApi:
             self._warnings.add(warning)
             log.warning("The API server warns", warning=warning)
 
-    async def _throttle(self, request: Request) -> None:
+    async def _throttle(self, request: OutgoingRequest) -> None:
         wait_ns = self._bucket.take(self._clock.monotonic_ns())
         if wait_ns:
             await self._clock.sleep(wait_ns)
@@ -366,7 +370,7 @@ class HttpApi:
                 URL=self._transport.base_url + request.target,
             )
 
-    def _count(self, request: Request, code: str, attempt: int) -> None:
+    def _count(self, request: OutgoingRequest, code: str, attempt: int) -> None:
         if self._metrics is None:
             return
         labels = code, request.method, self._transport.host
@@ -385,7 +389,9 @@ class HttpApi:
         except RecursionError as exc:
             raise unreachable(TransportError(_TOO_DEEP)) from exc
 
-    async def _open(self, stack: contextlib.AsyncExitStack, request: Request) -> Streamed:
+    async def _open(
+        self, stack: contextlib.AsyncExitStack, request: OutgoingRequest
+    ) -> ResponseStream:
         for attempt in count():
             if attempt:
                 await self._throttle(request)  # the first attempt of a watch is free
@@ -394,7 +400,7 @@ class HttpApi:
                 self._count(request, str(streamed.status), attempt)
                 if streamed.status == 200:
                     break
-                answer = Answer(streamed.status, await streamed.read(), streamed.headers)
+                answer = ServerResponse(streamed.status, await streamed.read(), streamed.headers)
                 wait_ns = retry_after_ns(answer, attempt)
                 if wait_ns is None:
                     raise refusal(answer)
@@ -408,7 +414,7 @@ class HttpApi:
         return streamed
 
     async def _next_chunk(
-        self, streamed: Streamed, ends_ns: int, decoder: WatchDecoder[Any]
+        self, streamed: ResponseStream, ends_ns: int, decoder: WatchDecoder[Any]
     ) -> bytes:
         """What arrives next; empty when the server has ended the watch.
 
@@ -448,7 +454,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
         raise _unreadable(exc) from exc
 
 
-def _check_is_object(answer: Answer) -> None:
+def _check_is_object(answer: ServerResponse) -> None:
     """Raises ApiError for a success that somebody else than an API server tells of.
 
     A proxy that answers in its place with a page of its own has bound no pod.

@@ -25,7 +25,12 @@ from kubesched.foundation.client.http1 import encode_request
 from kubesched.foundation.client.request_pool import RequestPool, open_socket
 from kubesched.foundation.client.tls import TlsOptions
 from kubesched.foundation.client.tls_rotation import CaReloads, RotatingContext
-from kubesched.foundation.client.transport import Answer, Request, TransportError, limited
+from kubesched.foundation.client.transport import (
+    OutgoingRequest,
+    ServerResponse,
+    TransportError,
+    with_timeout,
+)
 from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["Connection", "HttpTransport"]
@@ -76,7 +81,7 @@ class HttpTransport:
         self._requests: RequestPool | None = None
         self._streams: aiohttp.ClientSession | None = None
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ServerResponse:
         try:
             if self._requests is None:
                 self._requests = self._pool()
@@ -90,7 +95,7 @@ class HttpTransport:
         return answer
 
     @contextlib.asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[_Stream]:
+    async def stream(self, request: OutgoingRequest) -> AsyncIterator[_Stream]:
         if self._streams is None:
             self._streams = self._session()
         try:
@@ -119,8 +124,8 @@ class HttpTransport:
         return RequestPool(parts.hostname, port, parallel=self._parallel)
 
     async def _exchange(
-        self, pool: RequestPool, request: Request, credential: Credential
-    ) -> Answer:
+        self, pool: RequestPool, request: OutgoingRequest, credential: Credential
+    ) -> ServerResponse:
         return await pool.send(
             partial(self._encoded, request, credential),
             context=self._tls.current(credential.pair) if self._is_tls else None,
@@ -129,10 +134,10 @@ class HttpTransport:
             may_repeat=request.method == "GET",
         )
 
-    def _encoded(self, request: Request, credential: Credential) -> bytes:
+    def _encoded(self, request: OutgoingRequest, credential: Credential) -> bytes:
         target = self._path + request.target
         if request.before_send is not None:
-            target = limited(target, request.before_send())
+            target = with_timeout(target, request.before_send())
         headers = {**self._headers, **credential.headers}
         if request.content_type:
             headers["Content-Type"] = request.content_type
@@ -151,7 +156,7 @@ class HttpTransport:
         )
 
     async def _open(
-        self, session: aiohttp.ClientSession, request: Request
+        self, session: aiohttp.ClientSession, request: OutgoingRequest
     ) -> aiohttp.ClientResponse:
         credential = await self._connection.credentials.current()
         response = await self._request_stream(session, request, credential)
@@ -161,7 +166,7 @@ class HttpTransport:
         return response
 
     async def _request_stream(
-        self, session: aiohttp.ClientSession, request: Request, credential: Credential
+        self, session: aiohttp.ClientSession, request: OutgoingRequest, credential: Credential
     ) -> aiohttp.ClientResponse:
         options: dict[str, Any] = {}
         if self._is_tls:

@@ -20,14 +20,14 @@ import msgspec
 
 from kubesched.api.access import ApiAccess, ApiError, Delivering, ObjectList, WatchEvent
 from kubesched.api.meta import Status
-from kubesched.foundation.client.backoff import InformerBackoff
-from kubesched.foundation.client.informer_store import Change, ObjectStore, is_older
+from kubesched.foundation.client.informer_backoff import InformerBackoff
+from kubesched.foundation.client.informer_store import ObjectStore, StoreChange, is_older
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
 from kubesched.foundation.util.interrupts import pass_on_interrupt
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["Informer"]
+__all__ = ["SharedInformer"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -59,7 +59,7 @@ class _Handler(NamedTuple):
     on_delete: Callable[[Any, bool], None] | None
 
 
-class Informer(Generic[T]):
+class SharedInformer(Generic[T]):
     """A component that follows one kind of objects; `store` is its copy and its lister."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Informer(Generic[T]):
         # A list under way keeps to the handlers it began with, so none hears of an object twice.
         self._handlers = (*self._handlers, handler)
         for present in list(self.store.list()):
-            self._notify((handler,), Change(None, present))
+            self._notify((handler,), StoreChange(None, present))
 
     async def run(self) -> None:
         await self._stop.guard(self._list_and_watch_for_ever())
@@ -298,7 +298,7 @@ class Informer(Generic[T]):
         metadata: Any = new.metadata  # type: ignore[attr-defined]  # every kind has it
         return self._transform(new, self.store.get(metadata.name, metadata.namespace))
 
-    async def _announce(self, changes: Iterable[Change[T]]) -> None:
+    async def _announce(self, changes: Iterable[StoreChange[T]]) -> None:
         handlers = self._handlers
         for change in changes:
             self._notify(handlers, change)
@@ -309,7 +309,7 @@ class Informer(Generic[T]):
         self._changes_this_turn = 0
         await asyncio.sleep(0)
 
-    def _notify(self, handlers: tuple[_Handler, ...], change: Change[T]) -> None:
+    def _notify(self, handlers: tuple[_Handler, ...], change: StoreChange[T]) -> None:
         self._changes_this_turn += 1
         old, new = change.old, change.new
         for on_add, on_update, on_delete in handlers:

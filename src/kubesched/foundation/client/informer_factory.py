@@ -11,7 +11,7 @@ import msgspec
 from kubesched.api import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.sharing import ClaimSharing, NodeSharing, PodSharing, VolumeSharing
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.informer_store import ObjectStore
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.randomness import derive
@@ -65,13 +65,13 @@ class InformerFactory:
                 PersistentVolume: VolumeSharing().share,
                 PersistentVolumeClaim: ClaimSharing().share,
             }
-        self._informers: dict[type[msgspec.Struct], Informer[Any]] = {}
+        self._informers: dict[type[msgspec.Struct], SharedInformer[Any]] = {}
 
-    def informer(self, kind: type[T]) -> Informer[T]:
+    def informer(self, kind: type[T]) -> SharedInformer[T]:
         informer = self._informers.get(kind)
         if informer is None:
             options = self._options.get(kind) or InformerOptions()
-            informer = self._informers[kind] = Informer(
+            informer = self._informers[kind] = SharedInformer(
                 self._api,
                 kind,
                 self._clock,
@@ -88,7 +88,7 @@ class InformerFactory:
         """The informer's copy, to read from; asking makes the kind be watched."""
         return self.informer(kind).store
 
-    def components(self) -> tuple[Informer[Any], ...]:
+    def components(self) -> tuple[SharedInformer[Any], ...]:
         """Everything asked for so far, to be run, in the order of asking."""
         return tuple(self._informers.values())
 

@@ -15,13 +15,13 @@ import msgspec
 
 from kubesched.api.access import WatchEvent
 
-__all__ = ["Change", "ObjectStore"]
+__all__ = ["ObjectStore", "StoreChange"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 T_co = TypeVar("T_co", bound=msgspec.Struct, covariant=True)
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class StoreChange(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One step: an addition has no `old`, a deletion no `new`.
 
     With `final_state_unknown` the deletion itself was missed: the object was gone from a later
@@ -63,7 +63,7 @@ class ObjectStore(Generic[T]):
         for present in list(self.list()):
             listener(None, present)
 
-    def apply(self, event: WatchEvent[T]) -> Change[T] | None:
+    def apply(self, event: WatchEvent[T]) -> StoreChange[T] | None:
         """Take in one event; None if it changes nothing that was known.
 
         Whether an object is new is decided by what is here, not by what the event claims.
@@ -84,30 +84,30 @@ class ObjectStore(Generic[T]):
             is_another = known.metadata.uid != metadata.uid
             gone = known if is_another else new
             self._tell(gone, None)
-            return Change(gone, None, final_state_unknown=is_another)
+            return StoreChange(gone, None, final_state_unknown=is_another)
         if objects is None:
             objects = self._namespaces[namespace] = {}
         old = objects.get(name)
         objects[name] = new
         if self._listeners:
             self._tell(old, new)
-        return Change(old, new)
+        return StoreChange(old, new)
 
-    def replace(self, listed: Iterable[T]) -> Sequence[Change[T]]:
+    def replace(self, listed: Iterable[T]) -> Sequence[StoreChange[T]]:
         """Swap the content for a fresh list.
 
         The changes are the deletions first, then every listed object in list order: as an
         addition, or as an update even if it is the same as before.
         """
         before, self._namespaces = self._namespaces, {}
-        changes: list[Change[T]] = []
+        changes: list[StoreChange[T]] = []
         for new in listed:
             metadata: Any = new.metadata  # type: ignore[attr-defined]
             self._namespaces.setdefault(metadata.namespace, {})[metadata.name] = new
             old = before.get(metadata.namespace, {}).get(metadata.name)
-            changes.append(Change(old, new))
+            changes.append(StoreChange(old, new))
         gone = [
-            Change[T](old, None, final_state_unknown=True)
+            StoreChange[T](old, None, final_state_unknown=True)
             for namespace, objects in before.items()
             for name, old in objects.items()
             if self.get(name, namespace) is None

@@ -22,12 +22,12 @@ from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bou
 from kubesched.foundation.util.yaml_limits import check_yaml
 
 __all__ = [
-    "Cluster",
-    "Context",
     "ExecConfig",
     "Kubeconfig",
+    "KubeconfigCluster",
+    "KubeconfigContext",
+    "KubeconfigUser",
     "Selected",
-    "UserInfo",
     "kubectl_files",
     "load_kubeconfig",
 ]
@@ -44,7 +44,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return Path(self.source).parent / relative
 
 
-class Cluster(_Part, frozen=True):
+class KubeconfigCluster(_Part, frozen=True):
     server: str = ""
     tls_server_name: str = ""
     insecure_skip_tls_verify: bool = False
@@ -68,7 +68,7 @@ class ExecConfig(msgspec.Struct, frozen=True, rename="camel"):
     interactive_mode: Literal["", "Never", "IfAvailable", "Always"] = ""
 
 
-class UserInfo(_Part, frozen=True):
+class KubeconfigUser(_Part, frozen=True):
     client_certificate: str = ""
     client_certificate_data: str = ""
     client_key: str = ""
@@ -84,7 +84,7 @@ class UserInfo(_Part, frozen=True):
     exec: ExecConfig | None = None
 
 
-class Context(_Part, frozen=True):
+class KubeconfigContext(_Part, frozen=True):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -92,17 +92,17 @@ class Context(_Part, frozen=True):
 
 class _NamedCluster(msgspec.Struct, frozen=True):
     name: str = ""
-    cluster: Cluster | None = None
+    cluster: KubeconfigCluster | None = None
 
 
 class _NamedUser(msgspec.Struct, frozen=True):
     name: str = ""
-    user: UserInfo | None = None
+    user: KubeconfigUser | None = None
 
 
 class _NamedContext(msgspec.Struct, frozen=True):
     name: str = ""
-    context: Context | None = None
+    context: KubeconfigContext | None = None
 
 
 class _File(msgspec.Struct, frozen=True, rename="kebab"):
@@ -117,8 +117,8 @@ class Selected(msgspec.Struct, frozen=True):
     """What a context stands for."""
 
     context: str
-    cluster: Cluster
-    user: UserInfo
+    cluster: KubeconfigCluster
+    user: KubeconfigUser
     namespace: str = ""
 
 
@@ -130,9 +130,9 @@ class Kubeconfig:
 
     def __init__(self, files: Iterable[str] = ()) -> None:
         self.files = tuple(files)
-        self.clusters: dict[str, Cluster] = {}
-        self.users: dict[str, UserInfo] = {}
-        self.contexts: dict[str, Context] = {}
+        self.clusters: dict[str, KubeconfigCluster] = {}
+        self.users: dict[str, KubeconfigUser] = {}
+        self.contexts: dict[str, KubeconfigContext] = {}
         self.current_context = ""
 
     def select(self, name: str = "") -> Selected:
@@ -152,18 +152,20 @@ class Kubeconfig:
             raise error
         context = _named(self.contexts, name, where, "current-context", "context")
         cluster = _named(self.clusters, context.cluster, context.place, "cluster", "cluster")
-        user = UserInfo()
+        user = KubeconfigUser()
         if context.user:
             user = _named(self.users, context.user, context.place, "user", "user")
         return Selected(name, cluster, user, context.namespace)
 
     def merge(self, path: str, file: _File) -> None:
         for entry in file.clusters or ():
-            _add(self.clusters, entry.name, entry.cluster or Cluster(), "cluster", path)
+            _add(self.clusters, entry.name, entry.cluster or KubeconfigCluster(), "cluster", path)
         for user in file.users or ():
-            _add(self.users, user.name, user.user or UserInfo(), "user", path)
+            _add(self.users, user.name, user.user or KubeconfigUser(), "user", path)
         for context in file.contexts or ():
-            _add(self.contexts, context.name, context.context or Context(), "context", path)
+            _add(
+                self.contexts, context.name, context.context or KubeconfigContext(), "context", path
+            )
         self.current_context = self.current_context or file.current_context
 
 

@@ -18,7 +18,7 @@ from kubesched.api.coordination import Lease, LeaseSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.time import format_micro_time
 from kubesched.errors import ConfigError
-from kubesched.foundation.client.backoff import jitter
+from kubesched.foundation.client.informer_backoff import jitter
 from kubesched.foundation.client.lease_fence import LeaseFence
 from kubesched.foundation.client.lease_view import LeaseView
 from kubesched.foundation.metrics.client_metrics import LeaderElectionMetrics

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 from kubesched.foundation.client.http1 import AnswerReader, HttpError
-from kubesched.foundation.client.transport import Answer
+from kubesched.foundation.client.transport import ServerResponse
 
 __all__ = ["RequestPool", "open_socket"]
 
@@ -62,7 +62,7 @@ class RequestPool:
         server_name: str = "",
         timeout_s: float | None = None,
         may_repeat: bool = False,
-    ) -> Answer:
+    ) -> ServerResponse:
         """Send what `encode` returns, which is called when there is a connection for it.
 
         `may_repeat` says that the request may be sent a second time, should the server have
@@ -116,7 +116,7 @@ class RequestPool:
 
     async def _exchange(
         self, connection: _Connection, encode: Callable[[], bytes], ends_with_silence: bool
-    ) -> Answer:
+    ) -> ServerResponse:
         try:
             request = encode()
         except BaseException:
@@ -201,7 +201,7 @@ class RequestPool:
         raise failure or OSError(f"{self._host} has no address")
 
 
-async def _unless_silent(connection: _Connection, request: bytes) -> Answer:
+async def _unless_silent(connection: _Connection, request: bytes) -> ServerResponse:
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(_WHOLE_S), asyncio.timeout(_SILENCE_S) as silence:
 
@@ -222,7 +222,7 @@ class _Connection(asyncio.Protocol):
         self.on_data: Callable[[], None] | None = None
         self._transport: asyncio.Transport | None = None
         self._reader = AnswerReader()
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[ServerResponse] | None = None
         self._news = select.poll()
         # Whether nothing more can be sent, as far as the loop has heard.
         self.is_spent = False
@@ -236,7 +236,7 @@ class _Connection(asyncio.Protocol):
         """Whether the server has not closed its end, even if the loop has yet to hear of it."""
         return not self.is_spent and not self._news.poll(0)
 
-    async def send(self, request: bytes) -> Answer:
+    async def send(self, request: bytes) -> ServerResponse:
         if self._transport is None or self.is_spent:
             raise ConnectionResetError("server disconnected")
         self._reader = AnswerReader()

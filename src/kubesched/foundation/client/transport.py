@@ -16,7 +16,15 @@ import msgspec
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import MILLISECOND
 
-__all__ = ["Answer", "FailureKind", "Request", "Streamed", "Transport", "TransportError", "limited"]
+__all__ = [
+    "FailureKind",
+    "OutgoingRequest",
+    "ResponseStream",
+    "ServerResponse",
+    "Transport",
+    "TransportError",
+    "with_timeout",
+]
 
 FailureKind = Literal["refused", "reset", "timeout", "credentials", "tls", "other"]
 
@@ -33,7 +41,7 @@ class TransportError(KubeschedError):
         self.kind = kind
 
 
-class Request(msgspec.Struct, frozen=True):
+class OutgoingRequest(msgspec.Struct, frozen=True):
     """One HTTP request. The target is a path with its query, encoded; timeouts of 0 are none.
 
     `before_send` is called when there is a connection and nothing but sending is left to do. It
@@ -49,19 +57,19 @@ class Request(msgspec.Struct, frozen=True):
     before_send: Callable[[], int] | None = None
 
 
-def limited(target: str, limit_ns: int) -> str:
+def with_timeout(target: str, limit_ns: int) -> str:
     """The target with the parameter by which API servers know when to give up a request."""
     mark = "&" if "?" in target else "?"
     return f"{target}{mark}timeout={max(1, limit_ns // MILLISECOND)}ms"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ServerResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     headers: Mapping[str, str] = {}
 
 
-class Streamed(Protocol):
+class ResponseStream(Protocol):
     """An answer that goes on. If its status is not 200, `read` has the whole body."""
 
     status: int
@@ -85,11 +93,11 @@ class Transport(Protocol):
         """What targets are put behind, for messages."""
         ...
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ServerResponse:
         """Raises TransportError."""
         ...
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[Streamed]:
+    def stream(self, request: OutgoingRequest) -> AbstractAsyncContextManager[ResponseStream]:
         """Raises TransportError when entered, and while read."""
         ...
 

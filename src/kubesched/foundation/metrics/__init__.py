@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from kubesched.foundation.metrics.exposition import render
 from kubesched.foundation.metrics.instruments import (
-    Counter,
+    CounterMetric,
     Family,
-    Gauge,
-    Histogram,
+    GaugeMetric,
+    HistogramMetric,
     exponential_buckets,
 )
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 
 __all__ = [
-    "Counter",
+    "CounterMetric",
     "Family",
-    "Gauge",
-    "Histogram",
+    "GaugeMetric",
+    "HistogramMetric",
     "SchedulerMetrics",
     "exponential_buckets",
     "render",

@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 
-from kubesched.foundation.metrics.instruments import Counter, Family, FamilyGroup, Gauge, Histogram
+from kubesched.foundation.metrics.instruments import (
+    CounterMetric,
+    Family,
+    FamilyGroup,
+    GaugeMetric,
+    HistogramMetric,
+)
 
 __all__ = ["ClientMetrics", "LeaderElectionMetrics"]
 
@@ -38,14 +44,14 @@ class ClientMetrics(FamilyGroup):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()
-        self.requests_total: Family[Counter] = self.counter(
+        self.requests_total: Family[CounterMetric] = self.counter(
             "rest_client_requests_total",
             "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
             "code",
             "method",
             "host",
         )
-        self.request_retries_total: Family[Counter] = self.counter(
+        self.request_retries_total: Family[CounterMetric] = self.counter(
             "rest_client_request_retries_total",
             "[ALPHA] Number of request retries, partitioned by status code, verb, and host.",
             "code",
@@ -65,7 +71,7 @@ class ClientMetrics(FamilyGroup):
         self.response_size_bytes = self._by_verb(
             "response_size_bytes", "Response size in bytes. Broken down by verb and host.", _SIZE
         )
-        self.events_dropped_total: Counter = self.counter(
+        self.events_dropped_total: CounterMetric = self.counter(
             "kubesched_events_dropped_total",
             "[ALPHA] Events that were never sent because too many were waiting. An addition of "
             "kubesched.",
@@ -83,27 +89,27 @@ class ClientMetrics(FamilyGroup):
 
     def _by_verb(
         self, name: str, help_text: str, buckets: tuple[float, ...] = _LATENCY
-    ) -> Family[Histogram]:
+    ) -> Family[HistogramMetric]:
         return self.histogram(
             f"rest_client_{name}", f"[ALPHA] {help_text}", buckets, "verb", "host"
         )
 
     def _define_exec_plugin(self) -> None:
-        self.exec_plugin_ttl_seconds: Gauge = self.gauge(
+        self.exec_plugin_ttl_seconds: GaugeMetric = self.gauge(
             "rest_client_exec_plugin_ttl_seconds",
             "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed "
             "by the auth exec plugin. The value is in seconds until certificate expiry (negative "
             "if already expired). If auth exec plugins are unused or manage no TLS certificates, "
             "the value will be +INF.",
         ).labels()
-        self.exec_plugin_certificate_rotation_age: Histogram = self.histogram(
+        self.exec_plugin_certificate_rotation_age: HistogramMetric = self.histogram(
             "rest_client_exec_plugin_certificate_rotation_age",
             "[ALPHA] Histogram of the number of seconds the last auth exec plugin client "
             "certificate lived before being rotated. If auth exec plugin client certificates are "
             "unused, histogram will contain no data.",
             _ROTATION_AGE,
         ).labels()
-        self.exec_plugin_call_total: Family[Counter] = self.counter(
+        self.exec_plugin_call_total: Family[CounterMetric] = self.counter(
             "rest_client_exec_plugin_call_total",
             "[ALPHA] Number of calls to an exec plugin, partitioned by the type of event "
             "encountered (no_error, plugin_execution_error, plugin_not_found_error, client_"
@@ -122,11 +128,11 @@ class ClientMetrics(FamilyGroup):
         self.transport_ca_reload_total.labels(result, reason).inc()
 
     def _define_transports(self) -> None:
-        self.transport_cache_entries: Gauge = self.gauge(
+        self.transport_cache_entries: GaugeMetric = self.gauge(
             "rest_client_transport_cache_entries",
             "[ALPHA] Number of transport entries in the internal cache.",
         ).labels()
-        self.transport_create_calls_total: Family[Counter] = self.counter(
+        self.transport_create_calls_total: Family[CounterMetric] = self.counter(
             "rest_client_transport_create_calls_total",
             "[ALPHA] Number of calls to get a new transport, partitioned by the result of the "
             "operation hit: obtained from the cache, miss: created and added to the cache, "
@@ -134,7 +140,7 @@ class ClientMetrics(FamilyGroup):
             "uncacheable: created and not cached",
             "result",
         )
-        self.transport_ca_reload_total: Family[Counter] = self.counter(
+        self.transport_ca_reload_total: Family[CounterMetric] = self.counter(
             "rest_client_transport_ca_reload_total",
             "[ALPHA] Number of times a CA reload is attempted, partitioned by the result and "
             "reason for the reload attempt",
@@ -159,14 +165,14 @@ class LeaderElectionMetrics(FamilyGroup):
 
     def __init__(self, registry: CollectorRegistry, name: str = "kube-scheduler") -> None:
         super().__init__()
-        self._statuses: Family[Gauge] = self.gauge(
+        self._statuses: Family[GaugeMetric] = self.gauge(
             "leader_election_master_status",
             "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates "
             "backup, 1 indicates master. 'name' is the string used to identify the lease. Please "
             "make sure to group by name.",
             "name",
         )
-        self._slow_paths: Family[Counter] = self.counter(
+        self._slow_paths: Family[CounterMetric] = self.counter(
             "leader_election_slowpath_total",
             "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the "
             "string used to identify the lease. Please make sure to group by name.",

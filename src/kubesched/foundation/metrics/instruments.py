@@ -23,11 +23,11 @@ from prometheus_client.registry import Collector
 from kubesched.foundation.metrics.exposition import format_number
 
 __all__ = [
-    "Counter",
+    "CounterMetric",
     "Family",
     "FamilyGroup",
-    "Gauge",
-    "Histogram",
+    "GaugeMetric",
+    "HistogramMetric",
     "KeptChildren",
     "exponential_buckets",
 ]
@@ -58,7 +58,7 @@ class Instrument(Protocol):
         ...
 
 
-class Counter:
+class CounterMetric:
     """A number that only grows."""
 
     kind = "counter"
@@ -81,7 +81,7 @@ class Counter:
         yield "", {}, self.value
 
 
-class Gauge:
+class GaugeMetric:
     """A number that goes up and down."""
 
     kind = "gauge"
@@ -110,7 +110,7 @@ class Gauge:
         yield "", {}, self.value
 
 
-class Histogram:
+class HistogramMetric:
     """How many observations were at most each bound, and their sum.
 
     Durations are put into their buckets many at a time, when there are many or someone looks.
@@ -313,16 +313,16 @@ class FamilyGroup(Collector):
         """Leave a metric out, though it may still be counted; False if there is none so named."""
         return self.families.pop(name, None) is not None
 
-    def counter(self, name: str, help_text: str, *labels: str) -> Family[Counter]:
-        return self._add(Family(name, help_text, labels, Counter))
+    def counter(self, name: str, help_text: str, *labels: str) -> Family[CounterMetric]:
+        return self._add(Family(name, help_text, labels, CounterMetric))
 
-    def gauge(self, name: str, help_text: str, *labels: str) -> Family[Gauge]:
-        return self._add(Family(name, help_text, labels, Gauge))
+    def gauge(self, name: str, help_text: str, *labels: str) -> Family[GaugeMetric]:
+        return self._add(Family(name, help_text, labels, GaugeMetric))
 
     def histogram(
         self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str
-    ) -> Family[Histogram]:
-        return self._add(Family(name, help_text, labels, lambda: Histogram(buckets)))
+    ) -> Family[HistogramMetric]:
+        return self._add(Family(name, help_text, labels, lambda: HistogramMetric(buckets)))
 
     def _add(self, family: Family[I_co]) -> Family[I_co]:
         assert family.name not in self.families, family.name

@@ -17,11 +17,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 
 from kubesched.foundation.metrics.instruments import (
-    Counter,
+    CounterMetric,
     Family,
     FamilyGroup,
-    Gauge,
-    Histogram,
+    GaugeMetric,
+    HistogramMetric,
     KeptChildren,
     exponential_buckets,
 )
@@ -55,10 +55,10 @@ class SchedulerMetrics(FamilyGroup):
         # Called before values are read: they cost less to set then than to keep right.
         self.before_collect: list[Callable[[], None]] = []
         self._define_attempts()
-        self._attempts: KeptChildren[tuple[str, str], tuple[Counter, Histogram]] = KeptChildren(
-            self._attempt_children
+        self._attempts: KeptChildren[tuple[str, str], tuple[CounterMetric, HistogramMetric]] = (
+            KeptChildren(self._attempt_children)
         )
-        self._waits: KeptChildren[int, Histogram] = KeptChildren(self._wait_children)
+        self._waits: KeptChildren[int, HistogramMetric] = KeptChildren(self._wait_children)
         self._define_queue()
         self._define_framework()
         self._define_batching()
@@ -94,13 +94,13 @@ class SchedulerMetrics(FamilyGroup):
         if since_first_queued_ns is not None:
             self._waits[min(attempts, _MANY_ATTEMPTS)].observe_ns(since_first_queued_ns)
 
-    def _attempt_children(self, labels: tuple[str, str]) -> tuple[Counter, Histogram]:
+    def _attempt_children(self, labels: tuple[str, str]) -> tuple[CounterMetric, HistogramMetric]:
         return (
             self.schedule_attempts_total.labels(*labels),
             self.scheduling_attempt_duration_seconds.labels(*labels),
         )
 
-    def _wait_children(self, attempts: int) -> Histogram:
+    def _wait_children(self, attempts: int) -> HistogramMetric:
         label = str(attempts) if attempts < _MANY_ATTEMPTS else f"{_MANY_ATTEMPTS}+"
         return self.pod_scheduling_sli_duration_seconds.labels(label)
 
@@ -144,45 +144,45 @@ class SchedulerMetrics(FamilyGroup):
         self.cache_size.labels("assumed_pods").set(assumed_pods)
 
     def _define_attempts(self) -> None:
-        self.schedule_attempts_total: Family[Counter] = self.counter(
+        self.schedule_attempts_total: Family[CounterMetric] = self.counter(
             "scheduler_schedule_attempts_total",
             "[STABLE] Number of attempts to schedule pods, by the result. 'unschedulable' means "
             "a pod could not be scheduled, while 'error' means an internal scheduler problem.",
             "result",
             "profile",
         )
-        self.scheduling_attempt_duration_seconds: Family[Histogram] = self.histogram(
+        self.scheduling_attempt_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             _LATENCY,
             "result",
             "profile",
         )
-        self.scheduling_algorithm_duration_seconds: Histogram = self.histogram(
+        self.scheduling_algorithm_duration_seconds: HistogramMetric = self.histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "[ALPHA] Seconds spent on choosing a node, including PostFilter when none fits",
             _LATENCY,
         ).labels()
-        self.pod_scheduling_attempts: Histogram = self.histogram(
+        self.pod_scheduling_attempts: HistogramMetric = self.histogram(
             "scheduler_pod_scheduling_attempts",
             "[STABLE] Number of attempts to successfully schedule a pod.",
             exponential_buckets(1, 2, 5),
         ).labels()
-        self.pod_scheduling_sli_duration_seconds: Family[Histogram] = self.histogram(
+        self.pod_scheduling_sli_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "[BETA] Seconds from a pod's first admission to the queue until it was bound, over "
             "all its attempts.",
             _LONG,
             "attempts",
         )
-        self.pod_scheduled_after_flush_total: Counter = self.counter(
+        self.pod_scheduled_after_flush_total: CounterMetric = self.counter(
             "scheduler_pod_scheduled_after_flush_total",
             "[ALPHA] Pods that were placed only because they had waited so long that they were "
             "tried again without cause. Growth points at a queueing hint that misses an event.",
         ).labels()
 
     def _define_queue(self) -> None:
-        self.pending_pods: Family[Gauge] = self.gauge(
+        self.pending_pods: Family[GaugeMetric] = self.gauge(
             "scheduler_pending_pods",
             "[STABLE] Number of pending pods, by the queue type. 'active' means number of pods "
             "in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means "
@@ -191,20 +191,20 @@ class SchedulerMetrics(FamilyGroup):
             "attempted to schedule because they are gated.",
             "queue",
         )
-        self.queue_incoming_pods_total: Family[Counter] = self.counter(
+        self.queue_incoming_pods_total: Family[CounterMetric] = self.counter(
             "scheduler_queue_incoming_pods_total",
             "[STABLE] Number of pods added to scheduling queues by event and queue type.",
             "queue",
             "event",
         )
-        self.unschedulable_pods: Family[Gauge] = self.gauge(
+        self.unschedulable_pods: Family[GaugeMetric] = self.gauge(
             "scheduler_unschedulable_pods",
             "[BETA] Pods that wait because of this plugin. A pod counts once for each plugin "
             "that rejected it, so sums over plugins mean nothing.",
             "plugin",
             "profile",
         )
-        self.queueing_hint_execution_duration_seconds: Family[Histogram] = self.histogram(
+        self.queueing_hint_execution_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_queueing_hint_execution_duration_seconds",
             "[ALPHA] Seconds that a plugin's queueing hint took to judge an event.",
             _PER_PLUGIN,
@@ -212,25 +212,25 @@ class SchedulerMetrics(FamilyGroup):
             "event",
             "hint",
         )
-        self.inflight_events: Family[Gauge] = self.gauge(
+        self.inflight_events: Family[GaugeMetric] = self.gauge(
             "scheduler_inflight_events",
             "[ALPHA] Events held for pods whose attempt is under way.",
             "event",
         )
-        self.event_handling_duration_seconds: Family[Histogram] = self.histogram(
+        self.event_handling_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_event_handling_duration_seconds",
             "[ALPHA] Seconds spent on handling a change that was watched.",
             _PER_POINT,
             "event",
         )
-        self.cache_size: Family[Gauge] = self.gauge(
+        self.cache_size: Family[GaugeMetric] = self.gauge(
             "scheduler_cache_size",
             "[ALPHA] Nodes, pods and assumed pods in the scheduler's cache.",
             "type",
         )
 
     def _define_framework(self) -> None:
-        self.framework_extension_point_duration_seconds: Family[Histogram] = self.histogram(
+        self.framework_extension_point_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "[STABLE] Latency for running all plugins of a specific extension point.",
             _PER_POINT,
@@ -238,7 +238,7 @@ class SchedulerMetrics(FamilyGroup):
             "status",
             "profile",
         )
-        self.plugin_execution_duration_seconds: Family[Histogram] = self.histogram(
+        self.plugin_execution_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_plugin_execution_duration_seconds",
             "[ALPHA] Seconds that one plugin took at one extension point, in sampled cycles.",
             _PER_PLUGIN,
@@ -246,46 +246,46 @@ class SchedulerMetrics(FamilyGroup):
             "extension_point",
             "status",
         )
-        self.plugin_evaluation_total: Family[Counter] = self.counter(
+        self.plugin_evaluation_total: Family[CounterMetric] = self.counter(
             "scheduler_plugin_evaluation_total",
             "[BETA] How often a plugin was evaluated at PreFilter, Filter, PreScore or Score.",
             "plugin",
             "extension_point",
             "profile",
         )
-        self.permit_wait_duration_seconds: Family[Histogram] = self.histogram(
+        self.permit_wait_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_permit_wait_duration_seconds",
             "[BETA] Seconds that pods waited on Permit.",
             _LATENCY,
             "result",
         )
-        self.goroutines: Family[Gauge] = self.gauge(
+        self.goroutines: Family[GaugeMetric] = self.gauge(
             "scheduler_goroutines",
             "[BETA] Concurrent pieces of work, by what they do, such as binding.",
             "operation",
         )
 
     def _define_batching(self) -> None:
-        self.batch_attempts_total: Family[Counter] = self.counter(
+        self.batch_attempts_total: Family[CounterMetric] = self.counter(
             "scheduler_batch_attempts_total",
             "[ALPHA] Attempts by what became of the hint from an earlier, equal pod.",
             "profile",
             "result",
         )
-        self.batch_cache_flushed_total: Family[Counter] = self.counter(
+        self.batch_cache_flushed_total: Family[CounterMetric] = self.counter(
             "scheduler_batch_cache_flushed_total",
             "[ALPHA] How often the hints for equal pods were thrown away, by reason.",
             "profile",
             "reason",
         )
-        self.get_node_hint_duration_seconds: Family[Histogram] = self.histogram(
+        self.get_node_hint_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_get_node_hint_duration_seconds",
             "[ALPHA] Seconds spent on looking for a hint from an earlier, equal pod.",
             _BATCHING,
             "hinted",
             "profile",
         )
-        self.store_schedule_results_duration_seconds: Family[Histogram] = self.histogram(
+        self.store_schedule_results_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_store_schedule_results_duration_seconds",
             "[ALPHA] Seconds spent on keeping an attempt's results for equal pods.",
             _BATCHING,
@@ -293,41 +293,41 @@ class SchedulerMetrics(FamilyGroup):
         )
 
     def _define_preemption(self) -> None:
-        self.preemption_victims: Histogram = self.histogram(
+        self.preemption_victims: HistogramMetric = self.histogram(
             "scheduler_preemption_victims",
             "[STABLE] Number of selected preemption victims",
             exponential_buckets(1, 2, 7),
         ).labels()
-        self.preemption_attempts_total: Counter = self.counter(
+        self.preemption_attempts_total: CounterMetric = self.counter(
             "scheduler_preemption_attempts_total",
             "[STABLE] Total preemption attempts in the cluster till now",
         ).labels()
-        self.preemption_goroutines_duration_seconds: Family[Histogram] = self.histogram(
+        self.preemption_goroutines_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "[ALPHA] Seconds that background preemptions took.",
             _LONG,
             "result",
         )
-        self.preemption_goroutines_execution_total: Family[Counter] = self.counter(
+        self.preemption_goroutines_execution_total: Family[CounterMetric] = self.counter(
             "scheduler_preemption_goroutines_execution_total",
             "[ALPHA] Background preemptions, by result.",
             "result",
         )
 
     def _define_resources(self) -> None:
-        self.resourceclaim_creates_total: Family[Counter] = self.counter(
+        self.resourceclaim_creates_total: Family[CounterMetric] = self.counter(
             "scheduler_resourceclaim_creates_total",
             "[ALPHA] Claims that the scheduler created for extended resources, by result.",
             "status",
         )
-        self.dra_bindingconditions_allocations_total: Family[Counter] = self.counter(
+        self.dra_bindingconditions_allocations_total: Family[CounterMetric] = self.counter(
             "scheduler_dra_bindingconditions_allocations_total",
             "[ALPHA] Allocations of devices that had binding conditions to wait for.",
             "profile",
             "driver",
             "status",
         )
-        self.dra_bindingconditions_wait_duration_seconds: Family[Histogram] = self.histogram(
+        self.dra_bindingconditions_wait_duration_seconds: Family[HistogramMetric] = self.histogram(
             "scheduler_dra_bindingconditions_wait_duration_seconds",
             "[ALPHA] Seconds spent on waiting for the binding conditions of devices.",
             _DEVICES,
@@ -335,21 +335,21 @@ class SchedulerMetrics(FamilyGroup):
             "driver",
             "status",
         )
-        self.volume_scheduling_stage_error_total: Family[Counter] = self.counter(
+        self.volume_scheduling_stage_error_total: Family[CounterMetric] = self.counter(
             "scheduler_volume_scheduling_stage_error_total",
             "[ALPHA] Errors in the handling of volumes, by stage.",
             "operation",
         )
-        self.volume_binder_cache_requests_total: Family[Counter] = self.counter(
+        self.volume_binder_cache_requests_total: Family[CounterMetric] = self.counter(
             "scheduler_volume_binder_cache_requests_total",
             "[ALPHA] Requests to the volume binding cache.",
             "operation",
         )
 
     def _define_async_api_calls(self, enabled: bool) -> None:
-        self.async_api_call_execution_total: Family[Counter] | None = None
-        self.async_api_call_execution_duration_seconds: Family[Histogram] | None = None
-        self.pending_async_api_calls: Family[Gauge] | None = None
+        self.async_api_call_execution_total: Family[CounterMetric] | None = None
+        self.async_api_call_execution_duration_seconds: Family[HistogramMetric] | None = None
+        self.pending_async_api_calls: Family[GaugeMetric] | None = None
         if not enabled:
             return
         self.async_api_call_execution_total = self.counter(
@@ -372,9 +372,9 @@ class SchedulerMetrics(FamilyGroup):
         )
 
     def _define_pod_groups(self, enabled: bool) -> None:
-        self.podgroup_schedule_attempts_total: Family[Counter] | None = None
-        self.podgroup_scheduling_attempt_duration_seconds: Family[Histogram] | None = None
-        self.podgroup_scheduling_algorithm_duration_seconds: Histogram | None = None
+        self.podgroup_schedule_attempts_total: Family[CounterMetric] | None = None
+        self.podgroup_scheduling_attempt_duration_seconds: Family[HistogramMetric] | None = None
+        self.podgroup_scheduling_algorithm_duration_seconds: HistogramMetric | None = None
         if not enabled:
             return
         self.podgroup_schedule_attempts_total = self.counter(

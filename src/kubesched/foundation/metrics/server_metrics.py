@@ -8,11 +8,11 @@ from __future__ import annotations
 from prometheus_client.registry import CollectorRegistry
 
 from kubesched.foundation.metrics.instruments import (
-    Counter,
+    CounterMetric,
     Family,
     FamilyGroup,
-    Gauge,
-    Histogram,
+    GaugeMetric,
+    HistogramMetric,
     exponential_buckets,
 )
 
@@ -71,21 +71,21 @@ class ServerMetrics(FamilyGroup):
         self.authorization_duration_seconds.labels(result).observe_ns(duration_ns)
 
     def _define_authentication(self) -> None:
-        self.authentication_attempts: Family[Counter] = self.counter(
+        self.authentication_attempts: Family[CounterMetric] = self.counter(
             "authentication_attempts", "[ALPHA] Counter of authenticated attempts.", "result"
         )
-        self.authentication_duration_seconds: Family[Histogram] = self.histogram(
+        self.authentication_duration_seconds: Family[HistogramMetric] = self.histogram(
             "authentication_duration_seconds",
             "[ALPHA] Authentication duration in seconds broken out by result.",
             _LATENCY,
             "result",
         )
-        self.authenticated_user_requests: Family[Counter] = self.counter(
+        self.authenticated_user_requests: Family[CounterMetric] = self.counter(
             "authenticated_user_requests",
             "[ALPHA] Counter of authenticated requests broken out by username.",
             "username",
         )
-        self.client_certificate_expiration_seconds: Histogram = self.histogram(
+        self.client_certificate_expiration_seconds: HistogramMetric = self.histogram(
             "apiserver_client_certificate_expiration_seconds",
             "[ALPHA] Distribution of the remaining lifetime on the certificate used to "
             "authenticate a request.",
@@ -94,27 +94,27 @@ class ServerMetrics(FamilyGroup):
 
     def _define_token_cache(self) -> None:
         # The reference has no help texts here.
-        self.token_cache_request_total: Family[Counter] = self.counter(
+        self.token_cache_request_total: Family[CounterMetric] = self.counter(
             "authentication_token_cache_request_total", "[ALPHA] ", "status"
         )
-        self.token_cache_request_duration_seconds: Family[Histogram] = self.histogram(
+        self.token_cache_request_duration_seconds: Family[HistogramMetric] = self.histogram(
             "authentication_token_cache_request_duration_seconds", "[ALPHA] ", _DEFAULT, "status"
         )
-        self.token_cache_fetch_total: Family[Counter] = self.counter(
+        self.token_cache_fetch_total: Family[CounterMetric] = self.counter(
             "authentication_token_cache_fetch_total", "[ALPHA] ", "status"
         )
-        self.token_cache_active_fetch_count: Family[Gauge] = self.gauge(
+        self.token_cache_active_fetch_count: Family[GaugeMetric] = self.gauge(
             "authentication_token_cache_active_fetch_count", "[ALPHA] ", "status"
         )
 
     def _define_authorization(self) -> None:
-        self.authorization_attempts_total: Family[Counter] = self.counter(
+        self.authorization_attempts_total: Family[CounterMetric] = self.counter(
             "authorization_attempts_total",
             "[ALPHA] Counter of authorization attempts broken down by result. It can be either "
             "'allowed', 'denied', 'no-opinion' or 'error'.",
             "result",
         )
-        self.authorization_duration_seconds: Family[Histogram] = self.histogram(
+        self.authorization_duration_seconds: Family[HistogramMetric] = self.histogram(
             "authorization_duration_seconds",
             "[ALPHA] Authorization duration in seconds broken out by result.",
             _LATENCY,
@@ -124,16 +124,16 @@ class ServerMetrics(FamilyGroup):
     def _define_delegation(self) -> None:
         count = "[ALPHA] Number of HTTP requests partitioned by status code."
         duration = "[ALPHA] Request latency in seconds. Broken down by status code."
-        self.delegated_authn_request_total: Family[Counter] = self.counter(
+        self.delegated_authn_request_total: Family[CounterMetric] = self.counter(
             "apiserver_delegated_authn_request_total", count, "code"
         )
-        self.delegated_authn_request_duration_seconds: Family[Histogram] = self.histogram(
+        self.delegated_authn_request_duration_seconds: Family[HistogramMetric] = self.histogram(
             "apiserver_delegated_authn_request_duration_seconds", duration, _DELEGATED, "code"
         )
-        self.delegated_authz_request_total: Family[Counter] = self.counter(
+        self.delegated_authz_request_total: Family[CounterMetric] = self.counter(
             "apiserver_delegated_authz_request_total", count, "code"
         )
-        self.delegated_authz_request_duration_seconds: Family[Histogram] = self.histogram(
+        self.delegated_authz_request_duration_seconds: Family[HistogramMetric] = self.histogram(
             "apiserver_delegated_authz_request_duration_seconds", duration, _DELEGATED, "code"
         )
 
@@ -143,13 +143,13 @@ class HealthMetrics(FamilyGroup):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()
-        self.healthcheck: Family[Gauge] = self.gauge(
+        self.healthcheck: Family[GaugeMetric] = self.gauge(
             "kubernetes_healthcheck",
             "[STABLE] This metric records the result of a single healthcheck.",
             "name",
             "type",
         )
-        self.healthchecks_total: Family[Counter] = self.counter(
+        self.healthchecks_total: Family[CounterMetric] = self.counter(
             "kubernetes_healthchecks_total",
             "[STABLE] This metric records the results of all healthcheck.",
             "name",

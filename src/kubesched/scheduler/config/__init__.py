@@ -19,6 +19,13 @@ from kubesched.scheduler.config.args import (
     VolumeBindingArgs,
 )
 from kubesched.scheduler.config.args_validation import validate_plugin_args
+from kubesched.scheduler.config.configuration_completion import (
+    as_written,
+    complete_configuration,
+    expand_profiles,
+    ordered_extenders,
+)
+from kubesched.scheduler.config.configuration_validation import validate_configuration
 from kubesched.scheduler.config.defaults import (
     default_configuration,
     default_plugins,
@@ -41,15 +48,9 @@ from kubesched.scheduler.config.load import (
 )
 from kubesched.scheduler.config.plugin_lists import ExpandedPlugins, expand_plugins, merge_plugins
 from kubesched.scheduler.config.plugin_names import EXTENSION_POINTS
-from kubesched.scheduler.config.profiles import (
-    as_written,
-    complete_configuration,
-    expand_profiles,
-    ordered_extenders,
-)
 from kubesched.scheduler.config.types import (
     ClientConnectionConfiguration,
-    Extender,
+    ExtenderConfig,
     ExtenderManagedResource,
     ExtenderTLSConfig,
     KubeSchedulerConfiguration,
@@ -60,7 +61,6 @@ from kubesched.scheduler.config.types import (
     Plugins,
     PluginSet,
 )
-from kubesched.scheduler.config.validation import validate_configuration
 from kubesched.scheduler.config.write import versioned, written
 
 __all__ = [
@@ -71,7 +71,7 @@ __all__ = [
     "DefaultPreemptionArgs",
     "DynamicResourcesArgs",
     "ExpandedPlugins",
-    "Extender",
+    "ExtenderConfig",
     "ExtenderManagedResource",
     "ExtenderTLSConfig",
     "FeatureGates",

@@ -13,7 +13,14 @@ import msgspec
 
 from kubesched.api import NodeAffinity, TopologySpreadConstraint
 from kubesched.scheduler.config import plugin_names as names
-from kubesched.scheduler.config.base import MINUTE, SECOND, ConfigStruct, DurationNs, Int32, Int64
+from kubesched.scheduler.config.config_struct import (
+    MINUTE,
+    SECOND,
+    ConfigStruct,
+    DurationNs,
+    Int32,
+    Int64,
+)
 
 __all__ = [
     "DEFAULT_RESOURCES",

@@ -15,7 +15,7 @@ from kubesched.api.affinity import NodeSelectorRequirement
 from kubesched.api.validation import label_key_errors, label_value_errors
 from kubesched.scheduler.config import args as plugin_args
 from kubesched.scheduler.config import plugin_names as names
-from kubesched.scheduler.config.base import SECOND
+from kubesched.scheduler.config.config_struct import SECOND
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.field_errors import (
     FieldError,

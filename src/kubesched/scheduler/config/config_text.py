@@ -16,7 +16,15 @@ from kubesched.errors import ConfigError
 from kubesched.foundation.util.go_format import quote
 from kubesched.scheduler.config.yaml_text import read_yaml
 
-__all__ = ["Document", "JsonNumber", "JsonObject", "json_kind", "members", "plain", "read_document"]
+__all__ = [
+    "ConfigDocument",
+    "JsonNumber",
+    "JsonObject",
+    "json_kind",
+    "members",
+    "plain",
+    "read_document",
+]
 
 
 class JsonNumber(float):
@@ -40,7 +48,7 @@ class JsonObject(dict[str, Any]):
         self.pairs = tuple(pairs)
 
 
-class Document(msgspec.Struct, frozen=True):
+class ConfigDocument(msgspec.Struct, frozen=True):
     """What a text holds, and the complaints of its format about repeated keys."""
 
     root: Any
@@ -48,14 +56,14 @@ class Document(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def read_document(text: str | bytes) -> Document:
+def read_document(text: str | bytes) -> ConfigDocument:
     """Parse a configuration text; only the first of several YAML documents counts."""
     decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
     try:
         if decoded.lstrip().startswith("{"):
-            return Document(_read_json(decoded), decoded)
+            return ConfigDocument(_read_json(decoded), decoded)
         root, problems = read_yaml(text)
-        return Document(root, decoded, problems)
+        return ConfigDocument(root, decoded, problems)
     except RecursionError:
         raise ConfigError("exceeded max depth") from None
 

@@ -20,7 +20,7 @@ from msgspec import inspect
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.go_format import parse_duration, quote
-from kubesched.scheduler.config.base import SCALAR
+from kubesched.scheduler.config.config_struct import SCALAR
 from kubesched.scheduler.config.config_text import JsonNumber, json_kind, members, plain
 from kubesched.scheduler.config.removed import field_note
 from kubesched.scheduler.config.types import KIND
@@ -48,6 +48,7 @@ _INT32_MEMBERS: Final = frozenset(
 _OF_A_PROFILE: Final = frozenset({"plugins", "pluginConfig", "percentageOfNodesToScore"})
 _API_NAMES: Final = {
     "PluginRef": "v1.Plugin",
+    "ExtenderConfig": "v1.Extender",
     "LeaderElectionConfiguration": "v1alpha1.LeaderElectionConfiguration",
     "ClientConnectionConfiguration": "v1alpha1.ClientConnectionConfiguration",
 }

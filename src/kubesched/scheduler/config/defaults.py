@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kubesched.scheduler.config import args as plugin_args
 from kubesched.scheduler.config import plugin_names as names
 from kubesched.scheduler.config.args import IN_TREE_ARGS, ResourceSpec, UtilizationShapePoint
-from kubesched.scheduler.config.base import MINUTE
+from kubesched.scheduler.config.config_struct import MINUTE
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.types import (
     ClientConnectionConfiguration,

@@ -24,12 +24,13 @@ from kubesched.scheduler.config import removed
 from kubesched.scheduler.config.args import IN_TREE_ARGS
 from kubesched.scheduler.config.args_demands import unmet_demands
 from kubesched.scheduler.config.config_text import (
-    Document,
+    ConfigDocument,
     json_kind,
     members,
     plain,
     read_document,
 )
+from kubesched.scheduler.config.configuration_validation import validate_configuration
 from kubesched.scheduler.config.decode import TYPE_META, Decoded, WrongTypeError, decode_members
 from kubesched.scheduler.config.defaults import (
     build_args,
@@ -55,7 +56,6 @@ from kubesched.scheduler.config.types import (
     KubeSchedulerProfile,
     PluginConfig,
 )
-from kubesched.scheduler.config.validation import validate_configuration
 
 __all__ = [
     "StrictDecodingError",
@@ -129,7 +129,7 @@ def configuration_from_builtins(
     reader = _Reader(gates, known_args)
     root = plain(dict(mapping))
     text = json.dumps(root, separators=(",", ":"), ensure_ascii=False, default=str)
-    document = Document(root, text)
+    document = ConfigDocument(root, text)
     return _finish(reader.read(document), gates, {})
 
 
@@ -191,7 +191,7 @@ class _Reader:
         self._problems: list[str] = []  # of strictness
         self._notes: list[str] = []
 
-    def read(self, document: Document) -> KubeSchedulerConfiguration:
+    def read(self, document: ConfigDocument) -> KubeSchedulerConfiguration:
         api_version, kind = _type_meta(document.root, document.text)
         if kind != KIND:
             self._reject_kind(document, api_version, kind)
@@ -203,7 +203,7 @@ class _Reader:
         self._raise_strict()
         return self._complete(configuration, profiles, configs)
 
-    def _decode(self, document: Document, struct: type) -> dict[str, Any]:
+    def _decode(self, document: ConfigDocument, struct: type) -> dict[str, Any]:
         try:
             decoded = decode_members(document.root, struct)
         except WrongTypeError as exc:
@@ -226,7 +226,7 @@ class _Reader:
             raise error
         self._errors.append(error)
 
-    def _reject_kind(self, document: Document, api_version: str, kind: str) -> None:
+    def _reject_kind(self, document: ConfigDocument, api_version: str, kind: str) -> None:
         """Say why a document is not a configuration; arguments are at least decoded."""
         args_type = self._known_args.get(kind.removesuffix("Args"))
         if api_version != API_VERSION or args_type is None or not kind.endswith("Args"):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.scheduler.config.base import (
+from kubesched.scheduler.config.config_struct import (
     SECOND,
     ConfigStruct,
     DurationNs,
@@ -29,7 +29,7 @@ __all__ = [
     "KIND",
     "RANDOM",
     "ClientConnectionConfiguration",
-    "Extender",
+    "ExtenderConfig",
     "ExtenderManagedResource",
     "ExtenderTLSConfig",
     "KubeSchedulerConfiguration",
@@ -165,7 +165,7 @@ class ExtenderTLSConfig(ConfigStruct):
     ca_data: bytes = b""
 
 
-class Extender(ConfigStruct):
+class ExtenderConfig(ConfigStruct):
     """An HTTP service that takes part in decisions; an empty verb is not called."""
 
     url_prefix: str = ""
@@ -194,5 +194,5 @@ class KubeSchedulerConfiguration(ConfigStruct):
     pod_initial_backoff_seconds: Int64 = 1
     pod_max_backoff_seconds: Int64 = 10
     profiles: tuple[KubeSchedulerProfile, ...] = ()
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[ExtenderConfig, ...] = ()
     delay_cache_until_active: bool = False

@@ -10,12 +10,12 @@ import msgspec
 
 from kubesched.api import ApiStruct
 from kubesched.foundation.util.go_format import format_duration
-from kubesched.scheduler.config.base import scalar_members
-from kubesched.scheduler.config.profiles import as_written
+from kubesched.scheduler.config.config_struct import scalar_members
+from kubesched.scheduler.config.configuration_completion import as_written
 from kubesched.scheduler.config.types import (
     API_VERSION,
     KIND,
-    Extender,
+    ExtenderConfig,
     ExtenderManagedResource,
     ExtenderTLSConfig,
     KubeSchedulerConfiguration,
@@ -30,7 +30,7 @@ __all__ = ["versioned", "written"]
 _OMITTED_WHEN_EMPTY: Final[dict[type, frozenset[str]]] = {
     KubeSchedulerConfiguration: frozenset({"delayCacheUntilActive"}),
     KubeSchedulerProfile: frozenset({"tieBreak"}),
-    Extender: frozenset(
+    ExtenderConfig: frozenset(
         {
             "filterVerb",
             "preemptVerb",

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from kubesched.api import Node, Pod
 from kubesched.api.pod_facts import pod_priority
 from kubesched.errors import CacheError
-from kubesched.foundation.metrics.instruments import Histogram, KeptChildren
+from kubesched.foundation.metrics.instruments import HistogramMetric, KeptChildren
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import SteadyClock
 from kubesched.foundation.util.logging import get_logger
@@ -63,7 +63,7 @@ class EventHandlers:
         self._on_corruption = on_corruption
         metrics = metrics or SchedulerMetrics(CollectorRegistry())
         durations = metrics.event_handling_duration_seconds
-        self._durations: KeptChildren[str, Histogram] = KeptChildren(durations.labels)
+        self._durations: KeptChildren[str, HistogramMetric] = KeptChildren(durations.labels)
         self._now_ns = clock.monotonic_ns
 
     def add_node(self, node: Node) -> None:

@@ -15,19 +15,19 @@ from kubesched.foundation.client.extender_client import ExtenderClient
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.tls import KeyPair, TlsOptions, client_context
 from kubesched.foundation.client.transport import Transport
-from kubesched.scheduler.config.profiles import ordered_extenders
-from kubesched.scheduler.config.types import Extender, ExtenderTLSConfig
+from kubesched.scheduler.config.configuration_completion import ordered_extenders
+from kubesched.scheduler.config.types import ExtenderConfig, ExtenderTLSConfig
 from kubesched.scheduler.extenders.extender import HTTPExtender
 
 __all__ = ["TransportOf", "build_extenders", "connect", "document_keeper"]
 
-TransportOf = Callable[[Extender], Transport]
+TransportOf = Callable[[ExtenderConfig], Transport]
 
 _PREFIX = "couldn't build extenders: "
 
 
 def build_extenders(
-    configured: Iterable[Extender], transport_of: TransportOf | None = None
+    configured: Iterable[ExtenderConfig], transport_of: TransportOf | None = None
 ) -> tuple[HTTPExtender, ...]:
     """Extenders in the order in which they are asked; those that may fail come last.
 
@@ -48,7 +48,7 @@ def build_extenders(
     return tuple(built)
 
 
-def connect(settings: Extender) -> Transport:
+def connect(settings: ExtenderConfig) -> Transport:
     """A pool of connections to the extender, over TLS if its URL says so."""
     config = settings.tls_config or ExtenderTLSConfig()
     ca = config.ca_data or _read(config.ca_file)

@@ -12,7 +12,7 @@ from kubesched.api.raw_objects import node_wire_form
 from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
 from kubesched.foundation.util.go_format import quote
 from kubesched.framework import NodeInfo, Victims
-from kubesched.scheduler.config.types import Extender
+from kubesched.scheduler.config.types import ExtenderConfig
 from kubesched.scheduler.extenders.answers import (
     MetaVictims,
     read_bind_error,
@@ -78,7 +78,7 @@ class Filtered(NamedTuple):
 class HTTPExtender:
     """An extender as it is configured, and how to reach it. A verb that is empty is not asked."""
 
-    def __init__(self, settings: Extender, client: ExtenderClient) -> None:
+    def __init__(self, settings: ExtenderConfig, client: ExtenderClient) -> None:
         self.settings = settings
         self.name = settings.url_prefix
         self.client = client

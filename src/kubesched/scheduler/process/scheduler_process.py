@@ -38,7 +38,7 @@ from kubesched.foundation.util.memory_trimmer import MemoryTrimmer
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import FitError
 from kubesched.scheduler.cache_debugger import log_state
-from kubesched.scheduler.config.profiles import as_written
+from kubesched.scheduler.config.configuration_completion import as_written
 from kubesched.scheduler.config.versions import (
     BINARY_VERSION,
     KUBERNETES_VERSION,
@@ -50,7 +50,7 @@ from kubesched.scheduler.process.add_ons import EventNotes, ProcessAddOns, Proce
 from kubesched.scheduler.process.api_clients import ApiClients
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server.endpoints.explanations import Explanations
-from kubesched.scheduler.server.endpoints.health import HealthCheck, SwitchCheck
+from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, SwitchCheck
 from kubesched.scheduler.server.endpoints.http_messages import (
     Handler,
     Request,

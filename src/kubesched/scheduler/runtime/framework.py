@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kubesched.api import Pod, PodSpec
 from kubesched.api.access import ApiAccess
 from kubesched.errors import PluginError, place_of
-from kubesched.foundation.metrics.instruments import Counter
+from kubesched.foundation.metrics.instruments import CounterMetric
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import format_slice
@@ -84,7 +84,7 @@ log = get_logger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
 
 # Plugins, their names, and where it is counted that they were asked.
-_Asked = Sequence[tuple[Plugin, str, Counter]]
+_Asked = Sequence[tuple[Plugin, str, CounterMetric]]
 _ANY_NODE = PreFilterOutcome(SUCCESS, None, frozenset())
 
 
@@ -419,7 +419,7 @@ class Framework:
         return normalized * self.plugins.score_weights[plugin.name]
 
 
-def _with_counters(plugins: Sequence[Plugin], counters: Mapping[str, Counter]) -> _Asked:
+def _with_counters(plugins: Sequence[Plugin], counters: Mapping[str, CounterMetric]) -> _Asked:
     return [(plugin, plugin.name, counters[plugin.name]) for plugin in plugins]
 
 

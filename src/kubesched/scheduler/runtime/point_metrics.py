@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from kubesched.foundation.metrics.instruments import Counter, Histogram, KeptChildren
+from kubesched.foundation.metrics.instruments import CounterMetric, HistogramMetric, KeptChildren
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Code, CycleState, ExtensionPoint, Plugin, Status
@@ -34,7 +34,7 @@ class PluginTimer:
         self._durations = metrics.plugin_execution_duration_seconds
         # By plugin, point and code: takes a duration.
         self._notes: dict[tuple[str, str, int], Callable[[int], None]] = {}
-        self.noted: list[Histogram] = []
+        self.noted: list[HistogramMetric] = []
         self.now_ns = now_ns
 
     def observe(self, plugin: str, point: str, code: Code, started_ns: int) -> None:
@@ -116,7 +116,7 @@ class PointMetrics:
         self._profile = profile
         # By point and code: takes a duration.
         self._notes: KeptChildren[str, list[Callable[[int], None]]] = KeptChildren(self._notes_of)
-        self._noted: list[Histogram] = []
+        self._noted: list[HistogramMetric] = []
         self._attempts = 0
         self._timer = PluginTimer(metrics, now_ns)
         self._draw = derive(0, "plugin-timer", profile).random
@@ -133,7 +133,7 @@ class PointMetrics:
         shown = {point.label: enabled for point, enabled in names.items()}
         metrics.show_plugin_evaluations(profile, shown)
 
-        def counters(point: ExtensionPoint) -> dict[str, Counter]:
+        def counters(point: ExtensionPoint) -> dict[str, CounterMetric]:
             family = metrics.plugin_evaluation_total
             return {name: family.labels(name, point.label, profile) for name in names[point]}
 

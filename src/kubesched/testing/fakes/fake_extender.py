@@ -18,8 +18,13 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from kubesched.foundation.client.transport import Answer, Request, Streamed, TransportError
-from kubesched.scheduler.config.types import Extender
+from kubesched.foundation.client.transport import (
+    OutgoingRequest,
+    ResponseStream,
+    ServerResponse,
+    TransportError,
+)
+from kubesched.scheduler.config.types import ExtenderConfig
 
 __all__ = ["ExtenderCall", "FakeExtender", "Reply", "keep_nodes", "score_nodes"]
 
@@ -77,7 +82,7 @@ class FakeExtender:
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{self._host}:{self._port}"
 
-    def settings(self, path: str = "", **changes: Any) -> Extender:
+    def settings(self, path: str = "", **changes: Any) -> ExtenderConfig:
         """The configuration of an extender at this address with the verbs that there are."""
         known = {
             f"{verb}_verb": verb
@@ -85,7 +90,7 @@ class FakeExtender:
             if verb in self.verbs
         }
         weight = {"weight": 1} if "prioritize" in self.verbs else {}
-        return Extender(**{"url_prefix": self.url + path, **known, **weight, **changes})
+        return ExtenderConfig(**{"url_prefix": self.url + path, **known, **weight, **changes})
 
     def called(self, verb: str) -> list[Json]:
         """The arguments of the calls of a verb."""
@@ -105,7 +110,7 @@ class FakeExtender:
         self.calls[position] = ExtenderCall(verb, arguments, answer, headers)
         return answer if isinstance(answer, Reply) else Reply(200, msgspec.json.encode(answer))
 
-    def transport(self, settings: Extender) -> FakeTransport:
+    def transport(self, settings: ExtenderConfig) -> FakeTransport:
         """How to reach the extender in this process; for `Scheduler(extender_transport=…)`."""
         return FakeTransport(self, settings.url_prefix)
 
@@ -147,15 +152,17 @@ class FakeTransport:
     def host(self) -> str:
         return urlsplit(self.base_url).netloc
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ServerResponse:
         await asyncio.sleep(0)
         if self._extender.is_down:
             raise TransportError(f"{self.base_url}: connection refused", "refused")
         headers = {"Content-Type": request.content_type}
         reply = await self._extender.answer(_verb(request.target), request.body, headers)
-        return Answer(reply.status, reply.body)
+        return ServerResponse(reply.status, reply.body)
 
-    def stream(self, request: Request) -> contextlib.AbstractAsyncContextManager[Streamed]:
+    def stream(
+        self, request: OutgoingRequest
+    ) -> contextlib.AbstractAsyncContextManager[ResponseStream]:
         raise NotImplementedError("nobody streams from an extender")
 
     async def close(self) -> None:

@@ -8,9 +8,9 @@ import base64
 import pytest
 
 from kubesched.foundation.util.clock import SECOND, ManualClock
-from kubesched.scheduler.server.access.authentication import AuthenticationError
+from kubesched.scheduler.server.access.authenticators import AuthenticationError
 from kubesched.scheduler.server.access.bearer_tokens import bearer_token
-from kubesched.scheduler.server.access.user import ANONYMOUS, User
+from kubesched.scheduler.server.access.user import ANONYMOUS, CallerIdentity
 from kubesched.scheduler.server.endpoints.http_messages import Request
 from tests.scheduler.server.serving_world import METRICS_READER, NOBODY, World, refused, request
 
@@ -48,13 +48,13 @@ def test_a_websocket_may_carry_the_token_as_a_protocol() -> None:
         bearer_token(websocket("base64url.bearer.authorization.k8s.io.%%%", "x"))
 
 
-def authenticate(world: World, token: str) -> User:
+def authenticate(world: World, token: str) -> CallerIdentity:
     found = request("/", [("Authorization", f"Bearer {token}")])
     return asyncio.run(world.access.authenticators.authenticate(found))
 
 
 def test_the_owner_of_a_token_is_what_the_server_says() -> None:
-    assert authenticate(World(ManualClock()), METRICS_READER) == User(
+    assert authenticate(World(ManualClock()), METRICS_READER) == CallerIdentity(
         name="reader", uid="7", groups=("monitoring", "system:authenticated")
     )
 
@@ -105,7 +105,7 @@ def test_a_time_of_zero_means_no_memory() -> None:
 
 
 def test_requests_at_once_share_a_review_even_if_the_first_hangs_up() -> None:
-    async def main() -> tuple[list[User], list[str]]:
+    async def main() -> tuple[list[CallerIdentity], list[str]]:
         world = World(ManualClock())
         found = request("/", [("Authorization", f"Bearer {NOBODY}")])
         waiting = [

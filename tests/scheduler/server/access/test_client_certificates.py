@@ -12,14 +12,14 @@ from prometheus_client.registry import CollectorRegistry
 
 from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import SECOND, ManualClock
-from kubesched.scheduler.server.access.authentication import AuthenticationError
+from kubesched.scheduler.server.access.authenticators import AuthenticationError
 from kubesched.scheduler.server.access.client_certificates import (
     Bundle,
     ClientCertificates,
     FrontProxy,
     RequestHeaderNames,
 )
-from kubesched.scheduler.server.access.user import User
+from kubesched.scheduler.server.access.user import CallerIdentity
 from tests.scheduler.server.serving_world import Authority, Credentials, request
 
 NOW_NS = 1_800_000_000 * SECOND
@@ -32,7 +32,7 @@ NAMES = RequestHeaderNames(
 )
 
 
-def by_certificate(credentials: Credentials, bundle: Bundle | None = None) -> User | None:
+def by_certificate(credentials: Credentials, bundle: Bundle | None = None) -> CallerIdentity | None:
     bundle = bundle or Bundle(CLIENTS.pem)
     authenticator = ClientCertificates(
         lambda: bundle, ManualClock(NOW_NS), ServerMetrics(CollectorRegistry())
@@ -44,7 +44,7 @@ def by_proxy(
     credentials: Credentials,
     headers: Sequence[tuple[str, str]],
     names: RequestHeaderNames = NAMES,
-) -> User | None:
+) -> CallerIdentity | None:
     authenticator = FrontProxy(lambda: Bundle(PROXIES.pem), lambda: names, ManualClock(NOW_NS))
     asked = request("/", headers, certificates=credentials.chain)
     return asyncio.run(authenticator.authenticate(asked))
@@ -53,7 +53,7 @@ def by_proxy(
 def test_names_groups_and_uid_come_from_the_subject() -> None:
     credentials = CLIENTS.issue("jane", "dev", "ops", uid="42")
     digest = hashlib.sha256(credentials.chain[0]).hexdigest()
-    assert by_certificate(credentials) == User(
+    assert by_certificate(credentials) == CallerIdentity(
         name="jane",
         uid="42",
         groups=("dev", "ops"),
@@ -116,7 +116,7 @@ def test_a_proxy_says_for_whom_it_asks() -> None:
         ("X-Remote-Extra-scopes", "b"),
         ("X-Remote-Extra-Example.com%2Fkey", "c"),
     ]
-    assert by_proxy(PROXIES.issue("proxy"), headers) == User(
+    assert by_proxy(PROXIES.issue("proxy"), headers) == CallerIdentity(
         name="jane",
         uid="42",
         groups=("dev", "ops"),
@@ -131,7 +131,7 @@ def test_a_proxy_without_a_user_says_nothing() -> None:
 def test_only_allowed_proxies_are_believed() -> None:
     names = RequestHeaderNames(username=("X-Remote-User",), allowed_names=("front-proxy",))
     headers = [("X-Remote-User", "jane")]
-    assert by_proxy(PROXIES.issue("front-proxy"), headers, names) == User(name="jane")
+    assert by_proxy(PROXIES.issue("front-proxy"), headers, names) == CallerIdentity(name="jane")
     with pytest.raises(AuthenticationError) as refused:
         by_proxy(PROXIES.issue("other"), headers, names)
     assert str(refused.value) == "x509: subject with cn=other is not in the allowed list"

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kubesched.foundation.cel.language.closures import Code, Frame, Run
-from kubesched.foundation.cel.language.errors import (
+from kubesched.foundation.cel.language.cel_errors import (
     CelRuntimeError,
     CostLimitError,
     EvaluationError,
     no_such_overload,
 )
+from kubesched.foundation.cel.language.cel_types import Type
+from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue, Value, type_name
+from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
 from kubesched.foundation.cel.language.syntax import Call, Literal
-from kubesched.foundation.cel.language.types import Type
-from kubesched.foundation.cel.language.values import NONE, OptionalValue, Value, type_name
 
 if TYPE_CHECKING:
     from kubesched.foundation.cel.language.compiler import Compiler
@@ -29,7 +29,7 @@ __all__ = ["compile_call", "is_constant_call"]
 _LAZY: Final = frozenset(("or", "orValue"))
 
 
-def compile_call(compiler: Compiler, node: Call) -> Code:
+def compile_call(compiler: Compiler, node: Call) -> CompiledNode:
     """The code of a call."""
     if node.target is not None and node.function in _LAZY:
         return _alternative(compiler, node)
@@ -41,8 +41,8 @@ def compile_call(compiler: Compiler, node: Call) -> Code:
         return constant
     if not compiler.metered or not any(callable(each.cost) for each in node.overloads):
         fixed = max((each.cost for each in node.overloads if isinstance(each.cost, int)), default=1)
-        return Code(_plain(call, runs), cost + fixed)
-    return Code(_metered(compiler, node.overloads, call, runs), cost)
+        return CompiledNode(_plain(call, runs), cost + fixed)
+    return CompiledNode(_metered(compiler, node.overloads, call, runs), cost)
 
 
 def _is_certain(node: Call) -> bool:
@@ -56,7 +56,7 @@ def _is_certain(node: Call) -> bool:
     )
 
 
-def _folded(node: Call, call: Callable[..., Value]) -> Code | None:
+def _folded(node: Call, call: Callable[..., Value]) -> CompiledNode | None:
     """A call with constant arguments, made now. One that fails is made when it is reached."""
     if not is_constant_call(node):
         return None
@@ -66,7 +66,7 @@ def _folded(node: Call, call: Callable[..., Value]) -> Code | None:
     except CelRuntimeError:
         return None
     costs = [cost_of(each, arguments, result) for each in node.overloads]
-    return Code(lambda _frame: result, max(costs))
+    return CompiledNode(lambda _frame: result, max(costs))
 
 
 def is_constant_call(node: Call) -> bool:
@@ -112,7 +112,7 @@ def _metered(
     return run
 
 
-def _alternative(compiler: Compiler, node: Call) -> Code:
+def _alternative(compiler: Compiler, node: Call) -> CompiledNode:
     """`x.or(y)` and `x.orValue(y)`: y is only computed if x is absent."""
     assert node.target is not None
     target, cost = compiler.compile(node.target)
@@ -127,7 +127,7 @@ def _alternative(compiler: Compiler, node: Call) -> Code:
             return otherwise(frame)
         return value.value if unwrap else value
 
-    return Code(run, cost + 1)
+    return CompiledNode(run, cost + 1)
 
 
 def _dispatch(overloads: tuple[Overload, ...]) -> Callable[..., Value]:

@@ -12,7 +12,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kubesched.foundation.cel.language import types
+from kubesched.foundation.cel.language import cel_types as types
+from kubesched.foundation.cel.language.cel_types import (
+    BOOL,
+    DYN,
+    ERROR,
+    INT,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+)
+from kubesched.foundation.cel.language.cel_values import Duration, Timestamp, TypeValue, UInt
 from kubesched.foundation.cel.language.literals import check_literals
 from kubesched.foundation.cel.language.syntax import (
     Binary,
@@ -27,24 +38,13 @@ from kubesched.foundation.cel.language.syntax import (
     Logical,
     MapLiteral,
     MessageLiteral,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Unary,
     qualified_name,
 )
-from kubesched.foundation.cel.language.types import (
-    BOOL,
-    DYN,
-    ERROR,
-    INT,
-    Type,
-    list_of,
-    map_of,
-    optional_of,
-)
 from kubesched.foundation.cel.language.unification import Substitutions, most_general
-from kubesched.foundation.cel.language.values import Duration, Timestamp, TypeValue, UInt
 
 if TYPE_CHECKING:
     from kubesched.foundation.cel.language.declarations import Overload
@@ -68,7 +68,7 @@ _LITERALS: Final[dict[type, Type]] = {
 _RANGES: Final = frozenset(("list", "map", "dyn", "!error!"))
 
 
-def check(source: Source, root: Node, environment: Environment) -> Type:
+def check(source: Source, root: SyntaxNode, environment: Environment) -> Type:
     """Type the whole tree; returns the type of the expression.
 
     Raises:
@@ -89,7 +89,7 @@ class _Checker:
         self._environment = environment
         self._substitutions = Substitutions()
         self._scopes: list[Mapping[str, Type]] = []
-        self._nodes: list[Node] = []
+        self._nodes: list[SyntaxNode] = []
 
     def settle(self, found: Type) -> Type:
         """Give every node its final type, now that all parameters are known."""
@@ -97,14 +97,14 @@ class _Checker:
             node.type = self._substitutions.resolve(node.type, free_to_dyn=True)
         return self._substitutions.resolve(found, free_to_dyn=True)
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: SyntaxNode) -> Type:
         """The type of one expression; notes it in the node."""
         found = self._rule(node)
         node.type = found
         self._nodes.append(node)
         return found
 
-    def _rule(self, node: Node) -> Type:
+    def _rule(self, node: SyntaxNode) -> Type:
         match node:
             case Literal():
                 return _LITERALS[type(node.value)]
@@ -153,21 +153,21 @@ class _Checker:
                 return scope[name]
         return self._environment.identifier(name)
 
-    def _identifier(self, node: Node, name: str) -> Type:
+    def _identifier(self, node: SyntaxNode, name: str) -> Type:
         found = self._variable(name)
         return found if found is not None else self._undeclared(node, name)
 
-    def _undeclared(self, node: Node, name: str) -> Type:
+    def _undeclared(self, node: SyntaxNode, name: str) -> Type:
         self._source.report(node.position, f"undeclared reference to '{name}' (in container '')")
         return ERROR
 
-    def _mismatch(self, node: Node, wanted: Type, found: Type) -> None:
+    def _mismatch(self, node: SyntaxNode, wanted: Type, found: Type) -> None:
         resolve = self._substitutions.resolve
         self._source.report(
             node.position, f"expected type '{resolve(wanted)}' but found '{resolve(found)}'"
         )
 
-    def _require(self, node: Node, wanted: Type, found: Type) -> None:
+    def _require(self, node: SyntaxNode, wanted: Type, found: Type) -> None:
         if not self._substitutions.assignable(wanted, found):
             self._mismatch(node, wanted, found)
 
@@ -262,7 +262,7 @@ class _Checker:
         return found
 
     def _resolve(
-        self, node: Node, function: str, given: tuple[Type, ...], *, member: bool
+        self, node: SyntaxNode, function: str, given: tuple[Type, ...], *, member: bool
     ) -> tuple[Type, tuple[Overload, ...]]:
         """The result and the overloads that fit, of which there may be several."""
         result: Type | None = None
@@ -284,7 +284,7 @@ class _Checker:
         return result, tuple(fitting)
 
     def _no_overload(
-        self, node: Node, function: str, given: tuple[Type, ...], *, member: bool
+        self, node: SyntaxNode, function: str, given: tuple[Type, ...], *, member: bool
     ) -> Type:
         texts = [str(self._substitutions.resolve(part, free_to_dyn=True)) for part in given]
         target = f"{texts.pop(0)}." if member else ""
@@ -312,7 +312,7 @@ class _Checker:
             return map_of(self._substitutions.fresh(), self._substitutions.fresh())
         return map_of(keys, values)
 
-    def _element(self, node: Node, *, optional: bool) -> Type:
+    def _element(self, node: SyntaxNode, *, optional: bool) -> Type:
         found = self.check(node)
         if not optional:
             return found

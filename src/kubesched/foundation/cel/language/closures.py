@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from kubesched.foundation.cel.language.values import Value
+from kubesched.foundation.cel.language.cel_values import Value
 
-__all__ = ["Code", "Frame", "Run"]
+__all__ = ["CompiledNode", "Frame", "Run"]
 
 Frame: TypeAlias = list[Value]
 """The cost so far, then a slot for each variable."""
@@ -15,7 +15,7 @@ Frame: TypeAlias = list[Value]
 Run: TypeAlias = Callable[[Frame], Value]
 
 
-class Code(NamedTuple):
+class CompiledNode(NamedTuple):
     """How to run a node, and what that costs beyond what it charges itself."""
 
     run: Run

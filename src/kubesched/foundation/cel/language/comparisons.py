@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kubesched.foundation.cel.language.closures import Code, Frame, Run
+from kubesched.foundation.cel.language.cel_errors import CostLimitError
+from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
 from kubesched.foundation.cel.language.declarations import size_or_one
-from kubesched.foundation.cel.language.errors import CostLimitError
 from kubesched.foundation.cel.language.operations import ARITHMETIC, ORDER, equal, is_in, not_equal
-from kubesched.foundation.cel.language.syntax import Binary, ListLiteral, Literal, Node
+from kubesched.foundation.cel.language.syntax import Binary, ListLiteral, Literal, SyntaxNode
 
 if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.cel_values import Value
     from kubesched.foundation.cel.language.compiler import Compiler
-    from kubesched.foundation.cel.language.values import Value
 
 __all__ = ["compile_binary"]
 
@@ -23,7 +23,7 @@ _SCALARS: Final = frozenset((str, int, bool))
 _SIZED: Final = frozenset(("string", "bytes", "list", "map", "dyn", "any"))
 
 
-def compile_binary(compiler: Compiler, node: Binary) -> Code:
+def compile_binary(compiler: Compiler, node: Binary) -> CompiledNode:
     """The code of an arithmetic operator, a comparison or `in`."""
     left, left_cost = compiler.compile(node.left)
     right, right_cost = compiler.compile(node.right)
@@ -32,11 +32,11 @@ def compile_binary(compiler: Compiler, node: Binary) -> Code:
         return _membership(compiler, node, left, right, cost)
     if node.operator in ("==", "!=") and (short := _equal_to_constant(node, left)):
         run, extra = short
-        return Code(run, cost + extra)
+        return CompiledNode(run, cost + extra)
     calculate = _OPERATIONS[node.operator]
     if compiler.metered and _may_be_large(node):
-        return Code(_metered(compiler, node.operator, calculate, left, right), cost)
-    return Code(lambda frame: calculate(left(frame), right(frame)), cost + 1)
+        return CompiledNode(_metered(compiler, node.operator, calculate, left, right), cost)
+    return CompiledNode(lambda frame: calculate(left(frame), right(frame)), cost + 1)
 
 
 _OPERATIONS: Final[dict[str, Callable[[Value, Value], Value]]] = {
@@ -101,16 +101,16 @@ def _metered(
     return run
 
 
-def _membership(compiler: Compiler, node: Binary, left: Run, right: Run, cost: int) -> Code:
+def _membership(compiler: Compiler, node: Binary, left: Run, right: Run, cost: int) -> CompiledNode:
     if (texts := _literal_texts(node.right)) is not None:
 
         def is_listed(frame: Frame) -> bool:
             value = left(frame)
             return type(value) is str and value in texts
 
-        return Code(is_listed, cost)
+        return CompiledNode(is_listed, cost)
     if not compiler.metered or node.right.type.name == "map":
-        return Code(lambda frame: is_in(left(frame), right(frame)), cost + 1)
+        return CompiledNode(lambda frame: is_in(left(frame), right(frame)), cost + 1)
     limit = compiler.limit
 
     def run(frame: Frame) -> bool:
@@ -120,10 +120,10 @@ def _membership(compiler: Compiler, node: Binary, left: Run, right: Run, cost: i
             raise CostLimitError
         return is_in(value, container)
 
-    return Code(run, cost)
+    return CompiledNode(run, cost)
 
 
-def _literal_texts(node: Node) -> frozenset[str] | None:
+def _literal_texts(node: SyntaxNode) -> frozenset[str] | None:
     """The strings of a literal list of nothing else."""
     if not isinstance(node, ListLiteral) or any(node.optional) or not node.elements:
         return None

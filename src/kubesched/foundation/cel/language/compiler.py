@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Final
 
 from kubesched.foundation.cel.language import logic
 from kubesched.foundation.cel.language.calls import compile_call, is_constant_call
-from kubesched.foundation.cel.language.closures import Code, Frame, Run
+from kubesched.foundation.cel.language.cel_errors import CostLimitError, EvaluationError
+from kubesched.foundation.cel.language.cel_types import Type
+from kubesched.foundation.cel.language.cel_values import (
+    NONE,
+    UNSET,
+    OptionalValue,
+    TypeValue,
+    Value,
+)
+from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
 from kubesched.foundation.cel.language.comparisons import compile_binary
-from kubesched.foundation.cel.language.errors import CostLimitError, EvaluationError
 from kubesched.foundation.cel.language.loops import compile_loop
 from kubesched.foundation.cel.language.operations import NONE_FOUND, find, index, lookup, negate
 from kubesched.foundation.cel.language.syntax import (
@@ -36,15 +44,13 @@ from kubesched.foundation.cel.language.syntax import (
     Logical,
     MapLiteral,
     MessageLiteral,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     Unary,
     children,
     qualified_name,
 )
-from kubesched.foundation.cel.language.types import Type
-from kubesched.foundation.cel.language.values import NONE, UNSET, OptionalValue, TypeValue, Value
 
 if TYPE_CHECKING:
     from kubesched.foundation.cel.language.environment import Environment
@@ -59,21 +65,23 @@ _MESSAGE_COST: Final = 40
 class Compiler:
     """Compiles one expression."""
 
-    def __init__(self, environment: Environment, root: Node, slots: Mapping[str, int]) -> None:
+    def __init__(
+        self, environment: Environment, root: SyntaxNode, slots: Mapping[str, int]
+    ) -> None:
         self._environment = environment
-        self._scopes: list[Mapping[str, Code]] = [
-            {name: Code(operator.itemgetter(slot), 1) for name, slot in slots.items()}
+        self._scopes: list[Mapping[str, CompiledNode]] = [
+            {name: CompiledNode(operator.itemgetter(slot), 1) for name, slot in slots.items()}
         ]
         self.frame_size = 1 + len(slots)
         self.limit = environment.cost_limit
         self.metered = _is_metered(root)
 
-    def compile(self, node: Node) -> Code:
+    def compile(self, node: SyntaxNode) -> CompiledNode:
         """The code of one expression."""
         match node:
             case Literal():
                 value = node.value
-                return Code(lambda _frame: value, 0)
+                return CompiledNode(lambda _frame: value, 0)
             case Identifier():
                 return self._identifier(node.name)
             case Select():
@@ -105,7 +113,7 @@ class Compiler:
             case _:
                 raise AssertionError(f"unknown node {node!r}")
 
-    def charged(self, code: Code) -> Run:
+    def charged(self, code: CompiledNode) -> Run:
         """The code as a stretch of its own: it charges what it costs when it starts."""
         run, cost, limit = code.run, code.cost, self.limit
         if not self.metered or not cost:
@@ -124,99 +132,101 @@ class Compiler:
         self.frame_size += 1
         return self.frame_size - 1
 
-    def enter(self, variables: Mapping[str, Code]) -> None:
+    def enter(self, variables: Mapping[str, CompiledNode]) -> None:
         """Open a scope with these names."""
         self._scopes.append(variables)
 
     def leave(self) -> None:
         self._scopes.pop()
 
-    def in_scope(self, names: Mapping[str, int], node: Node) -> Code:
+    def in_scope(self, names: Mapping[str, int], node: SyntaxNode) -> CompiledNode:
         """The code of an expression that also sees the variables in some slots."""
-        self.enter({name: Code(operator.itemgetter(slot), 1) for name, slot in names.items()})
+        self.enter(
+            {name: CompiledNode(operator.itemgetter(slot), 1) for name, slot in names.items()}
+        )
         code = self.compile(node)
         self.leave()
         return code
 
-    def _identifier(self, name: str) -> Code:
+    def _identifier(self, name: str) -> CompiledNode:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
         value = TypeValue(self._environment.type_named(name))
-        return Code(lambda _frame: value, 1)
+        return CompiledNode(lambda _frame: value, 1)
 
-    def _select(self, node: Select) -> Code:
+    def _select(self, node: Select) -> CompiledNode:
         name = qualified_name(node)
         if name is not None and self._environment.is_type(name):
             return self._identifier(name)
         operand, cost = self.compile(node.operand)
         field = self._environment.key_of(_held(node.operand.type), node.field)
         if node.test_only:
-            return Code(_presence(operand, field), cost)
+            return CompiledNode(_presence(operand, field), cost)
         if node.optional:
-            return Code(_optional_lookup(operand, field), cost + 1)
-        return Code(_select_of(operand, field), cost + 1)
+            return CompiledNode(_optional_lookup(operand, field), cost + 1)
+        return CompiledNode(_select_of(operand, field), cost + 1)
 
-    def _index(self, node: Index) -> Code:
+    def _index(self, node: Index) -> CompiledNode:
         operand, cost = self.compile(node.operand)
         if isinstance(node.key, Literal) and type(node.key.value) is str:
             text = node.key.value
             if node.optional:
-                return Code(_optional_lookup(operand, text), cost + 1)
-            return Code(_select_of(operand, text), cost + 1)
+                return CompiledNode(_optional_lookup(operand, text), cost + 1)
+            return CompiledNode(_select_of(operand, text), cost + 1)
         key, key_cost = self.compile(node.key)
         cost += key_cost + 1
         if node.optional:
-            return Code(lambda frame: _optional_find(operand(frame), key(frame)), cost)
-        return Code(lambda frame: _index_of(operand(frame), key(frame)), cost)
+            return CompiledNode(lambda frame: _optional_find(operand(frame), key(frame)), cost)
+        return CompiledNode(lambda frame: _index_of(operand(frame), key(frame)), cost)
 
-    def _logical(self, node: Logical) -> Code:
+    def _logical(self, node: Logical) -> CompiledNode:
         first = self.compile(node.terms[0])
         rest = [self.charged(self.compile(term)) for term in node.terms[1:]]
         make = logic.all_of if node.operator == "&&" else logic.any_of
-        return Code(make((first.run, *rest)), first.cost + len(rest))
+        return CompiledNode(make((first.run, *rest)), first.cost + len(rest))
 
-    def _conditional(self, node: Conditional) -> Code:
+    def _conditional(self, node: Conditional) -> CompiledNode:
         condition, cost = self.compile(node.condition)
         positive = self.charged(self.compile(node.positive))
         negative = self.charged(self.compile(node.negative))
-        return Code(logic.choice(condition, positive, negative), cost + 1)
+        return CompiledNode(logic.choice(condition, positive, negative), cost + 1)
 
-    def _unary(self, node: Unary) -> Code:
+    def _unary(self, node: Unary) -> CompiledNode:
         operand, cost = self.compile(node.operand)
         if node.operator == "!":
-            return Code(logic.negation(operand), cost + 1)
-        return Code(lambda frame: negate(operand(frame)), cost + 1)
+            return CompiledNode(logic.negation(operand), cost + 1)
+        return CompiledNode(lambda frame: negate(operand(frame)), cost + 1)
 
-    def _list(self, node: ListLiteral) -> Code:
+    def _list(self, node: ListLiteral) -> CompiledNode:
         if (constant := constant_list(node)) is not None:
-            return Code(lambda _frame: constant, 0)
+            return CompiledNode(lambda _frame: constant, 0)
         codes = [self.compile(element) for element in node.elements]
         cost = _LIST_COST + sum(code.cost for code in codes)
         runs = [code.run for code in codes]
         if any(node.optional):
-            return Code(_list_with_optionals(runs, node.optional), cost)
-        return Code(lambda frame: [run(frame) for run in runs], cost)
+            return CompiledNode(_list_with_optionals(runs, node.optional), cost)
+        return CompiledNode(lambda frame: [run(frame) for run in runs], cost)
 
-    def _map(self, node: MapLiteral) -> Code:
+    def _map(self, node: MapLiteral) -> CompiledNode:
         entries: list[tuple[Run, Run, bool]] = []
         cost = _MAP_COST
         for entry in node.entries:
             key, value = self.compile(entry.key), self.compile(entry.value)
             entries.append((key.run, value.run, entry.optional))
             cost += key.cost + value.cost
-        return Code(_map_of(entries), cost)
+        return CompiledNode(_map_of(entries), cost)
 
-    def _message(self, node: MessageLiteral) -> Code:
+    def _message(self, node: MessageLiteral) -> CompiledNode:
         entries: list[tuple[Run, Run, bool]] = []
         cost = _MESSAGE_COST
         for field in node.fields:
             value = self.compile(field.value)
             entries.append((_constant(field.name), value.run, field.optional))
             cost += value.cost
-        return Code(_map_of(entries), cost)
+        return CompiledNode(_map_of(entries), cost)
 
-    def _bind(self, node: Bind) -> Code:
+    def _bind(self, node: Bind) -> CompiledNode:
         """The value is computed when, and if, the body asks for it."""
         slot = self.new_slot()
         value = self.charged(self.compile(node.value))
@@ -227,7 +237,7 @@ class Compiler:
                 known = frame[slot] = value(frame)
             return known
 
-        self.enter({node.name: Code(ask, 1)})
+        self.enter({node.name: CompiledNode(ask, 1)})
         body, cost = self.compile(node.body)
         self.leave()
 
@@ -235,9 +245,9 @@ class Compiler:
             frame[slot] = UNSET
             return body(frame)
 
-        return Code(run, cost)
+        return CompiledNode(run, cost)
 
-    def _optional_map(self, node: OptionalMap) -> Code:
+    def _optional_map(self, node: OptionalMap) -> CompiledNode:
         operand, cost = self.compile(node.operand)
         slot = self.new_slot()
         body = self.charged(self.in_scope({node.name: slot}, node.body))
@@ -253,7 +263,7 @@ class Compiler:
             result = body(frame)
             return result if flat else OptionalValue(result)
 
-        return Code(run, cost + 2)
+        return CompiledNode(run, cost + 2)
 
 
 def _constant(value: Value) -> Run:
@@ -265,7 +275,7 @@ def _held(found: Type) -> Type:
     return found.parameters[0] if found.name == "optional_type" else found
 
 
-def constant_list(node: Node) -> list[Value] | None:
+def constant_list(node: SyntaxNode) -> list[Value] | None:
     """The elements of a literal list of constants, else None."""
     if not isinstance(node, ListLiteral) or any(node.optional):
         return None
@@ -274,7 +284,7 @@ def constant_list(node: Node) -> list[Value] | None:
     return None
 
 
-def _is_metered(node: Node) -> bool:
+def _is_metered(node: SyntaxNode) -> bool:
     """Whether what a run costs depends on more than the expression."""
     if isinstance(node, Comprehension | Bind | OptionalMap):
         return True

@@ -10,8 +10,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kubesched.foundation.cel.language.errors import EvaluationError, no_such_overload
-from kubesched.foundation.cel.language.values import (
+from kubesched.foundation.cel.language.cel_errors import EvaluationError, no_such_overload
+from kubesched.foundation.cel.language.cel_values import (
     MAX_INT,
     MAX_UINT,
     MIN_INT,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubesched.foundation.cel.language import types
-from kubesched.foundation.cel.language.declarations import Library, merge
-from kubesched.foundation.cel.language.types import (
+from kubesched.foundation.cel.language import cel_types as types
+from kubesched.foundation.cel.language.cel_types import (
     ObjectType,
     Type,
     list_of,
@@ -15,6 +14,7 @@ from kubesched.foundation.cel.language.types import (
     parameter,
     type_of,
 )
+from kubesched.foundation.cel.language.declarations import Library, merge
 
 __all__ = ["Environment"]
 

@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kubesched.foundation.cel.language.conversions import duration_text, timestamp_text
-from kubesched.foundation.cel.language.errors import EvaluationError
-from kubesched.foundation.cel.language.operations import bounded
-from kubesched.foundation.cel.language.values import (
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
+from kubesched.foundation.cel.language.cel_values import (
     Duration,
     Timestamp,
     TypeValue,
@@ -18,6 +16,8 @@ from kubesched.foundation.cel.language.values import (
     Value,
     type_name,
 )
+from kubesched.foundation.cel.language.conversions import duration_text, timestamp_text
+from kubesched.foundation.cel.language.operations import bounded
 
 __all__ = ["ACCEPTED", "Clause", "clauses", "format_text", "quote"]
 

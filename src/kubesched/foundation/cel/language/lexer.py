@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubesched.foundation.cel.language.values import MAX_INT, MAX_UINT, UInt
+from kubesched.foundation.cel.language.cel_values import MAX_INT, MAX_UINT, UInt
 
 if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.cel_values import Value
     from kubesched.foundation.cel.language.source import Source
-    from kubesched.foundation.cel.language.values import Value
 
 __all__ = ["Token", "read_tokens"]
 

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kubesched.foundation.cel.language import conversions, regex
-from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
+from kubesched.foundation.cel.language.cel_types import Type
 from kubesched.foundation.cel.language.formatting import ACCEPTED, clauses
 from kubesched.foundation.cel.language.syntax import (
     Call,
     ListLiteral,
     Literal,
     MapLiteral,
-    Node,
+    SyntaxNode,
     children,
 )
-from kubesched.foundation.cel.language.types import Type
 
 if TYPE_CHECKING:
     from kubesched.foundation.cel.language.source import Source
@@ -34,7 +34,7 @@ _PARSERS: Final[dict[str, Callable[[str], object]]] = {
 }
 
 
-def check_literals(source: Source, root: Node) -> None:
+def check_literals(source: Source, root: SyntaxNode) -> None:
     """Report every constant that cannot be what it is used for."""
     pending = [root]
     while pending:
@@ -67,7 +67,7 @@ def _check_argument(source: Source, node: Call) -> None:
         source.report(argument.position, f"invalid {node.function} argument")
 
 
-def _check_alike(source: Source, parts: list[tuple[Node, bool]]) -> None:
+def _check_alike(source: Source, parts: list[tuple[SyntaxNode, bool]]) -> None:
     first: Type | None = None
     for node, optional in parts:
         found = node.type

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubesched.foundation.cel.language.errors import EvaluationError, no_such_overload
+from kubesched.foundation.cel.language.cel_errors import EvaluationError, no_such_overload
 
 if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.cel_values import Value
     from kubesched.foundation.cel.language.closures import Frame, Run
-    from kubesched.foundation.cel.language.values import Value
 
 __all__ = ["all_of", "any_of", "choice", "negation"]
 

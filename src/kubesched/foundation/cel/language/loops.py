@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from kubesched.foundation.cel.language.closures import Code, Frame, Run
-from kubesched.foundation.cel.language.errors import EvaluationError, no_such_overload
+from kubesched.foundation.cel.language.cel_errors import EvaluationError, no_such_overload
+from kubesched.foundation.cel.language.cel_values import Value, type_name
+from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
 from kubesched.foundation.cel.language.operations import bounded
 from kubesched.foundation.cel.language.ordering import sorted_by
 from kubesched.foundation.cel.language.syntax import Comprehension, Literal
-from kubesched.foundation.cel.language.values import Value, type_name
 
 if TYPE_CHECKING:
     from kubesched.foundation.cel.language.compiler import Compiler
@@ -28,23 +28,23 @@ _APPEND_TURN: Final = 2
 _LIST: Final = 10
 
 
-def compile_loop(compiler: Compiler, node: Comprehension) -> Code:
+def compile_loop(compiler: Compiler, node: Comprehension) -> CompiledNode:
     """The code of a comprehension."""
     operand, cost = compiler.compile(node.operand)
     slots = {name: compiler.new_slot() for name in node.variables}
     slot = slots[node.variables[0]]
     items = _pairs if len(slots) == 2 else _elements
     body = compiler.in_scope(slots, node.body)
-    body = Code(body.run, body.cost + _cost_of_turn(node))
+    body = CompiledNode(body.run, body.cost + _cost_of_turn(node))
     condition: Run | None = None
     if node.condition is not None:
         test = compiler.in_scope(slots, node.condition)
-        condition = _unpacking(compiler.charged(Code(test.run, test.cost + 1)), slots)
+        condition = _unpacking(compiler.charged(CompiledNode(test.run, test.cost + 1)), slots)
     run = compiler.charged(body)
     if condition is None:
         run = _unpacking(run, slots)
     make = _MAKERS[node.kind]
-    return Code(make(operand, items, slot, run, condition), cost + 1)
+    return CompiledNode(make(operand, items, slot, run, condition), cost + 1)
 
 
 def _cost_of_turn(node: Comprehension) -> int:

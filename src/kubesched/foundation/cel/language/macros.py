@@ -12,9 +12,9 @@ from kubesched.foundation.cel.language.syntax import (
     Bind,
     Comprehension,
     Identifier,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
 )
 
 if TYPE_CHECKING:
@@ -48,8 +48,12 @@ _SAME: Final = {"exists_one": "existsOne"}
 
 
 def expand(
-    source: Source, position: int, function: str, target: Node | None, arguments: tuple[Node, ...]
-) -> Node | None:
+    source: Source,
+    position: int,
+    function: str,
+    target: SyntaxNode | None,
+    arguments: tuple[SyntaxNode, ...],
+) -> SyntaxNode | None:
     """The node that a macro stands for; None if the call is not a macro.
 
     Raises:
@@ -74,7 +78,7 @@ def expand(
     rest = arguments[len(names) :]
     condition = rest[0] if len(rest) == 2 else None
     if function == "filter":
-        body: Node = Identifier(arguments[0].position, names[0])
+        body: SyntaxNode = Identifier(arguments[0].position, names[0])
         condition = rest[0]
     else:
         body = rest[-1]
@@ -82,7 +86,7 @@ def expand(
     return Comprehension(position, kind, target, names, body, condition)
 
 
-def _has(source: Source, position: int, argument: Node) -> Node:
+def _has(source: Source, position: int, argument: SyntaxNode) -> SyntaxNode:
     if not isinstance(argument, Select):
         raise source.fail(argument.position, "invalid argument to has() macro")
     return Select(
@@ -90,7 +94,7 @@ def _has(source: Source, position: int, argument: Node) -> Node:
     )
 
 
-def _variable(source: Source, node: Node) -> str:
+def _variable(source: Source, node: SyntaxNode) -> str:
     if not isinstance(node, Identifier):
         raise source.fail(node.position, "argument must be a simple name")
     return node.name

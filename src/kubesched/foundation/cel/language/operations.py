@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from kubesched.api.quantity import Quantity
-from kubesched.foundation.cel.language.conversions import to_text
-from kubesched.foundation.cel.language.errors import (
+from kubesched.foundation.cel.language.cel_errors import (
     CostLimitError,
     EvaluationError,
     no_such_overload,
 )
-from kubesched.foundation.cel.language.values import (
+from kubesched.foundation.cel.language.cel_values import (
     MAX_INT,
     MAX_UINT,
     MIN_INT,
@@ -31,6 +30,7 @@ from kubesched.foundation.cel.language.values import (
     Value,
     type_name,
 )
+from kubesched.foundation.cel.language.conversions import to_text
 
 __all__ = [
     "ARITHMETIC",

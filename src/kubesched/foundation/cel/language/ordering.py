@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
+from kubesched.foundation.cel.language.cel_values import Value
 from kubesched.foundation.cel.language.operations import compare
-from kubesched.foundation.cel.language.values import Value
 
 __all__ = ["sorted_by"]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubesched.foundation.cel.language import macros
-from kubesched.foundation.cel.language.errors import CelCompileError
+from kubesched.foundation.cel.language.cel_errors import CelCompileError
+from kubesched.foundation.cel.language.cel_values import MAX_INT, Value
 from kubesched.foundation.cel.language.lexer import Token, read_tokens
 from kubesched.foundation.cel.language.source import Source
 from kubesched.foundation.cel.language.syntax import (
@@ -26,12 +27,11 @@ from kubesched.foundation.cel.language.syntax import (
     MapLiteral,
     MessageField,
     MessageLiteral,
-    Node,
     Select,
+    SyntaxNode,
     Unary,
     qualified_name,
 )
-from kubesched.foundation.cel.language.values import MAX_INT, Value
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "parse"]
 
@@ -65,7 +65,7 @@ _RESERVED: Final = frozenset(
 )  # fmt: skip
 
 
-def parse(source: Source) -> Node:
+def parse(source: Source) -> SyntaxNode:
     """The syntax tree of an expression.
 
     Raises:
@@ -86,7 +86,7 @@ class _Parser:
         self._next = 0
         self._depth = 0
 
-    def whole(self) -> Node:
+    def whole(self) -> SyntaxNode:
         node = self._expression()
         if (token := self._peek()).kind != "end":
             raise self._unexpected(token)
@@ -113,7 +113,7 @@ class _Parser:
         wanted = f", expecting {wanted!r}" if wanted else ""
         return self._source.fail(token.position, f"unexpected {token.text!r}{wanted}")
 
-    def _expression(self, least: int = _TERNARY) -> Node:
+    def _expression(self, least: int = _TERNARY) -> SyntaxNode:
         """An expression whose operators bind at least as tightly as `least`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -146,20 +146,20 @@ class _Parser:
             f"ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"
         )
 
-    def _logical(self, token: Token, first: Node, precedence: int) -> Node:
+    def _logical(self, token: Token, first: SyntaxNode, precedence: int) -> SyntaxNode:
         """The rest of a chain of the same logical operator."""
         terms = [first, self._expression(precedence + 1)]
         while self._accept(token.kind):
             terms.append(self._expression(precedence + 1))
         return Logical(token.position, token.kind, tuple(terms))
 
-    def _conditional(self, condition: Node) -> Node:
+    def _conditional(self, condition: SyntaxNode) -> SyntaxNode:
         position = self._expect("?").position
         positive = self._expression(1)
         self._expect(":")
         return Conditional(position, condition, positive, self._expression())
 
-    def _unary(self) -> Node:
+    def _unary(self) -> SyntaxNode:
         """An operand with any number of `!`, or of `-`, before it; two of a kind cancel out."""
         token = self._peek()
         if token.kind not in ("!", "-"):
@@ -177,7 +177,7 @@ class _Parser:
             operand = self._member(self._primary())
         return Unary(token.position, token.kind, operand) if count % 2 else operand
 
-    def _primary(self) -> Node:
+    def _primary(self) -> SyntaxNode:
         token = self._take()
         match token.kind:
             case "value":
@@ -199,7 +199,7 @@ class _Parser:
             case _:
                 raise self._unexpected(token)
 
-    def _name(self, token: Token) -> Node:
+    def _name(self, token: Token) -> SyntaxNode:
         name = token.text
         if name in _CONSTANTS:
             return Literal(token.position, _CONSTANTS[name])
@@ -211,7 +211,7 @@ class _Parser:
             raise self._source.fail(token.position, f"reserved identifier: {name}")
         return Identifier(token.position, name)
 
-    def _member(self, node: Node) -> Node:
+    def _member(self, node: SyntaxNode) -> SyntaxNode:
         """What follows an operand: selections, calls, indices."""
         for _ in range(MAX_DEPTH):
             token = self._peek()
@@ -229,7 +229,7 @@ class _Parser:
                 return node
         raise self._too_deep()
 
-    def _selection(self, node: Node) -> Node:
+    def _selection(self, node: SyntaxNode) -> SyntaxNode:
         dot = self._take()
         optional = self._accept("?") is not None
         name = self._expect("name")
@@ -239,23 +239,23 @@ class _Parser:
             return self._call(opening, name.text, node)
         return Select(dot.position, node, name.text, optional=optional)
 
-    def _call(self, opening: Token, function: str, target: Node | None) -> Node:
+    def _call(self, opening: Token, function: str, target: SyntaxNode | None) -> SyntaxNode:
         arguments = self._arguments()
         expanded = macros.expand(self._source, opening.position, function, target, arguments)
         if expanded is not None:
             return expanded
         return Call(opening.position, function, target, arguments)
 
-    def _arguments(self) -> tuple[Node, ...]:
-        arguments: list[Node] = []
+    def _arguments(self) -> tuple[SyntaxNode, ...]:
+        arguments: list[SyntaxNode] = []
         while not self._accept(")"):
             if arguments:
                 self._expect(",")
             arguments.append(self._expression())
         return tuple(arguments)
 
-    def _list(self, opening: Token) -> Node:
-        elements: list[Node] = []
+    def _list(self, opening: Token) -> SyntaxNode:
+        elements: list[SyntaxNode] = []
         optional: list[bool] = []
         while not self._accept("]"):
             optional.append(self._accept("?") is not None)
@@ -265,7 +265,7 @@ class _Parser:
                 break
         return ListLiteral(opening.position, tuple(elements), tuple(optional))
 
-    def _map(self, opening: Token) -> Node:
+    def _map(self, opening: Token) -> SyntaxNode:
         entries: list[MapEntry] = []
         while not self._accept("}"):
             optional = self._accept("?") is not None
@@ -277,7 +277,7 @@ class _Parser:
                 break
         return MapLiteral(opening.position, tuple(entries))
 
-    def _message(self, opening: Token, name: str) -> Node:
+    def _message(self, opening: Token, name: str) -> SyntaxNode:
         self._take()
         fields: list[MessageField] = []
         while not self._accept("}"):

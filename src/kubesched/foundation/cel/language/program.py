@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kubesched.foundation.cel.language.checker import check
-from kubesched.foundation.cel.language.closures import Run
-from kubesched.foundation.cel.language.compiler import Compiler
-from kubesched.foundation.cel.language.environment import Environment
-from kubesched.foundation.cel.language.errors import (
+from kubesched.foundation.cel.language.cel_errors import (
     CelCompileError,
     CelRuntimeError,
     EvaluationError,
 )
+from kubesched.foundation.cel.language.cel_types import Type
+from kubesched.foundation.cel.language.cel_values import Value
+from kubesched.foundation.cel.language.checker import check
+from kubesched.foundation.cel.language.closures import Run
+from kubesched.foundation.cel.language.compiler import Compiler
+from kubesched.foundation.cel.language.environment import Environment
 from kubesched.foundation.cel.language.parser import MAX_DEPTH, parse
 from kubesched.foundation.cel.language.source import Source
-from kubesched.foundation.cel.language.syntax import Identifier, Node, children
-from kubesched.foundation.cel.language.types import Type
-from kubesched.foundation.cel.language.values import Value
+from kubesched.foundation.cel.language.syntax import Identifier, SyntaxNode, children
 
 __all__ = ["Program", "compile_expression"]
 
@@ -91,7 +91,7 @@ def compile_expression(expression: str, environment: Environment) -> Program:
     return Program(expression, output_type, run, names, compiler.frame_size, mentioned)
 
 
-def _identifiers(root: Node) -> Iterator[str]:
+def _identifiers(root: SyntaxNode) -> Iterator[str]:
     pending = [root]
     while pending:
         node = pending.pop()

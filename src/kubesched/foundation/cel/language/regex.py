@@ -13,9 +13,9 @@ from typing import Protocol, cast
 
 import re2
 
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
+from kubesched.foundation.cel.language.cel_values import Value
 from kubesched.foundation.cel.language.declarations import size_or_one
-from kubesched.foundation.cel.language.errors import EvaluationError
-from kubesched.foundation.cel.language.values import Value
 
 __all__ = ["Pattern", "compile_pattern", "cost", "search"]
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
 
 __all__ = ["Semver", "normalized", "parse_semver"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubesched.foundation.cel.language.errors import CelCompileError
+from kubesched.foundation.cel.language.cel_errors import CelCompileError
 
 __all__ = ["Source"]
 

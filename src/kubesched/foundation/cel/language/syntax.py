@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kubesched.foundation.cel.language.types import DYN, Type
+from kubesched.foundation.cel.language.cel_types import DYN, Type
 
 if TYPE_CHECKING:
+    from kubesched.foundation.cel.language.cel_values import Value
     from kubesched.foundation.cel.language.declarations import Overload
-    from kubesched.foundation.cel.language.values import Value
 
 __all__ = [
     "Binary",
@@ -29,16 +29,16 @@ __all__ = [
     "MapLiteral",
     "MessageField",
     "MessageLiteral",
-    "Node",
     "OptionalMap",
     "Select",
+    "SyntaxNode",
     "Unary",
     "children",
     "qualified_name",
 ]
 
 
-class Node:
+class SyntaxNode:
     """One expression. `type` is what the checker found."""
 
     __slots__ = ("position", "type")
@@ -48,7 +48,7 @@ class Node:
         self.type: Type = DYN
 
 
-class Literal(Node):
+class Literal(SyntaxNode):
     """A constant."""
 
     __slots__ = ("value",)
@@ -58,7 +58,7 @@ class Literal(Node):
         self.value = value
 
 
-class Identifier(Node):
+class Identifier(SyntaxNode):
     """A name: a variable, or a type."""
 
     __slots__ = ("name",)
@@ -68,95 +68,109 @@ class Identifier(Node):
         self.name = name
 
 
-class Select(Node):
+class Select(SyntaxNode):
     """`operand.field`, `operand.?field` or `has(operand.field)`."""
 
     __slots__ = ("field", "operand", "optional", "test_only")
 
     def __init__(
-        self, position: int, operand: Node, field: str, *, optional: bool, test_only: bool = False
+        self,
+        position: int,
+        operand: SyntaxNode,
+        field: str,
+        *,
+        optional: bool,
+        test_only: bool = False,
     ) -> None:
         super().__init__(position)
         self.operand, self.field = operand, field
         self.optional, self.test_only = optional, test_only
 
 
-class Index(Node):
+class Index(SyntaxNode):
     """`operand[key]` or `operand[?key]`."""
 
     __slots__ = ("key", "operand", "optional")
 
-    def __init__(self, position: int, operand: Node, key: Node, *, optional: bool) -> None:
+    def __init__(
+        self, position: int, operand: SyntaxNode, key: SyntaxNode, *, optional: bool
+    ) -> None:
         super().__init__(position)
         self.operand, self.key, self.optional = operand, key, optional
 
 
-class Unary(Node):
+class Unary(SyntaxNode):
     """`!operand` or `-operand`."""
 
     __slots__ = ("operand", "operator")
 
-    def __init__(self, position: int, operator: str, operand: Node) -> None:
+    def __init__(self, position: int, operator: str, operand: SyntaxNode) -> None:
         super().__init__(position)
         self.operator, self.operand = operator, operand
 
 
-class Binary(Node):
+class Binary(SyntaxNode):
     """Arithmetic, a comparison, or `in`."""
 
     __slots__ = ("left", "operator", "overloads", "right")
 
-    def __init__(self, position: int, operator: str, left: Node, right: Node) -> None:
+    def __init__(self, position: int, operator: str, left: SyntaxNode, right: SyntaxNode) -> None:
         super().__init__(position)
         self.operator, self.left, self.right = operator, left, right
         self.overloads: tuple[Overload, ...] = ()
 
 
-class Logical(Node):
+class Logical(SyntaxNode):
     """`a && b && …` or `a || b || …`, flat."""
 
     __slots__ = ("operator", "terms")
 
-    def __init__(self, position: int, operator: str, terms: tuple[Node, ...]) -> None:
+    def __init__(self, position: int, operator: str, terms: tuple[SyntaxNode, ...]) -> None:
         super().__init__(position)
         self.operator, self.terms = operator, terms
 
 
-class Conditional(Node):
+class Conditional(SyntaxNode):
     """`condition ? positive : negative`."""
 
     __slots__ = ("condition", "negative", "positive")
 
-    def __init__(self, position: int, condition: Node, positive: Node, negative: Node) -> None:
+    def __init__(
+        self, position: int, condition: SyntaxNode, positive: SyntaxNode, negative: SyntaxNode
+    ) -> None:
         super().__init__(position)
         self.condition, self.positive, self.negative = condition, positive, negative
 
 
-class Call(Node):
+class Call(SyntaxNode):
     """A function or a method. The checker drops a target that was only a namespace."""
 
     __slots__ = ("arguments", "function", "overloads", "target")
 
     def __init__(
-        self, position: int, function: str, target: Node | None, arguments: tuple[Node, ...]
+        self,
+        position: int,
+        function: str,
+        target: SyntaxNode | None,
+        arguments: tuple[SyntaxNode, ...],
     ) -> None:
         super().__init__(position)
         self.function, self.target, self.arguments = function, target, arguments
         self.overloads: tuple[Overload, ...] = ()
 
     @property
-    def operands(self) -> tuple[Node, ...]:
+    def operands(self) -> tuple[SyntaxNode, ...]:
         """The target, if there is one, and the arguments."""
         return self.arguments if self.target is None else (self.target, *self.arguments)
 
 
-class ListLiteral(Node):
+class ListLiteral(SyntaxNode):
     """`[a, ?b]`: `optional` holds a flag per element."""
 
     __slots__ = ("elements", "optional")
 
     def __init__(
-        self, position: int, elements: tuple[Node, ...], optional: tuple[bool, ...]
+        self, position: int, elements: tuple[SyntaxNode, ...], optional: tuple[bool, ...]
     ) -> None:
         super().__init__(position)
         self.elements, self.optional = elements, optional
@@ -167,11 +181,11 @@ class MapEntry:
 
     __slots__ = ("key", "optional", "value")
 
-    def __init__(self, key: Node, value: Node, *, optional: bool) -> None:
+    def __init__(self, key: SyntaxNode, value: SyntaxNode, *, optional: bool) -> None:
         self.key, self.value, self.optional = key, value, optional
 
 
-class MapLiteral(Node):
+class MapLiteral(SyntaxNode):
     """`{key: value, …}`."""
 
     __slots__ = ("entries",)
@@ -186,11 +200,11 @@ class MessageField:
 
     __slots__ = ("name", "optional", "value")
 
-    def __init__(self, name: str, value: Node, *, optional: bool) -> None:
+    def __init__(self, name: str, value: SyntaxNode, *, optional: bool) -> None:
         self.name, self.value, self.optional = name, value, optional
 
 
-class MessageLiteral(Node):
+class MessageLiteral(SyntaxNode):
     """`Name{field: value}`: a value of a type that the environment lets expressions make."""
 
     __slots__ = ("fields", "name")
@@ -200,7 +214,7 @@ class MessageLiteral(Node):
         self.name, self.fields = name, fields
 
 
-class Comprehension(Node):
+class Comprehension(SyntaxNode):
     """A macro that walks a list or a map: `all`, `exists`, `map`, `transformList`, ….
 
     With one variable it is the element or key; with two they are the index or key, and the
@@ -213,37 +227,39 @@ class Comprehension(Node):
         self,
         position: int,
         kind: str,
-        operand: Node,
+        operand: SyntaxNode,
         variables: tuple[str, ...],
-        body: Node,
-        condition: Node | None = None,
+        body: SyntaxNode,
+        condition: SyntaxNode | None = None,
     ) -> None:
         super().__init__(position)
         self.kind, self.operand, self.variables = kind, operand, variables
         self.body, self.condition = body, condition
 
 
-class Bind(Node):
+class Bind(SyntaxNode):
     """`cel.bind(name, value, body)`."""
 
     __slots__ = ("body", "name", "value")
 
-    def __init__(self, position: int, name: str, value: Node, body: Node) -> None:
+    def __init__(self, position: int, name: str, value: SyntaxNode, body: SyntaxNode) -> None:
         super().__init__(position)
         self.name, self.value, self.body = name, value, body
 
 
-class OptionalMap(Node):
+class OptionalMap(SyntaxNode):
     """`operand.optMap(name, body)`, and `optFlatMap`, whose body is an optional itself."""
 
     __slots__ = ("body", "flat", "name", "operand")
 
-    def __init__(self, position: int, operand: Node, name: str, body: Node, *, flat: bool) -> None:
+    def __init__(
+        self, position: int, operand: SyntaxNode, name: str, body: SyntaxNode, *, flat: bool
+    ) -> None:
         super().__init__(position)
         self.operand, self.name, self.body, self.flat = operand, name, body, flat
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: SyntaxNode) -> tuple[SyntaxNode, ...]:
     """The expressions directly inside one."""
     match node:
         case Select() | Unary():
@@ -275,10 +291,10 @@ def children(node: Node) -> tuple[Node, ...]:
             return _LEAF
 
 
-_LEAF: Final[tuple[Node, ...]] = ()
+_LEAF: Final[tuple[SyntaxNode, ...]] = ()
 
 
-def qualified_name(node: Node) -> str | None:
+def qualified_name(node: SyntaxNode) -> str | None:
     """The dotted name that a chain of plain selections spells, or None."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test_only and not node.optional:

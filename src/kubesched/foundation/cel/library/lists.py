@@ -5,11 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from kubesched.foundation.cel.language.declarations import Library, size_or_one
-from kubesched.foundation.cel.language.errors import EvaluationError, no_such_overload
-from kubesched.foundation.cel.language.operations import ARITHMETIC, bounded, compare, not_equal
-from kubesched.foundation.cel.language.ordering import sorted_by
-from kubesched.foundation.cel.language.types import (
+from kubesched.foundation.cel.language.cel_errors import EvaluationError, no_such_overload
+from kubesched.foundation.cel.language.cel_types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -23,7 +20,10 @@ from kubesched.foundation.cel.language.types import (
     list_of,
     parameter,
 )
-from kubesched.foundation.cel.language.values import Duration, UInt, Value
+from kubesched.foundation.cel.language.cel_values import Duration, UInt, Value
+from kubesched.foundation.cel.language.declarations import Library, size_or_one
+from kubesched.foundation.cel.language.operations import ARITHMETIC, bounded, compare, not_equal
+from kubesched.foundation.cel.language.ordering import sorted_by
 
 __all__ = ["LISTS"]
 

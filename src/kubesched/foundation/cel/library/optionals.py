@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
+from kubesched.foundation.cel.language.cel_types import BOOL, list_of, optional_of, parameter
+from kubesched.foundation.cel.language.cel_values import (
+    NONE,
+    Duration,
+    OptionalValue,
+    Timestamp,
+    Value,
+)
 from kubesched.foundation.cel.language.declarations import Library
-from kubesched.foundation.cel.language.errors import EvaluationError
-from kubesched.foundation.cel.language.types import BOOL, list_of, optional_of, parameter
-from kubesched.foundation.cel.language.values import NONE, Duration, OptionalValue, Timestamp, Value
 
 __all__ = ["OPTIONALS"]
 

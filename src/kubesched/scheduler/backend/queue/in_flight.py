@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kubesched.api import Pod
-from kubesched.foundation.metrics.instruments import Gauge, KeptChildren
+from kubesched.foundation.metrics.instruments import GaugeMetric, KeptChildren
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.framework import ClusterEvent, QueuedPodInfo
 
@@ -42,7 +42,7 @@ class InFlight:
     """Who is in flight, by uid, and the record of events in the order they came."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
-        self._kept: KeptChildren[str, Gauge] = KeptChildren(metrics.inflight_events.labels)
+        self._kept: KeptChildren[str, GaugeMetric] = KeptChildren(metrics.inflight_events.labels)
         self._pods: OrderedDict[str, InFlightPod] = OrderedDict()
         self._events: list[SeenEvent] = []
         self._dropped = 0  # events that stood before self._events[0]

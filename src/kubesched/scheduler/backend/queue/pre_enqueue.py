@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kubesched.api import Pod
-from kubesched.foundation.metrics.instruments import Histogram, KeptChildren
+from kubesched.foundation.metrics.instruments import HistogramMetric, KeptChildren
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.interrupts import pass_on_interrupt
 from kubesched.foundation.util.logging import get_logger
@@ -49,7 +49,7 @@ class Gatekeeper:
         }
         self._metrics = metrics
         durations = metrics.framework_extension_point_duration_seconds
-        self._durations: KeptChildren[str, Histogram] = KeptChildren(
+        self._durations: KeptChildren[str, HistogramMetric] = KeptChildren(
             lambda profile: durations.labels(
                 ExtensionPoint.PRE_ENQUEUE.label, Code.SUCCESS.label, profile
             )

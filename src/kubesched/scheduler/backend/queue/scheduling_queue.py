@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.errors import KubeschedError
-from kubesched.foundation.metrics.instruments import Counter, KeptChildren
+from kubesched.foundation.metrics.instruments import CounterMetric, KeptChildren
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import MINUTE, SECOND
 from kubesched.foundation.util.logging import get_logger
@@ -99,7 +99,7 @@ class SchedulingQueue:
         self.is_closed = False
         self._metrics = metrics or SchedulerMetrics(CollectorRegistry())
         incoming = self._metrics.queue_incoming_pods_total
-        self._incoming: KeptChildren[tuple[str, str], Counter] = KeptChildren(
+        self._incoming: KeptChildren[tuple[str, str], CounterMetric] = KeptChildren(
             lambda labels: incoming.labels(*labels)
         )
         self._max_in_unschedulable_ns = max_in_unschedulable_ns

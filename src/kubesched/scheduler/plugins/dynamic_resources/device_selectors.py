@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from kubesched.errors import QuantityError
-from kubesched.foundation.cel import CelCompileError, CelRuntimeError, DeviceInput, DeviceSelector
+from kubesched.foundation.cel import CelCompileError, CelRuntimeError, CompiledSelector, DeviceInput
 from kubesched.scheduler.plugins.dynamic_resources.device_content import DeviceContent
 
 __all__ = ["DeviceSelectorError", "DeviceSelectors"]
@@ -25,7 +25,7 @@ class DeviceSelectors:
     def __init__(self, *, list_attributes: bool = False) -> None:
         """`list_attributes` is the gate DRAListTypeAttributes."""
         self._list_attributes = list_attributes
-        self._compiled: OrderedDict[str, DeviceSelector | str] = OrderedDict()
+        self._compiled: OrderedDict[str, CompiledSelector | str] = OrderedDict()
 
     def matches(self, expression: str, content: DeviceContent) -> bool:
         """Whether the device is what the expression asks for; raises SelectorError."""
@@ -60,11 +60,13 @@ class DeviceSelectors:
             list_attributes=self._list_attributes,
         )
 
-    def _compile(self, expression: str) -> DeviceSelector | str:
+    def _compile(self, expression: str) -> CompiledSelector | str:
         compiled = self._compiled.get(expression)
         if compiled is None:
             try:
-                compiled = DeviceSelector.compile(expression, list_attributes=self._list_attributes)
+                compiled = CompiledSelector.compile(
+                    expression, list_attributes=self._list_attributes
+                )
             except CelCompileError as exc:
                 compiled = f"CEL compile error: {exc}"
             self._compiled[expression] = compiled

@@ -10,10 +10,10 @@ import hmac
 from kubesched.api.authentication import TokenReview, TokenReviewSpec
 from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import Clock
-from kubesched.scheduler.server.access.authentication import AuthenticationError
+from kubesched.scheduler.server.access.authenticators import AuthenticationError
 from kubesched.scheduler.server.access.expiring_cache import ExpiringCache
-from kubesched.scheduler.server.access.reviews import Reviewer, ReviewError
-from kubesched.scheduler.server.access.user import User
+from kubesched.scheduler.server.access.review_client import Reviewer, ReviewError
+from kubesched.scheduler.server.access.user import CallerIdentity
 from kubesched.scheduler.server.endpoints.http_messages import Request
 
 __all__ = ["BearerTokens", "bearer_token"]
@@ -24,7 +24,7 @@ _PROTOCOL_PREFIX = "base64url.bearer.authorization.k8s.io."
 _INVALID = "invalid bearer token"
 
 # A token's owner, or why there is none.
-_Outcome = User | str
+_Outcome = CallerIdentity | str
 
 
 class BearerTokens:
@@ -47,7 +47,7 @@ class BearerTokens:
         self._known: ExpiringCache[bytes, _Outcome] = ExpiringCache(_MAX_CACHED_TOKENS)
         self._lookups: dict[bytes, asyncio.Task[_Outcome]] = {}
 
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: Request) -> CallerIdentity | None:
         token = bearer_token(request)
         if token is None:
             return None
@@ -119,7 +119,9 @@ class BearerTokens:
         if not status.authenticated:
             return status.error or _INVALID
         user = status.user
-        return User(name=user.username, uid=user.uid, groups=user.groups, extra=user.extra)
+        return CallerIdentity(
+            name=user.username, uid=user.uid, groups=user.groups, extra=user.extra
+        )
 
 
 def bearer_token(request: Request) -> str | None:

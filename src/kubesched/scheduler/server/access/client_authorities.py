@@ -16,7 +16,7 @@ import msgspec
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.core import ConfigMap
 from kubesched.errors import ConfigError
-from kubesched.foundation.client.informer import Informer
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.logging import get_logger
@@ -104,12 +104,12 @@ class ClientAuthorities:
     def stop(self) -> None:
         self._stopping.set()
 
-    def _build_informer(self, rng: random.Random) -> Informer[ConfigMap] | None:
+    def _build_informer(self, rng: random.Random) -> SharedInformer[ConfigMap] | None:
         options = self._options
         has_all = options.client_ca_file and options.request_header_client_ca_file
         if self._api is None or has_all:
             return None
-        informer = Informer(
+        informer = SharedInformer(
             self._api,
             ConfigMap,
             self._clock,

@@ -18,8 +18,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import SECOND, Clock
-from kubesched.scheduler.server.access.authentication import AuthenticationError
-from kubesched.scheduler.server.access.user import User
+from kubesched.scheduler.server.access.authenticators import AuthenticationError
+from kubesched.scheduler.server.access.user import CallerIdentity
 from kubesched.scheduler.server.endpoints.http_messages import Request
 
 __all__ = ["Bundle", "ClientCertificates", "FrontProxy", "RequestHeaderNames"]
@@ -74,7 +74,7 @@ class FrontProxy:
     ) -> None:
         self._bundle, self._names, self._clock = bundle, names, clock
 
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: Request) -> CallerIdentity | None:
         bundle, names = self._bundle(), self._names()
         if bundle is None or not request.certificates:
             return None
@@ -89,7 +89,7 @@ class FrontProxy:
         user = _first(value for name in names.username for value in headers.all(name))
         if not user:
             return None
-        return User(
+        return CallerIdentity(
             name=user,
             uid=_first(value for name in names.uid for value in headers.all(name)),
             groups=tuple(value for name in names.group for value in headers.all(name)),
@@ -105,7 +105,7 @@ class ClientCertificates:
     ) -> None:
         self._bundle, self._clock, self._metrics = bundle, clock, metrics
 
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: Request) -> CallerIdentity | None:
         bundle = self._bundle()
         if bundle is None or not request.certificates:
             return None
@@ -120,7 +120,7 @@ class ClientCertificates:
             return None
         digest = hashlib.sha256(request.certificates[0]).hexdigest()
         uids = _subject_values(leaf, _UID)
-        return User(
+        return CallerIdentity(
             name=name,
             uid=uids[0] if len(uids) == 1 else "",
             groups=tuple(_subject_values(leaf, NameOID.ORGANIZATION_NAME)),

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ["ANONYMOUS", "AUTHENTICATED", "MASTERS", "UNAUTHENTICATED", "User"]
+__all__ = ["ANONYMOUS", "AUTHENTICATED", "MASTERS", "UNAUTHENTICATED", "CallerIdentity"]
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 MASTERS = "system:masters"
 
 
-class User(msgspec.Struct, frozen=True, kw_only=True):
+class CallerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = {}
 
 
-ANONYMOUS = User(name="system:anonymous", groups=(UNAUTHENTICATED,))
+ANONYMOUS = CallerIdentity(name="system:anonymous", groups=(UNAUTHENTICATED,))

@@ -22,9 +22,9 @@ from kubesched.scheduler.config import (
     load_configuration,
     parse_feature_gates,
 )
+from kubesched.scheduler.config.file_problems import find_problems, with_places
 from kubesched.scheduler.config.plugin_lists import Implemented
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.problems import find_problems, with_places
 from kubesched.scheduler.config.versions import EffectiveVersion, effective_version
 from kubesched.scheduler.server.options.cluster_access import ClusterAccess, find_cluster
 from kubesched.scheduler.server.options.command_line import Options

@@ -10,10 +10,13 @@ from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import format_duration, quote
 from kubesched.foundation.util.logging import get_logger
-from kubesched.scheduler.server.access.authentication import AuthenticationError, AuthenticatorChain
-from kubesched.scheduler.server.access.authorization import Authorizer, Verdict
-from kubesched.scheduler.server.access.reviews import ReviewError
-from kubesched.scheduler.server.access.user import User
+from kubesched.scheduler.server.access.authenticators import AuthenticationError, AuthenticatorChain
+from kubesched.scheduler.server.access.path_authorization import (
+    AuthorizationVerdict,
+    PathAuthorizer,
+)
+from kubesched.scheduler.server.access.review_client import ReviewError
+from kubesched.scheduler.server.access.user import CallerIdentity
 from kubesched.scheduler.server.endpoints.http_messages import (
     BadRequest,
     Request,
@@ -37,7 +40,7 @@ class Endpoints:
         self,
         routes: Routes,
         authenticators: AuthenticatorChain,
-        authorizer: Authorizer,
+        authorizer: PathAuthorizer,
         metrics: ServerMetrics,
         clock: Clock,
     ) -> None:
@@ -78,10 +81,10 @@ class Endpoints:
             return refusal
         return await self._routes.find(request.path)(request)
 
-    async def _authenticate(self, request: Request) -> User | None:
+    async def _authenticate(self, request: Request) -> CallerIdentity | None:
         started_ns = self._clock.monotonic_ns()
         result = "success"
-        user: User | None = None
+        user: CallerIdentity | None = None
         try:
             user = await self._authenticators.authenticate(request)
             self._metrics.count_user(user.name)
@@ -92,7 +95,7 @@ class Endpoints:
         self._metrics.observe_authentication(result, duration_ns)
         return user
 
-    async def _refusal(self, request: Request, user: User) -> Response | None:
+    async def _refusal(self, request: Request, user: CallerIdentity) -> Response | None:
         """None if the user may go on."""
         verb = request.method.lower()
         started_ns = self._clock.monotonic_ns()
@@ -108,7 +111,7 @@ class Endpoints:
         finally:
             duration_ns = self._clock.monotonic_ns() - started_ns
             self._metrics.observe_authorization(result, duration_ns)
-        if decision.verdict is Verdict.ALLOW:
+        if decision.verdict is AuthorizationVerdict.ALLOW:
             return None
         log.detail(4, "Forbidden", URI=request.target, reason=decision.reason)
         return forbidden(request, user.name, verb, decision.reason)

@@ -32,20 +32,20 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.logging import get_logger, set_verbosity
 from kubesched.foundation.util.randomness import derive
 from kubesched.foundation.util.watched_file import POLL_PERIOD_NS
-from kubesched.scheduler.server.access.authentication import Authenticator, AuthenticatorChain
-from kubesched.scheduler.server.access.authorization import (
-    AlwaysAllowPaths,
-    Authorizer,
-    SubjectAccess,
-)
+from kubesched.scheduler.server.access.authenticators import Authenticator, AuthenticatorChain
 from kubesched.scheduler.server.access.bearer_tokens import BearerTokens
 from kubesched.scheduler.server.access.client_authorities import ClientAuthorities
 from kubesched.scheduler.server.access.client_certificates import ClientCertificates, FrontProxy
-from kubesched.scheduler.server.access.reviews import Reviewer
+from kubesched.scheduler.server.access.path_authorization import (
+    AlwaysAllowPaths,
+    PathAuthorizer,
+    SubjectAccess,
+)
+from kubesched.scheduler.server.access.review_client import Reviewer
 from kubesched.scheduler.server.endpoints.configz import configz_handler
 from kubesched.scheduler.server.endpoints.debug import add_debug_routes
 from kubesched.scheduler.server.endpoints.explanations import EXPLAIN, Explanations, explain_handler
-from kubesched.scheduler.server.endpoints.health import HealthCheck, add_health_routes
+from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, add_health_routes
 from kubesched.scheduler.server.endpoints.http_messages import Handler
 from kubesched.scheduler.server.endpoints.metric_limits import limit_metrics
 from kubesched.scheduler.server.endpoints.metrics_pages import metrics_handler
@@ -104,7 +104,7 @@ class AccessControl(msgspec.Struct, frozen=True):
 
     authorities: ClientAuthorities
     authenticators: AuthenticatorChain
-    authorizer: Authorizer
+    authorizer: PathAuthorizer
 
 
 class Pages(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +181,7 @@ def build_access_control(
             allow_ttl_ns=authorization.allow_cache_ttl_ns,
             deny_ttl_ns=authorization.deny_cache_ttl_ns,
         )
-    authorizer = Authorizer(AlwaysAllowPaths(authorization.always_allow_paths), access)
+    authorizer = PathAuthorizer(AlwaysAllowPaths(authorization.always_allow_paths), access)
     return AccessControl(authorities, AuthenticatorChain(authenticators), authorizer)
 
 

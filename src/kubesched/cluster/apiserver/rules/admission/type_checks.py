@@ -15,7 +15,7 @@ from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.custom.cel_types import declared_type
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
-from kubesched.foundation.cel.language.types import (
+from kubesched.foundation.cel.language.cel_types import (
     BOOL,
     BYTES,
     DOUBLE,

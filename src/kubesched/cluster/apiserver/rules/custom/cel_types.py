@@ -18,9 +18,8 @@ from kubesched.cluster.apiserver.rules.custom.structural_schema import (
     part_of,
 )
 from kubesched.cluster.apiserver.rules.schema.definitions import Json
-from kubesched.foundation.cel.language.conversions import parse_duration, parse_timestamp
-from kubesched.foundation.cel.language.errors import EvaluationError
-from kubesched.foundation.cel.language.types import (
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
+from kubesched.foundation.cel.language.cel_types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -35,7 +34,8 @@ from kubesched.foundation.cel.language.types import (
     map_of,
     named,
 )
-from kubesched.foundation.cel.language.values import UnorderedList
+from kubesched.foundation.cel.language.cel_values import UnorderedList
+from kubesched.foundation.cel.language.conversions import parse_duration, parse_timestamp
 
 __all__ = ["cel_value", "declared_type"]
 

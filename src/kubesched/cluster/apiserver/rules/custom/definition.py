@@ -18,7 +18,7 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     required,
 )
 from kubesched.cluster.apiserver.rules.schema.definitions import Json
-from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
 from kubesched.foundation.cel.language.regex import compile_pattern
 from kubesched.foundation.util.go_format import quote
 

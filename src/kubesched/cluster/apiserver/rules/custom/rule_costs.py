@@ -23,9 +23,9 @@ from kubesched.foundation.cel.language.syntax import (
     ListLiteral,
     Literal,
     MapLiteral,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
     children,
 )
 
@@ -100,7 +100,7 @@ def _length(schema: Any) -> int:
     return _LARGEST_REQUEST - 2
 
 
-def _shape(node: Node, shapes: Shapes) -> Any:
+def _shape(node: SyntaxNode, shapes: Shapes) -> Any:
     """The schema of what an expression stands for; None where that is not known."""
     match node:
         case Identifier():
@@ -127,7 +127,7 @@ def _shape(node: Node, shapes: Shapes) -> Any:
     return None
 
 
-def _cost(node: Node, shapes: Shapes) -> float:
+def _cost(node: SyntaxNode, shapes: Shapes) -> float:
     match node:
         case Literal():
             return 0

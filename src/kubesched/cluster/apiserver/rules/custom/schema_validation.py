@@ -22,7 +22,7 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     too_long,
 )
 from kubesched.cluster.apiserver.rules.schema.definitions import Json
-from kubesched.foundation.cel.language.errors import EvaluationError
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
 from kubesched.foundation.cel.language.regex import compile_pattern
 
 __all__ = ["ABSENT", "Work", "correlation", "schema_problems"]

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
 from kubesched.foundation.cel.language.conversions import parse_duration, parse_timestamp
-from kubesched.foundation.cel.language.errors import EvaluationError
 from kubesched.foundation.cel.library.urls import parse_url
 
 __all__ = ["has_format"]

@@ -31,8 +31,8 @@ from kubesched.foundation.cel import (
     compile_expression,
     kubernetes_environment,
 )
-from kubesched.foundation.cel.language.types import ObjectType, Type, optional_of
-from kubesched.foundation.cel.language.values import NONE, OptionalValue
+from kubesched.foundation.cel.language.cel_types import ObjectType, Type, optional_of
+from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue
 
 __all__ = ["RuleTree", "compile_rules", "rule_problems"]
 

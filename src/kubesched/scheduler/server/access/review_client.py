@@ -14,7 +14,7 @@ import msgspec
 
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.errors import KubeschedError
-from kubesched.foundation.metrics.instruments import Counter, Family, Histogram
+from kubesched.foundation.metrics.instruments import CounterMetric, Family, HistogramMetric
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 
 __all__ = ["ReviewError", "Reviewer"]
@@ -43,8 +43,8 @@ class Reviewer:
         api: ApiAccess,
         clock: Clock,
         rng: random.Random,
-        requests_total: Family[Counter],
-        request_duration_seconds: Family[Histogram],
+        requests_total: Family[CounterMetric],
+        request_duration_seconds: Family[HistogramMetric],
     ) -> None:
         self._api, self._clock, self._random = api, clock, rng
         self._requests_total = requests_total

@@ -12,11 +12,11 @@ from typing import ClassVar, Final
 import msgspec
 
 from kubesched.api.validation import dns_subdomain_errors, label_key_errors, label_value_errors
+from kubesched.foundation.cel.language.cel_errors import EvaluationError
+from kubesched.foundation.cel.language.cel_types import STRING, list_of, named, optional_of
+from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue, Value
 from kubesched.foundation.cel.language.conversions import parse_timestamp
 from kubesched.foundation.cel.language.declarations import Library
-from kubesched.foundation.cel.language.errors import EvaluationError
-from kubesched.foundation.cel.language.types import STRING, list_of, named, optional_of
-from kubesched.foundation.cel.language.values import NONE, OptionalValue, Value
 from kubesched.foundation.cel.library.urls import parse_url
 
 __all__ = ["FORMATS"]
@@ -42,7 +42,7 @@ _WRONG_1035: Final = (
 )
 
 
-class Format(msgspec.Struct, frozen=True, eq=False):
+class NamedFormat(msgspec.Struct, frozen=True, eq=False):
     """A format as a value of the language."""
 
     cel_type: ClassVar[str] = "kubernetes.NamedFormat"
@@ -53,7 +53,7 @@ class Format(msgspec.Struct, frozen=True, eq=False):
     pattern_size: int
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Format) and self.name == other.name
+        return isinstance(other, NamedFormat) and self.name == other.name
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -122,30 +122,32 @@ def _datetime_errors(text: str) -> Sequence[str]:
 _label_1123_errors: Final = _label_errors(_LABEL_1123, _WRONG_1123)
 _label_1035_errors: Final = _label_errors(_LABEL_1035, _WRONG_1035)
 _NAMED: Final = {
-    "dns1123Label": Format("DNS1123Label", _label_1123_errors, 30),
-    "dns1123Subdomain": Format("DNS1123Subdomain", dns_subdomain_errors, 60),
-    "dns1035Label": Format("DNS1035Label", _label_1035_errors, 30),
-    "qualifiedName": Format("QualifiedName", label_key_errors, 60),
-    "portName": Format("PortName", _port_name_errors, 20),
-    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", _prefix(_label_1123_errors), 30),
-    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", _prefix(dns_subdomain_errors), 60),
-    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(_label_1035_errors), 30),
-    "labelValue": Format("LabelValue", label_value_errors, 40),
-    "uri": Format("URI", _uri_errors, 800),
-    "uuid": Format(
+    "dns1123Label": NamedFormat("DNS1123Label", _label_1123_errors, 30),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", dns_subdomain_errors, 60),
+    "dns1035Label": NamedFormat("DNS1035Label", _label_1035_errors, 30),
+    "qualifiedName": NamedFormat("QualifiedName", label_key_errors, 60),
+    "portName": NamedFormat("PortName", _port_name_errors, 20),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _prefix(_label_1123_errors), 30),
+    "dns1123SubdomainPrefix": NamedFormat(
+        "DNS1123SubdomainPrefix", _prefix(dns_subdomain_errors), 60
+    ),
+    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _prefix(_label_1035_errors), 30),
+    "labelValue": NamedFormat("LabelValue", label_value_errors, 40),
+    "uri": NamedFormat("URI", _uri_errors, 800),
+    "uuid": NamedFormat(
         "uuid",
         lambda text: () if _UUID.fullmatch(text) else ("does not match the UUID format",),
         80,
     ),
-    "byte": Format("byte", _byte_errors, 80),
-    "date": Format("date", _date_errors, 80),
-    "datetime": Format("datetime", _datetime_errors, 80),
+    "byte": NamedFormat("byte", _byte_errors, 80),
+    "date": NamedFormat("date", _date_errors, 80),
+    "datetime": NamedFormat("datetime", _datetime_errors, 80),
 }
 
 
-def _declare(name: str, value: Format) -> None:
+def _declare(name: str, value: NamedFormat) -> None:
     @FORMATS.function(f"format.{name}", result=FORMAT)
-    def _constant() -> Format:
+    def _constant() -> NamedFormat:
         return value
 
 
@@ -159,12 +161,12 @@ def _by_name(name: str) -> OptionalValue:
 
 
 def _cost(arguments: tuple[Value, ...], _result: Value) -> int:
-    chosen: Format = arguments[0]
+    chosen: NamedFormat = arguments[0]
     text: str = arguments[1]
     return -(-(1 + len(text)) // 10) * -(-chosen.pattern_size // 4)
 
 
 @FORMATS.method("validate", FORMAT, STRING, result=optional_of(list_of(STRING)), cost=_cost)
-def _validate(chosen: Format, text: str) -> OptionalValue:
+def _validate(chosen: NamedFormat, text: str) -> OptionalValue:
     errors = chosen.errors(text)
     return OptionalValue(list(errors)) if errors else NONE

@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.errors import ConfigError
 from kubesched.scheduler.config import load_configuration
-from kubesched.scheduler.config.problems import find_problems, with_places
+from kubesched.scheduler.config.file_problems import find_problems, with_places
 
 FILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -16,6 +16,11 @@ from msgspec.structs import replace
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, read_documents
+from kubesched.scheduler.config.configuration_completion import (
+    complete_configuration,
+    expand_profiles,
+)
+from kubesched.scheduler.config.configuration_validation import configuration_errors
 from kubesched.scheduler.config.decode import WrongTypeError
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.field_errors import InvalidConfigurationError
@@ -23,15 +28,13 @@ from kubesched.scheduler.config.flag_overrides import apply_leader_election_flag
 from kubesched.scheduler.config.load import StrictDecodingError, load_as_far_as_possible
 from kubesched.scheduler.config.plugin_lists import Implemented
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.profiles import complete_configuration, expand_profiles
 from kubesched.scheduler.config.types import (
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     Plugins,
 )
-from kubesched.scheduler.config.validation import configuration_errors
 
-__all__ = ["Problem", "find_problems", "with_places"]
+__all__ = ["ConfigProblem", "find_problems", "with_places"]
 
 _ARGS: Final = re.compile(r"decoding \.(profiles\[\d+\]\.pluginConfig\[\d+\])")
 _FIELD: Final = re.compile(r'(?:unknown|duplicate) field "([^"]*)"$')
@@ -39,7 +42,7 @@ _LINE: Final = re.compile(r"\bline (\d+)\b")
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ConfigProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong: the line it stands on (0: no particular one), what, what next."""
 
     line: int
@@ -52,7 +55,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{place}: {self.text}"
 
 
-def with_places(error: ConfigError, file: str, problems: Iterable[Problem]) -> ConfigError:
+def with_places(error: ConfigError, file: str, problems: Iterable[ConfigProblem]) -> ConfigError:
     """The error, with a note for every problem of the file that has a place."""
     for problem in problems:
         if problem.line:
@@ -67,7 +70,7 @@ def find_problems(
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
     known_args: Mapping[str, type] | None = None,
     implemented: Implemented = IN_TREE_EXTENSION_POINTS,
-) -> tuple[Problem, ...]:
+) -> tuple[ConfigProblem, ...]:
     """Say everything that is wrong with a configuration, in the order of its lines."""
     configuration, errors = load_as_far_as_possible(text, gates=gates, known_args=known_args)
     lines = _Lines(text)
@@ -76,7 +79,7 @@ def find_problems(
         configuration = apply_leader_election_flags(configuration, flags)
         unread = {path for error in errors for path in _unread(error)}
         found += _broken_rules(configuration, gates, implemented, lines, unread)
-    distinct: dict[tuple[int, str], Problem] = {}
+    distinct: dict[tuple[int, str], ConfigProblem] = {}
     for problem in found:
         distinct.setdefault((problem.line, problem.text), problem)
     return tuple(sorted(distinct.values(), key=lambda each: each.line))
@@ -94,7 +97,7 @@ def _broken_rules(
     implemented: Implemented,
     lines: _Lines,
     unread: set[str],
-) -> Iterator[Problem]:
+) -> Iterator[ConfigProblem]:
     """Rules about values, then those about profiles, for profiles whose values are right."""
     wrong = tuple(
         error
@@ -110,12 +113,12 @@ def _broken_rules(
             continue
         for error in _profile_errors(profile, implemented, gates):
             is_sound = False
-            yield Problem(lines.of_profile(index, str(error)), str(error), _notes(error))
+            yield ConfigProblem(lines.of_profile(index, str(error)), str(error), _notes(error))
     if is_sound:
         try:
             complete_configuration(configuration, implemented, gates=gates)
         except ConfigError as exc:
-            yield Problem(lines.of("profiles"), str(exc), _notes(exc))
+            yield ConfigProblem(lines.of("profiles"), str(exc), _notes(exc))
 
 
 def _profile_errors(
@@ -154,7 +157,7 @@ def _without(
     return replace(profile, plugins=replace(profile.plugins, **changes))
 
 
-def _split(error: ConfigError, lines: _Lines) -> Iterator[Problem]:
+def _split(error: ConfigError, lines: _Lines) -> Iterator[ConfigProblem]:
     """The problems that an error reports together."""
     notes = _notes(error)
     match error:
@@ -172,7 +175,7 @@ def _split(error: ConfigError, lines: _Lines) -> Iterator[Problem]:
         # Notes about fields begin with their names.
         field = re.split(r"[.\[]", path)[-1]
         own = notes if len(places) == 1 else tuple(n for n in notes if _first_word(n) == field)
-        yield Problem(place, _one_line(text), own)
+        yield ConfigProblem(place, _one_line(text), own)
 
 
 def _first_word(note: str) -> str:

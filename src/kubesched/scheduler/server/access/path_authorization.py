@@ -22,10 +22,16 @@ from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.server.access.expiring_cache import ExpiringCache
-from kubesched.scheduler.server.access.reviews import Reviewer, ReviewError
-from kubesched.scheduler.server.access.user import MASTERS, User
+from kubesched.scheduler.server.access.review_client import Reviewer, ReviewError
+from kubesched.scheduler.server.access.user import MASTERS, CallerIdentity
 
-__all__ = ["AlwaysAllowPaths", "Authorizer", "Decision", "SubjectAccess", "Verdict"]
+__all__ = [
+    "AlwaysAllowPaths",
+    "AuthorizationDecision",
+    "AuthorizationVerdict",
+    "PathAuthorizer",
+    "SubjectAccess",
+]
 
 log = get_logger(__name__)
 
@@ -33,19 +39,19 @@ _MAX_CACHED_ANSWERS = 8192
 _MAX_CACHED_TEXT = 10_000
 
 
-class Verdict(enum.Enum):
+class AuthorizationVerdict(enum.Enum):
     ALLOW = "allowed"
     DENY = "denied"
     NO_OPINION = "no-opinion"
 
 
-class Decision(NamedTuple):
-    verdict: Verdict
+class AuthorizationDecision(NamedTuple):
+    verdict: AuthorizationVerdict
     reason: str = ""
 
 
-_ALLOW = Decision(Verdict.ALLOW)
-_NO_OPINION = Decision(Verdict.NO_OPINION)
+_ALLOW = AuthorizationDecision(AuthorizationVerdict.ALLOW)
+_NO_OPINION = AuthorizationDecision(AuthorizationVerdict.NO_OPINION)
 
 
 class AlwaysAllowPaths:
@@ -76,9 +82,11 @@ class SubjectAccess:
     ) -> None:
         self._reviewer, self._clock = reviewer, clock
         self._allow_ttl_ns, self._deny_ttl_ns = allow_ttl_ns, deny_ttl_ns
-        self._answers: ExpiringCache[bytes, Decision] = ExpiringCache(_MAX_CACHED_ANSWERS)
+        self._answers: ExpiringCache[bytes, AuthorizationDecision] = ExpiringCache(
+            _MAX_CACHED_ANSWERS
+        )
 
-    async def decide(self, user: User, verb: str, path: str) -> Decision:
+    async def decide(self, user: CallerIdentity, verb: str, path: str) -> AuthorizationDecision:
         """Raises ReviewError when there is no usable answer."""
         spec = SubjectAccessReviewSpec(
             non_resource_attributes=NonResourceAttributes(path=path, verb=verb),
@@ -94,19 +102,19 @@ class SubjectAccess:
         status = (await self._reviewer.ask(SubjectAccessReview(spec=spec))).status
         if status.allowed and status.denied:
             raise ReviewError("webhook subject access review returned both allow and deny response")
-        verdict = Verdict.NO_OPINION
+        verdict = AuthorizationVerdict.NO_OPINION
         if status.denied:
-            verdict = Verdict.DENY
+            verdict = AuthorizationVerdict.DENY
         elif status.allowed:
-            verdict = Verdict.ALLOW
-        decision = Decision(verdict, status.reason)
-        ttl_ns = self._allow_ttl_ns if verdict is Verdict.ALLOW else self._deny_ttl_ns
+            verdict = AuthorizationVerdict.ALLOW
+        decision = AuthorizationDecision(verdict, status.reason)
+        ttl_ns = self._allow_ttl_ns if verdict is AuthorizationVerdict.ALLOW else self._deny_ttl_ns
         if ttl_ns > 0 and len(verb) + len(path) < _MAX_CACHED_TEXT:
             self._answers.put(key, decision, self._clock.monotonic_ns() + ttl_ns)
         return decision
 
 
-class Authorizer:
+class PathAuthorizer:
     """All the ways to get a permission, in order."""
 
     def __init__(self, always_allow: AlwaysAllowPaths, access: SubjectAccess | None) -> None:
@@ -118,7 +126,7 @@ class Authorizer:
                 "tokens won't work."
             )
 
-    async def decide(self, user: User, verb: str, path: str) -> Decision:
+    async def decide(self, user: CallerIdentity, verb: str, path: str) -> AuthorizationDecision:
         """Raises ReviewError when the question stays open."""
         if MASTERS in user.groups or path in self._always_allow:
             return _ALLOW

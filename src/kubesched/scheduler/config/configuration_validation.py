@@ -28,7 +28,7 @@ from kubesched.scheduler.config.types import (
     API_VERSION,
     BY_NAME,
     RANDOM,
-    Extender,
+    ExtenderConfig,
     ExtenderManagedResource,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
@@ -178,7 +178,7 @@ def _common_queue_sort(profiles: tuple[KubeSchedulerProfile, ...]) -> Errors:
                 yield invalid(path, entry.args, text)
 
 
-def _extenders(extenders: tuple[Extender, ...]) -> Errors:
+def _extenders(extenders: tuple[ExtenderConfig, ...]) -> Errors:
     managed: set[str] = set()
     binders = 0
     for index, extender in enumerate(extenders):

@@ -12,18 +12,18 @@ from kubesched.api.authorization import SubjectAccessReviewStatus
 from kubesched.errors import ConfigError
 from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import SECOND, ManualClock
-from kubesched.scheduler.server.access.authorization import (
+from kubesched.scheduler.server.access.path_authorization import (
     AlwaysAllowPaths,
-    Authorizer,
-    Decision,
+    AuthorizationDecision,
+    AuthorizationVerdict,
+    PathAuthorizer,
     SubjectAccess,
-    Verdict,
 )
-from kubesched.scheduler.server.access.reviews import Reviewer, ReviewError
-from kubesched.scheduler.server.access.user import ANONYMOUS, User
+from kubesched.scheduler.server.access.review_client import Reviewer, ReviewError
+from kubesched.scheduler.server.access.user import ANONYMOUS, CallerIdentity
 from tests.scheduler.server.serving_world import ReviewingApi, refused
 
-READER = User(name="reader", groups=("monitoring",))
+READER = CallerIdentity(name="reader", groups=("monitoring",))
 
 
 class Court:
@@ -43,13 +43,13 @@ class Court:
         access = SubjectAccess(
             reviewer, self.clock, allow_ttl_ns=allow_ttl_ns, deny_ttl_ns=10 * SECOND
         )
-        self._authorizer = Authorizer(AlwaysAllowPaths(paths), access)
+        self._authorizer = PathAuthorizer(AlwaysAllowPaths(paths), access)
 
-    def decide(self, user: User, path: str, verb: str = "get") -> Decision:
+    def decide(self, user: CallerIdentity, path: str, verb: str = "get") -> AuthorizationDecision:
         return asyncio.run(self._authorizer.decide(user, verb, path))
 
-    def allows(self, user: User, path: str, verb: str = "get") -> bool:
-        return self.decide(user, path, verb).verdict is Verdict.ALLOW
+    def allows(self, user: CallerIdentity, path: str, verb: str = "get") -> bool:
+        return self.decide(user, path, verb).verdict is AuthorizationVerdict.ALLOW
 
 
 ALWAYS = {
@@ -78,14 +78,17 @@ def test_a_star_in_the_middle_is_refused() -> None:
 
 def test_masters_and_open_paths_need_no_review() -> None:
     court = Court("/healthz")
-    assert court.allows(User(name="x", groups=("system:masters",)), "/configz")
+    assert court.allows(CallerIdentity(name="x", groups=("system:masters",)), "/configz")
     assert court.allows(ANONYMOUS, "/healthz")
     assert court.api.asked == []
 
 
 def test_without_a_cluster_everything_else_is_closed() -> None:
-    authorizer = Authorizer(AlwaysAllowPaths(["/healthz"]), None)
-    assert asyncio.run(authorizer.decide(READER, "get", "/metrics")).verdict is Verdict.NO_OPINION
+    authorizer = PathAuthorizer(AlwaysAllowPaths(["/healthz"]), None)
+    assert (
+        asyncio.run(authorizer.decide(READER, "get", "/metrics")).verdict
+        is AuthorizationVerdict.NO_OPINION
+    )
 
 
 def test_a_permission_is_asked_for_once_within_its_time() -> None:
@@ -115,7 +118,7 @@ def test_answers_differ_by_verb_path_and_user() -> None:
     assert not court.allows(READER, "/metrics", "delete")
     assert not court.allows(READER, "/metrics/slis")
     assert not court.allows(ANONYMOUS, "/metrics")
-    assert not court.allows(User(name="reader2", groups=READER.groups), "/metrics")
+    assert not court.allows(CallerIdentity(name="reader2", groups=READER.groups), "/metrics")
 
 
 def test_a_time_of_zero_means_no_memory() -> None:
@@ -138,7 +141,7 @@ def test_denied_wins_over_silence_and_both_together_are_an_error() -> None:
         SubjectAccessReviewStatus(denied=True, reason="no"),
         SubjectAccessReviewStatus(allowed=True, denied=True),
     ]
-    assert court.decide(READER, "/a") == Decision(Verdict.DENY, "no")
+    assert court.decide(READER, "/a") == AuthorizationDecision(AuthorizationVerdict.DENY, "no")
     with pytest.raises(ReviewError, match="both allow and deny"):
         court.decide(READER, "/b")
 

@@ -17,7 +17,7 @@ from kubesched.scheduler.server.access.user import (
     ANONYMOUS,
     AUTHENTICATED,
     UNAUTHENTICATED,
-    User,
+    CallerIdentity,
 )
 from kubesched.scheduler.server.endpoints.http_messages import Request
 
@@ -29,7 +29,7 @@ class AuthenticationError(KubeschedError):
 
 
 class Authenticator(Protocol):
-    async def authenticate(self, request: Request) -> User | None:
+    async def authenticate(self, request: Request) -> CallerIdentity | None:
         """The user, or None without an opinion. Raises AuthenticationError."""
         ...
 
@@ -40,7 +40,7 @@ class AuthenticatorChain:
     def __init__(self, authenticators: Sequence[Authenticator] = ()) -> None:
         self._authenticators = tuple(authenticators)
 
-    async def authenticate(self, request: Request) -> User:
+    async def authenticate(self, request: Request) -> CallerIdentity:
         """The user who asks, perhaps the anonymous one.
 
         Raises:
@@ -62,7 +62,7 @@ class AuthenticatorChain:
         return ANONYMOUS
 
 
-def _with_group(user: User) -> User:
+def _with_group(user: CallerIdentity) -> CallerIdentity:
     if user.name == ANONYMOUS.name or not {AUTHENTICATED, UNAUTHENTICATED}.isdisjoint(user.groups):
         return user
     return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))

@@ -17,7 +17,7 @@ from kubesched.errors import ConfigError
 from kubesched.foundation.util.go_format import quote
 from kubesched.scheduler.config.args import NodeResourcesFitArgs
 from kubesched.scheduler.config.args_validation import validate_plugin_args
-from kubesched.scheduler.config.base import SECOND
+from kubesched.scheduler.config.config_struct import SECOND
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.plugin_lists import ExpandedPlugins, Implemented, expand_plugins
 from kubesched.scheduler.config.plugin_names import (
@@ -26,7 +26,7 @@ from kubesched.scheduler.config.plugin_names import (
     QUEUE_SORT,
 )
 from kubesched.scheduler.config.types import (
-    Extender,
+    ExtenderConfig,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     PluginConfig,
@@ -90,7 +90,7 @@ def _with_extender_defaults(
     return replace(configuration, extenders=extenders, profiles=profiles)
 
 
-def ordered_extenders(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
+def ordered_extenders(extenders: Iterable[ExtenderConfig]) -> tuple[ExtenderConfig, ...]:
     """Extenders in the order they are called: those that may fail come last."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from kubesched.foundation.util.clock import ManualClock
-from kubesched.scheduler.server.endpoints.health import HealthCheck, add_health_routes
+from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, add_health_routes
 from kubesched.scheduler.server.endpoints.routes import Routes
 from tests.scheduler.server.serving_world import ADMIN, World, request
 
