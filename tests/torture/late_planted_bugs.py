@@ -180,8 +180,8 @@ LATE: dict[str, tuple[Patch, ...]] = {
         edited(
             SpreadHints,
             "after_pod_change",
-            "labels_before, labels = before.metadata.labels, after.metadata.labels",
-            "return QueueingHint.SKIP",
+            "_counts_differently(before, after, constraints)",
+            "False",
         ),
     ),
     # Decisions

@@ -1,4 +1,4 @@
-"""Every in-tree plugin, by the name that configurations use."""
+"""The in-tree plugins, by the name that scheduler configurations use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DefaultBinder: bind a pod by asking the API server to (docs/reference/05 §7.11)."""
+"""DefaultBinder: bind a pod through the API server (docs/reference/05 §7.11)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ __all__ = ["DefaultBinder"]
 
 
 class DefaultBinder(Plugin):
+    """Bind plugin: send a binding to the API server."""
+
     name = DEFAULT_BINDER
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:

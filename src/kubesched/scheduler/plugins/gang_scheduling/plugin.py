@@ -1,4 +1,4 @@
-"""GangScheduling: pods of a gang are placed together or not at all (docs/reference/09 §9.1)."""
+"""GangScheduling: place the pods of a gang together or not at all (docs/reference/09 §9.1)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,11 @@ _LONGEST_WAIT_NS = 5 * MINUTE
 
 
 class GangScheduling(Plugin):
-    """Keeps pods out of the queue until their gang is complete, and from being bound until enough
-    of it are placed. Where pod groups are not scheduled at all, it lets every pod pass.
+    """Hold pods back until their gang is complete, then bind them together.
+
+    PreEnqueue rejects pods until the queue has `minCount` pods of their gang. Permit makes a pod
+    wait until `minCount` of them have a node. If the scheduler does not support pod groups, both
+    let every pod pass.
     """
 
     name = GANG_SCHEDULING
@@ -90,7 +93,7 @@ class GangScheduling(Plugin):
         except UnknownPodGroupError as exc:
             return Status.failure(exc)
         if members.scheduled_count < gang.min_count:
-            if not is_tried_with_group(state):  # else there is nobody left to wake
+            if not is_tried_with_group(state):  # in a group cycle the others are tried anyway
                 self.handle.activate(members.unscheduled_pods())
             return Wait(_LONGEST_WAIT_NS, (TOO_FEW_PLACED,))
         for uid in members.assumed:

@@ -1,4 +1,4 @@
-"""A score as a function of how much is taken, given by points (docs/reference/05 §6.2)."""
+"""A piecewise linear score over utilization (docs/reference/05 §6.2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["broken_linear"]
 
 
 def broken_linear(shape: Sequence[UtilizationShapePoint], scale: int) -> Callable[[int], int]:
-    """The function through the points of a shape, flat outside of them.
+    """Return the function through the points of a shape, constant outside of them.
 
-    Between two points it divides toward zero, which on a falling segment is not flooring.
+    Between two points it divides toward zero, which differs from flooring on a falling segment.
     """
     points = [(point.utilization, point.score * scale) for point in shape]
 

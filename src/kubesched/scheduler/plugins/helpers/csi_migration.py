@@ -1,4 +1,4 @@
-"""In-tree volumes seen as volumes of the CSI drivers that replaced them (docs/reference/07 §4)."""
+"""In-tree volumes translated to the CSI drivers that replaced them (docs/reference/07 §4)."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _UNKNOWN: Final = "UNSPECIFIED"
 
 
 class MigrationError(KubeschedError):
-    """An in-tree volume has no counterpart of its CSI driver."""
+    """An in-tree volume that its CSI driver does not support."""
 
 
 class InTreePlugin(NamedTuple):
-    """A volume plugin that was moved out of the tree."""
+    """A volume plugin that a CSI driver replaced."""
 
     name: str
-    field: str  # of a pod's volume or a volume's spec
+    field: str  # of the pod's volume or the PersistentVolume's spec
     driver: str
-    zone_key: str = ""  # the driver's own label for zones
-    is_replaced: bool = True  # the scheduler takes its volumes for the driver's
+    zone_key: str = ""  # the driver's own zone label
+    is_replaced: bool = True  # the scheduler treats its volumes as the driver's
 
 
 _PLUGINS: Final = (
@@ -93,7 +93,7 @@ _BY_NAME: Final = {plugin.name: plugin for plugin in _PLUGINS}
 
 
 def in_tree_plugin(source: Volume | PersistentVolumeSpec) -> InTreePlugin | None:
-    """The plugin that a volume belongs to, if that plugin has a CSI counterpart."""
+    """Return the in-tree plugin of a volume, or None if the volume has no CSI counterpart."""
     for plugin in _PLUGINS:
         if getattr(source, plugin.field) is not None:
             return plugin
@@ -101,12 +101,12 @@ def in_tree_plugin(source: Volume | PersistentVolumeSpec) -> InTreePlugin | None
 
 
 def csi_driver_of_provisioner(provisioner: str) -> InTreePlugin | None:
-    """The plugin of that name, if it has a CSI counterpart."""
+    """Return the in-tree plugin of that name, or None if it has no CSI counterpart."""
     return _BY_NAME.get(provisioner)
 
 
 def is_migrated_on(plugin: InTreePlugin, node: CSINode | None) -> bool:
-    """Whether the node itself says that the plugin's volumes are the driver's there."""
+    """Whether the node reports that the CSI driver handles the plugin's volumes there."""
     if node is None or not plugin.is_replaced:
         return False
     # Not trimmed, as in the reference.
@@ -116,10 +116,10 @@ def is_migrated_on(plugin: InTreePlugin, node: CSINode | None) -> bool:
 def volume_handle(
     plugin: InTreePlugin, source: Volume | PersistentVolumeSpec, labels: Mapping[str, str] | None
 ) -> str:
-    """The name by which the CSI driver knows a volume; `labels` are those of a PersistentVolume.
+    """Return the CSI driver's id of a volume; `labels` are those of a PersistentVolume.
 
     Raises:
-        MigrationError: the driver has no such volume.
+        MigrationError: the driver does not support the volume.
     """
     return _HANDLES[plugin.name](getattr(source, plugin.field), labels)
 
@@ -194,10 +194,10 @@ _HANDLES: Final[Mapping[str, Callable[[Any, Mapping[str, str] | None], str]]] = 
 
 
 def with_csi_topology(plugin: InTreePlugin, volume: PersistentVolume) -> PersistentVolume:
-    """The volume with node affinity in terms of the driver's labels.
+    """Return the volume with node affinity on the driver's topology labels.
 
     Raises:
-        MigrationError: the driver has no such volume.
+        MigrationError: the driver does not support the volume.
     """
     volume_handle(plugin, volume.spec, volume.metadata.labels)
     if not plugin.zone_key:
@@ -233,7 +233,7 @@ def _translated_terms(
 def _label_generation(
     terms: tuple[NodeSelectorTerm, ...], labels: Mapping[str, str]
 ) -> tuple[str, bool]:
-    """The zone label that the volume goes by, and whether it is the beta one."""
+    """The zone label that the volume uses, and whether it is the beta label."""
     for known in ([each.key for each in _expressions(terms)], labels):
         if ZONE in known:
             return ZONE, False

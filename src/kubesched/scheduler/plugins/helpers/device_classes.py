@@ -1,8 +1,8 @@
-"""Which DeviceClass serves an extended resource (docs/reference/05 §7.8.4, 08 §3.7).
+"""The DeviceClass that serves an extended resource (docs/reference/05 §7.8.4, 08 §3.7).
 
-The mapping follows changes of classes one by one, with the oddities of the reference: of two
-classes that claim one name the younger wins, the loser is not known by its own name either until
-it changes, and whoever is deleted takes the name along.
+The mapping applies changes of classes one by one and has the reference's oddities. If two classes
+claim one resource name, the younger class wins. The other class is then not found by its own
+name either, until it changes. Deleting either class removes the resource name.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SHARED_NAME = "extended-resource-classes"
 
 
 def is_served_by_devices(resource: str) -> bool:
-    """Whether a device class can serve a resource of this name at all."""
+    """Whether a device class can serve a resource of this name."""
     return resource.startswith(DEVICE_CLASS_PREFIX) or is_extended_resource_name(resource)
 
 
 class DeviceClassResolver:
-    """Extended resources by name, each with the class that serves it.
+    """Finds the class that serves an extended resource.
 
-    Without a handle, or with the gate DRAExtendedResource off, no class serves anything.
+    Without a handle, or with the gate DRAExtendedResource off, no class serves a resource.
     """
 
     def __init__(self, handle: Handle | None) -> None:
@@ -46,7 +46,7 @@ class DeviceClassResolver:
         return None if self._classes is None else self._classes.by_resource.get(resource)
 
     def served(self, resources: Iterable[str]) -> frozenset[str]:
-        """Those of the resources that some class serves."""
+        """Return those of the resources that a class serves."""
         if self._classes is None or not self._classes.by_resource:
             return frozenset()
         known = self._classes.by_resource
@@ -82,6 +82,6 @@ class _ClassesByResource:
 
 
 def _takes_over(new: DeviceClass, owner: DeviceClass) -> bool:
-    """The younger class wins; of two of the same age, the one whose name sorts first."""
+    """Whether the new class wins: the younger one does, then the name that sorts first."""
     age, owner_age = (each.metadata.creation_timestamp or "" for each in (new, owner))
     return age > owner_age or (age == owner_age and new.metadata.name < owner.metadata.name)

@@ -1,7 +1,7 @@
-"""How many devices of a class a node has, for plugins that score by resources.
+"""Devices per class and node, for plugins that score by resources (docs/reference/05 §6.4).
 
-docs/reference/05 §6.4. What counts them is the plugin that knows the devices; it leaves the counter
-where others find it.
+DynamicResources counts the devices. It shares its counter with the other plugins through
+`Handle.shared`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from kubesched.scheduler.plugins.helpers.device_classes import (
 
 __all__ = ["DEVICE_COUNTS", "DeviceCounter", "ServedAmounts"]
 
-# The name under which plugins share the counter.
+# The key of the counter in `Handle.shared`.
 DEVICE_COUNTS = "device-counts"
 
 
 class DeviceCounter(Protocol):
+    """Counts devices of a class on a node."""
+
     def count(self, device_class: DeviceClass, node: Node) -> tuple[int, int]:
-        """How many devices of the class the node has, and how many of those are in use."""
+        """Return how many devices of the class the node has, and how many are in use."""
         ...
 
 
 class ServedAmounts:
-    """Amounts of extended resources that nodes have as devices and not as a number of their own."""
+    """Amounts of extended resources that devices provide on nodes."""
 
     def __init__(self, handle: Handle | None, names: tuple[str, ...]) -> None:
         self._handle = handle
@@ -40,11 +42,14 @@ class ServedAmounts:
 
     @property
     def may_count(self) -> bool:
-        """Whether a resource is configured that devices might serve."""
+        """Whether devices can provide one of the configured resources."""
         return self._handle is not None and bool(self._names)
 
     def of_node(self, name: str, node: NodeInfo) -> tuple[int, int]:
-        """What there is of a resource that the node itself has nothing of, and what is taken."""
+        """Return the amount of a resource that devices provide, and how much of it is in use.
+
+        Call it only for a node whose own allocatable amount is 0.
+        """
         counter, device_class = self._find(name)
         if counter is None or device_class is None or node.node is None:
             return 0, 0
@@ -53,7 +58,10 @@ class ServedAmounts:
     def of_nodes(
         self, name: str, nodes: NodeView, lacking: NDArray[np.bool_]
     ) -> NDArray[np.int64] | None:
-        """The same for the nodes that lack it, int64[2, node]; None: no device serves it."""
+        """Return `of_node` for the nodes that lack the resource, int64[2, node].
+
+        None means that no device class serves the resource.
+        """
         counter, device_class = self._find(name)
         if counter is None or device_class is None or not lacking.any():
             return None

@@ -1,4 +1,4 @@
-"""Feature gates as a plugin sees them."""
+"""Feature gates for plugins, which may be built without a handle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["feature_enabled"]
 
 
 def feature_enabled(handle: Handle | None, gate: str) -> bool:
-    """Whether a feature is on; without a handle the defaults hold."""
+    """Whether a feature gate is on; without a handle, its default applies."""
     if handle is None:
         return DEFAULT_FEATURE_GATES.enabled(gate)
     return handle.feature_enabled(gate)

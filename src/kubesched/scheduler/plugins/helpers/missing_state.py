@@ -1,4 +1,4 @@
-"""What to answer when an earlier extension point did not leave its notes."""
+"""The result of a filter whose PreFilter did not write its state."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["reject_all"]
 
 
 def reject_all(nodes: NodeView, status: Status) -> Rejections:
-    """The same answer for every node."""
+    """Return the same status for every node."""
     return Rejections(np.ones(len(nodes), dtype=np.uint8), (status,))

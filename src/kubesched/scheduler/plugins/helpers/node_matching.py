@@ -1,8 +1,8 @@
 """Node selectors over columns: which nodes of a view match (docs/reference/05 §4.3, §4.4).
 
-What a selector means is defined in `api.node_selector`; this is the same for many nodes. Only
-columns of labels that a selector names are read, and a comparison that a column of numbers
-cannot answer is made once per distinct value.
+`api.node_selector` defines the semantics for one node; these functions compute the same for many
+nodes. They read only the label columns that a selector names. An operator that a column of ids
+cannot answer is evaluated once per distinct value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 
 
 def match_required(required: RequiredNodeAffinity, nodes: NodeView) -> Mask:
-    """Nodes that a pod's nodeSelector and required node affinity admit."""
+    """Return the nodes that a pod's nodeSelector and required node affinity match."""
     if required.selector is None:
         if required.affinity is None:
             return np.ones(len(nodes), dtype=bool)
@@ -39,11 +39,13 @@ def match_required(required: RequiredNodeAffinity, nodes: NodeView) -> Mask:
 
 
 def match_any_term(matcher: NodeMatcher, nodes: NodeView) -> Mask:
+    """Return the nodes that at least one valid term matches."""
     masks = [match_term(term, nodes) for term in matcher.terms if not term.errors]
     return np.logical_or.reduce(masks) if masks else np.zeros(len(nodes), dtype=bool)
 
 
 def match_term(term: NodeTerm, nodes: NodeView) -> Mask:
+    """Return the nodes that one term matches; an invalid term matches none."""
     if term.errors:
         return np.zeros(len(nodes), dtype=bool)
     matched = match_selector(term.selector, nodes)
@@ -53,7 +55,7 @@ def match_term(term: NodeTerm, nodes: NodeView) -> Mask:
 
 
 def match_selector(selector: Selector, nodes: NodeView) -> Mask:
-    """Nodes whose labels match; the mask is the caller's to change."""
+    """Return the nodes whose labels match; the caller owns the mask."""
     if selector.is_nothing:
         return np.zeros(len(nodes), dtype=bool)
     matched: Mask | None = None
@@ -87,7 +89,10 @@ def _match_requirement(requirement: Requirement, nodes: NodeView) -> Mask:
 
 
 def _lookup(ids: NDArray[np.int32], count: int, chosen: Iterable[int], *, inside: bool) -> Mask:
-    """Where the id is among (`inside`) or not among the chosen ones; -1 is never among them."""
+    """Return where the id is among the chosen ids, or (`inside=False`) is not among them.
+
+    An absent label (-1) is never among them.
+    """
     verdict = np.full(count + 1, not inside)
     verdict[list(chosen)] = inside
     return verdict.take(ids)  # -1, an absent label, takes the last entry

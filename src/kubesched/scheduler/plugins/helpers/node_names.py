@@ -1,4 +1,4 @@
-"""A set of nodes that objects name, also as a column over the node table."""
+"""A set of node names, with a mask over the node table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["NodeNames"]
 
 
 class NodeNames:
-    """Names, whether or not there are such nodes."""
+    """A set of node names; nodes of these names need not exist."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
         self._table: NodeTable | None = None
-        self._version = -1  # of the table's members, when the column was made
+        self._version = -1  # the table's membership version of the column
         self._column = np.zeros(0, dtype=bool)  # bool[row]
 
     def __contains__(self, name: str) -> bool:
@@ -37,7 +37,7 @@ class NodeNames:
             self._table = None
 
     def mask(self, nodes: NodeView) -> NDArray[np.bool_]:
-        """Which of the nodes are in the set."""
+        """Return which nodes of the view are in the set."""
         table = nodes.table
         if table is not self._table or table.membership_version != self._version:
             self._column = np.zeros(table.capacity, dtype=bool)

@@ -1,4 +1,4 @@
-"""Scores brought into 0..100 (docs/reference/05 §5)."""
+"""Normalization of scores to 0..100 (docs/reference/05 §5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["default_normalize"]
 
 
 def default_normalize(scores: NDArray[np.int64], *, reverse: bool = False) -> NDArray[np.int64]:
-    """Scale so that the highest score becomes 100; reversed, so that it becomes 0."""
+    """Scale the scores so that the highest becomes 100, or 0 with `reverse`."""
     highest = int(scores.max(initial=0))
     if highest == 0:
         return np.full_like(scores, MAX_NODE_SCORE) if reverse else scores

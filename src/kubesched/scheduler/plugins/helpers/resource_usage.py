@@ -1,7 +1,7 @@
-"""What a node has of the resources that scoring looks at, and what is taken.
+"""Allocatable and requested amounts of the resources that scoring uses.
 
-docs/reference/05 §6.1. Shared by NodeResourcesFit and NodeResourcesBalancedAllocation, which differ
-in whether cpu and memory count as requested or with defaults for containers that request none.
+docs/reference/05 §6.1. NodeResourcesFit and NodeResourcesBalancedAllocation share this module. They
+differ in how they count containers that request no cpu or memory: with defaults, or as 0.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kubesched.scheduler.plugins.helpers.device_counts import ServedAmounts
 
 __all__ = ["ResourceColumns", "ResourceUsage", "TrackedResources"]
 
-# Where a node has what counts with defaults for containers that request none.
+# The attributes of a node that count defaults for containers without requests.
 _NONZERO = {CPU: "nonzero_cpu", MEMORY: "nonzero_memory"}
-_REMEMBERED = 4096
+_MAX_CACHED = 4096
 _FIELDS = {CPU: "milli_cpu", MEMORY: "memory", EPHEMERAL_STORAGE: "ephemeral_storage"}
 
 
 class ResourceUsage(NamedTuple):
-    """One resource of one node. All amounts are 0 if the resource does not count there."""
+    """One resource of one node; all amounts are 0 if the resource does not count there."""
 
     allocatable: int
     allocated: int  # to the pods on the node
@@ -48,18 +48,18 @@ class ResourceColumns(NamedTuple):
 
     allocatable: NDArray[np.int64]
     allocated: NDArray[np.int64]  # to the pods on the nodes
-    wanted: list[int]  # by the incoming pod, per resource
+    wanted: list[int]  # requested by the incoming pod, per resource
     weights: list[int]
 
     @property
     def requested(self) -> NDArray[np.int64]:
-        """With the incoming pod."""
+        """The allocated amounts including the incoming pod."""
         wanted = np.array(self.wanted, dtype=np.int64)
         return self.allocated + wanted[:, np.newaxis]
 
 
 class TrackedResources:
-    """The configured resources. `wanted` is what the pod asks of each, in their order."""
+    """The configured resources; `wanted` is the pod's request of each, in their order."""
 
     def __init__(
         self, specs: Sequence[ResourceSpec], handle: Handle | None = None, *, with_defaults: bool
@@ -76,7 +76,7 @@ class TrackedResources:
             for name in self.names
         )
         self._served = ServedAmounts(handle, self.names)
-        # Where all names are fields, all amounts of a node or a pod are read in one call.
+        # If all names are fields, one call reads all amounts of a node or a pod.
         self._of_node: Callable[[NodeInfo], tuple[int, ...]] | None = None
         self._of_pod: Callable[[Resources], tuple[int, ...]] | None = None
         if len(self.names) > 1 and all(name in _FIELDS for name in self.names):
@@ -89,34 +89,34 @@ class TrackedResources:
             self._of_pod = attrgetter(*fields)
 
     def amounts(self, requested: Resources) -> tuple[int, ...]:
-        """How much of each configured resource there is in what a pod requests."""
+        """Return the pod's request of each configured resource."""
         if self._of_pod is not None:
             return self._of_pod(requested)
         return tuple(requested.amount(name) for name in self.names)
 
     def scoring_by(self, rule: ScoreRule) -> Callable[[tuple[int, ...], NodeInfo], int]:
-        """What a rule makes of the usages of a node, given what the pod asks for.
+        """Return a function that applies a rule to the usages of a node.
 
-        Nodes of a kind that are filled with pods of a kind go through the same few totals, so
-        scores are remembered by these.
+        Nodes of one type that are filled with pods of one type pass through the same few totals,
+        so the scores are cached by these totals.
         """
         of_node = self._of_node
         if of_node is None:
             return lambda wanted, node: rule(self.usages(wanted, node))
-        known = lru_cache(maxsize=_REMEMBERED)(
+        cached = lru_cache(maxsize=_MAX_CACHED)(
             lambda wanted, totals: rule(self._usages_by_totals(wanted, totals))
         )
-        return lambda wanted, node: known(wanted, of_node(node))
+        return lambda wanted, node: cached(wanted, of_node(node))
 
     @property
     def objects_read(self) -> tuple[type[Any], ...]:
-        """Kinds of objects that amounts depend on, besides nodes and pods."""
+        """Kinds of objects, besides nodes and pods, that the amounts depend on."""
         if not self._served.may_count:
             return (DeviceClass,)
         return DeviceClass, ResourceClaim, ResourceSlice
 
     def usages(self, wanted: Sequence[int], node: NodeInfo) -> list[ResourceUsage]:
-        """One entry per configured resource.
+        """Return one entry per configured resource.
 
         Raises:
             KubeschedError: no resource is configured.
@@ -143,7 +143,7 @@ class TrackedResources:
         return list(map(_usage, totals[:count], totals[count:], wanted, self._weights))
 
     def columns(self, wanted: Sequence[int], nodes: NodeView) -> ResourceColumns | None:
-        """The configured resources that count for the pod; None if none does.
+        """Return the configured resources that count for the pod, or None if none does.
 
         Raises:
             KubeschedError: no resource is configured.
@@ -166,12 +166,12 @@ class TrackedResources:
     def _with_devices(
         self, columns: ResourceColumns, names: list[str], nodes: NodeView
     ) -> ResourceColumns:
-        """Add what nodes have as devices of what they have no number of their own of."""
+        """Add the amounts that devices provide where the node's own amount is 0."""
         for place, name in enumerate(names):
             lacking = columns.allocatable[place] == 0
             amounts = self._served.of_nodes(name, nodes, lacking)
             if amounts is not None:
-                # Copies: the columns are the table's own.
+                # Copy: the columns belong to the node table.
                 allocatable, allocated = columns.allocatable.copy(), columns.allocated.copy()
                 allocatable[place] = np.where(lacking, amounts[0], allocatable[place])
                 allocated[place] = np.where(lacking, amounts[1], allocated[place])
@@ -204,7 +204,7 @@ def _usage(allocatable: int, allocated: int, wanted: int, weight: int) -> Resour
 
 
 def _amount_of(total: str, name: str) -> Callable[[NodeInfo], int]:
-    """Reads the amount of a resource from `allocatable` or `requested` of a node."""
+    """Return a function that reads a resource from a node's `allocatable` or `requested`."""
     if name in _FIELDS:
         return attrgetter(f"{total}.{_FIELDS[name]}")
     resources = attrgetter(total)

@@ -1,4 +1,4 @@
-"""Facts about the pods of each node that no column shows, worked out for changed rows only."""
+"""A value per node, computed from the node's pods and updated for changed rows only."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ F = TypeVar("F")
 
 
 class RowFacts(Generic[F]):
-    """`facts[row]` is what `work_out` said of the node; rows of which it said None are absent.
+    """Caches `compute(node)` per row; rows for which it returns None have no entry.
 
-    The facts are right after `refresh`, until the cluster changes.
+    `facts` is up to date after `refresh`, until the cluster changes.
     """
 
-    def __init__(self, work_out: Callable[[NodeInfo], F | None]) -> None:
-        self._work_out = work_out
+    def __init__(self, compute: Callable[[NodeInfo], F | None]) -> None:
+        self._compute = compute
         self._table: NodeTable | None = None
         self._position = -1
         self._stale: set[int] = set()
         self.facts: dict[int, F] = {}
 
     def invalidate(self, rows: Iterable[int]) -> None:
-        """Something besides the pods of these rows changed."""
+        """Recompute these rows at the next refresh: an input besides their pods changed."""
         self._stale.update(rows)
 
     def refresh(self, nodes: NodeView) -> list[tuple[int, F | None, F | None]]:
-        """Catch up with the table; returns rows with what was said of them before and now."""
+        """Update the facts; return (row, old fact, new fact) for each recomputed row."""
         table, facts = nodes.table, self.facts
         if table is not self._table:
             self._table, self._position = table, -1
@@ -47,7 +47,7 @@ class RowFacts(Generic[F]):
         steps: list[tuple[int, F | None, F | None]] = []
         for row in rows:
             before = facts.pop(row, None)
-            after = self._work_out(nodes.info_at(row)) if table.is_live[row] else None
+            after = self._compute(nodes.info_at(row)) if table.is_live[row] else None
             if after is not None:
                 facts[row] = after
             if before is not None or after is not None:

@@ -1,8 +1,8 @@
-"""What plugins that look at tolerations share beyond `api.taints`."""
+"""The feature gate for numeric tolerations."""
 
 from __future__ import annotations
 
 __all__ = ["COMPARISON_OPERATORS"]
 
-# The gate that lets tolerations use `Lt` and `Gt`.
+# With this gate on, tolerations may use the operators `Lt` and `Gt`.
 COMPARISON_OPERATORS = "TaintTolerationComparisonOperators"

@@ -1,4 +1,4 @@
-"""Claims of pods: their names, owners, classes, and when one counts as bound.
+"""PersistentVolumeClaims of pods: names, owners, classes, and when a claim is bound.
 
 The rules are in docs/reference/07 §3.
 """
@@ -50,21 +50,21 @@ _SINGULAR: Final[Mapping[type[Any], str]] = {
 
 
 class VolumeClaimError(KubeschedError):
-    """Volumes of a pod cannot be judged: the attempt ends in an error."""
+    """The volumes of a pod cannot be evaluated; the attempt ends with this error."""
 
 
 def not_found(kind: type[Any], name: str) -> str:
-    """What the reference's listers say of an object that they do not have."""
+    """The error text of the reference's listers for a missing object."""
     return f'{_SINGULAR[kind]} "{name}" not found'
 
 
 def needs_claim(volume: Volume) -> bool:
-    """Whether there is a claim behind a volume, named or made for the pod."""
+    """Whether a volume uses a claim, named in the pod or created for it."""
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:
-    """The claim behind a volume of the pod; None if it needs none."""
+    """The name of the claim behind a volume of the pod, or None if the volume has none."""
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     if volume.ephemeral is not None:
@@ -73,21 +73,21 @@ def claim_name(pod: Pod, volume: Volume) -> str | None:
 
 
 def claim_names(pod: Pod) -> Iterator[str]:
-    """Claims of the pod, those made for it included."""
+    """Yield the names of the pod's claims, including those created for it."""
     for volume in pod.spec.volumes:
         if (name := claim_name(pod, volume)) is not None:
             yield name
 
 
 def named_claims(pod: Pod) -> Iterator[str]:
-    """Claims that the pod names itself: without those that are made for it."""
+    """Yield the claims that the pod names, without those created for it."""
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             yield volume.persistent_volume_claim.claim_name
 
 
 def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Why a claim cannot be the one that was made for the pod; None: it is that one."""
+    """Why a claim is not the one created for the pod, or None if it is that one."""
     owner, made = pod.metadata, claim.metadata
     if made.namespace == owner.namespace and any(
         reference.controller and reference.uid == owner.uid for reference in made.owner_references
@@ -110,15 +110,15 @@ def volume_class(volume: PersistentVolume) -> str:
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether binding is finished, from both sides."""
+    """Whether the claim has a volume and the binding is complete."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
 def is_delayed(claim: PersistentVolumeClaim, classes: Lister[StorageClass]) -> bool:
-    """Whether the claim is bound only once a pod that uses it has a node.
+    """Whether the claim is bound only after a pod that uses it has a node.
 
     Raises:
-        VolumeError: the class does not say.
+        VolumeClaimError: the class has no binding mode.
     """
     name = claim_class(claim)
     found = classes.get(name) if name else None

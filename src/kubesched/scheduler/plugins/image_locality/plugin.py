@@ -1,7 +1,7 @@
 """ImageLocality: prefer nodes that have the pod's images (docs/reference/05 §7.10).
 
-An image counts the more, the larger it is and the more nodes have it: a popular image is
-worth having, while one that sits on a single node must not draw every pod there.
+An image weighs more, the larger it is and the more nodes have it. The share of nodes keeps an
+image that only one node has from attracting every pod to that node.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from kubesched.scheduler.config.plugin_names import IMAGE_LOCALITY
 __all__ = ["ImageLocality"]
 
 _MIB = 1024 * 1024
-_LEAST = 23 * _MIB
-_MOST_PER_CONTAINER = 1000 * _MIB
-_MOST_REMEMBERED = 64
+_MIN_BYTES = 23 * _MIB
+_MAX_BYTES_PER_CONTAINER = 1000 * _MIB
+_MAX_CACHED = 64
 
 
 class ImageLocality(Plugin):
+    """Score plugin: the more bytes of the pod's images a node has, the better."""
+
     name = IMAGE_LOCALITY
     reads = Reads(
         pod=PodPart.CONTAINERS,
@@ -47,7 +49,7 @@ class ImageLocality(Plugin):
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
-        self._memo = _Memo()
+        self._cache = _ScoreCache()
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         total_nodes = len(self.handle.snapshot.nodes)
@@ -55,43 +57,43 @@ class ImageLocality(Plugin):
         for name in _images_of(pod):
             if (image := node.image_states.get(name)) is not None:
                 size += int(image.size_bytes * (image.node_count / total_nodes))
-        most = _most_for(pod)
-        size = _LEAST if size < _LEAST else min(size, most)
-        return div_trunc(MAX_NODE_SCORE * (size - _LEAST), most - _LEAST)
+        most = _max_bytes(pod)
+        size = _MIN_BYTES if size < _MIN_BYTES else min(size, most)
+        return div_trunc(MAX_NODE_SCORE * (size - _MIN_BYTES), most - _MIN_BYTES)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         images = nodes.table.images
         present = tuple(name for name in _images_of(pod) if name in images)
         if not present:
             return np.zeros(len(nodes), dtype=np.int64)
-        return nodes.at(self._memo.scores(nodes.table, present, _most_for(pod))).copy()
+        return nodes.at(self._cache.scores(nodes.table, present, _max_bytes(pod))).copy()
 
     def cache_version(self, nodes: NodeView) -> tuple[int, int]:
-        # How widely an image is spread is a share of all nodes, so their number matters too.
+        # The spread of an image is a share of all nodes, so the number of nodes matters too.
         return nodes.table.images.version, len(nodes.table)
 
 
-class _Memo:
-    """Scores of all rows by images, while no image moves and no node comes or goes.
+class _ScoreCache:
+    """Scores of all rows per list of images, valid until an image or a node changes.
 
-    Images change rarely and many pods have the same ones, so this saves most of the work.
+    Images change rarely and many pods use the same images, so most lookups hit.
     """
 
-    __slots__ = ("_for", "_known")
+    __slots__ = ("_scores", "_version")
 
     def __init__(self) -> None:
-        self._for: tuple[NodeTable, int, int, int] | None = None
-        self._known: dict[tuple[tuple[str, ...], int], NDArray[np.int64]] = {}
+        self._version: tuple[NodeTable, int, int, int] | None = None
+        self._scores: dict[tuple[tuple[str, ...], int], NDArray[np.int64]] = {}
 
     def scores(self, table: NodeTable, images: tuple[str, ...], most: int) -> NDArray[np.int64]:
-        """Read only, int64[row]."""
-        now = (table, table.images.version, len(table), table.capacity)
-        if self._for != now or len(self._known) >= _MOST_REMEMBERED:
-            self._for = now
-            self._known.clear()
-        scores = self._known.get((images, most))
+        """Return int64[row]. The array is shared: do not write to it."""
+        version = (table, table.images.version, len(table), table.capacity)
+        if self._version != version or len(self._scores) >= _MAX_CACHED:
+            self._version = version
+            self._scores.clear()
+        scores = self._scores.get((images, most))
         if scores is None:
-            scores = self._known[images, most] = _scores_of_all_rows(table, images, most)
+            scores = self._scores[images, most] = _scores_of_all_rows(table, images, most)
         return scores
 
 
@@ -101,16 +103,16 @@ def _scores_of_all_rows(table: NodeTable, images: tuple[str, ...], most: int) ->
         holders = table.images.holders(name)
         assert holders is not None
         share = holders.size_bytes * (holders.node_count / len(table))
-        # Rows of one image are distinct, so none is added to twice.
+        # The rows of one image are distinct, so this adds to each at most once.
         sizes[holders.rows] += share.astype(np.int64)
-    clamped = np.where(sizes < _LEAST, _LEAST, np.minimum(sizes, most))
-    clamped -= _LEAST
+    clamped = np.where(sizes < _MIN_BYTES, _MIN_BYTES, np.minimum(sizes, most))
+    clamped -= _MIN_BYTES
     clamped *= MAX_NODE_SCORE
-    return kernels.divide_toward_zero(clamped, most - _LEAST)
+    return kernels.divide_toward_zero(clamped, most - _MIN_BYTES)
 
 
 def normalized_image_name(name: str) -> str:
-    """The name with the tag `latest` if it has none; no registry is assumed."""
+    """Return the name with the tag `latest` if it has no tag; the registry stays as it is."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
@@ -123,6 +125,6 @@ def _images_of(pod: Pod) -> Iterator[str]:
             yield normalized_image_name(volume.image.reference)
 
 
-def _most_for(pod: Pod) -> int:
-    """Where more bytes no longer help; volumes do not raise it."""
-    return _MOST_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
+def _max_bytes(pod: Pod) -> int:
+    """The size above which more bytes do not raise the score; volumes do not count."""
+    return _MAX_BYTES_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))

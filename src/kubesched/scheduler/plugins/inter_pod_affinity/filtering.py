@@ -1,4 +1,4 @@
-"""Required affinity and anti-affinity, both ways (docs/reference/06 §2.3 and §2.4)."""
+"""Required affinity and anti-affinity, in both directions (docs/reference/06 §2.3 and §2.4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kubesched.scheduler.plugins.inter_pod_affinity.incoming_terms import (
     IncomingTerm,
     labels_of_namespace,
     matches_all,
-    spell_out,
+    resolve_namespaces,
 )
 from kubesched.scheduler.plugins.inter_pod_affinity.topology_counts import TopologyCounts
 
@@ -54,10 +54,11 @@ _STATUSES = (AFFINITY_UNMET, ANTI_AFFINITY_VIOLATED, EXISTING_ANTI_AFFINITY_VIOL
 
 
 class RequiredTerms:
-    """What PreFilter notes: the pod's required terms, and where pods that matter to it are.
+    """The PreFilter state: the pod's required terms, and counts of the pods they concern.
 
-    `affinity` counts pods that satisfy all affinity terms at once, `anti_affinity` those that
-    some anti-affinity term is about, `existing` those with an anti-affinity term about the pod.
+    `affinity` counts pods that match all affinity terms of the pod. `anti_affinity` counts pods
+    that match one of its anti-affinity terms. `existing` counts pods that have an anti-affinity
+    term which matches the pod.
     """
 
     __slots__ = (
@@ -85,29 +86,29 @@ class RequiredTerms:
         index: PodIndex,
         namespaces: Lister[Namespace] | None,
         *,
-        is_told_of_others: bool = False,
+        has_nominated_terms: bool = False,
     ) -> RequiredTerms | None:
-        """Look the cluster up; None if no node could be ruled out.
+        """Read the counts from the index; None if every node passes.
 
-        With `is_told_of_others` there may be pods with terms that are not in the index, and that
-        `change` will tell of.
+        With `has_nominated_terms`, there may be pods with terms that are not in the index. The
+        search adds them with `change`.
         """
         pod = pod_info.pod
         near, apart = pod_info.required_affinity_terms, pod_info.required_anti_affinity_terms
-        if not (near or apart or index.has_terms or is_told_of_others):
+        if not (near or apart or index.has_terms or has_nominated_terms):
             return None
         labels = labels_of_namespace(pod.metadata.namespace, namespaces)
         existing = TopologyCounts(
             index.count(carried).by_domain(index.domains(carried.term.topology_key))
             for carried in index.terms_about(pod, labels)[TermKind.REQUIRED_ANTI_AFFINITY]
         )
-        if existing.is_empty and not near and not apart and not is_told_of_others:
+        if existing.is_empty and not near and not apart and not has_nominated_terms:
             return None
         terms = cls()
         terms.namespace_labels = labels
         terms.existing = existing
-        terms.affinity_terms = tuple(spell_out(term, namespaces) for term in near)
-        terms.anti_affinity_terms = tuple(spell_out(term, namespaces) for term in apart)
+        terms.affinity_terms = tuple(resolve_namespaces(term, namespaces) for term in near)
+        terms.anti_affinity_terms = tuple(resolve_namespaces(term, namespaces) for term in apart)
         terms.satisfies_itself = matches_all(terms.affinity_terms, pod)
         terms._count(index)
         return terms
@@ -116,7 +117,7 @@ class RequiredTerms:
         near = TopologyCounts()
         if self.affinity_terms:
             satisfying = index.count(PodQuery(term.condition for term in self.affinity_terms))
-            # A key that several terms share is counted once: only "none" and "some" matter.
+            # Terms with the same key are counted once: only zero and non-zero matter.
             keys = dict.fromkeys(term.topology_key for term in self.affinity_terms)
             near = TopologyCounts(satisfying.by_domain(index.domains(key)) for key in keys)
         self.affinity = near
@@ -137,7 +138,7 @@ class RequiredTerms:
         return copy
 
     def concerns(self, pod: Pod, other: PodInfo) -> bool:
-        """Whether it makes a difference where `other` is."""
+        """Whether adding or removing `other` can change a verdict."""
         return (
             any(
                 term.matches(pod, self.namespace_labels)
@@ -148,7 +149,7 @@ class RequiredTerms:
         )
 
     def change(self, pod: Pod, other: PodInfo, node: NodeInfo, step: int) -> None:
-        """Count `other` on the node (`step` 1), or no longer (-1)."""
+        """Add `other` to the counts of its node (`step` 1), or remove it (-1)."""
         for term in other.required_anti_affinity_terms:
             if term.matches(pod, self.namespace_labels):
                 self.existing.change(term.topology_key, node, step)
@@ -179,7 +180,7 @@ class RequiredTerms:
 
     @property
     def _is_first_of_its_kind(self) -> bool:
-        """Pods that want to be near each other must be able to start somewhere."""
+        """Whether no pod matches yet but the pod itself would: the first pod must fit somewhere."""
         return self.affinity.is_empty and self.satisfies_itself
 
     def verdicts(self, nodes: NodeView) -> Rejections:
@@ -189,7 +190,7 @@ class RequiredTerms:
         if unmet is None and apart is None and existing is None:
             return Rejections.none()
         codes = np.zeros(len(nodes), dtype=np.uint8)
-        # The first rule that fails decides, so it is written last.
+        # The first rule that fails decides, so it is assigned last.
         for code, rejected in ((3, existing), (2, apart), (1, unmet)):
             if rejected is not None:
                 np.putmask(codes, rejected, code)
@@ -206,14 +207,14 @@ class RequiredTerms:
                 positive = self.affinity.positive(key, nodes)
                 if positive is None:
                     return np.ones(len(nodes), dtype=bool)
-                holds = positive  # which a node without the label never is
+                holds = positive  # False for nodes without the label
             met = holds if met is None else met & holds
         assert met is not None
         return ~met
 
 
 def _any_on(counts: TopologyCounts, nodes: NodeView) -> NDArray[np.bool_] | None:
-    """Per node, whether a pod is counted in one of its domains; None: on no node."""
+    """Per node, whether one of its domains has a counted pod; None if no node's has."""
     if counts.is_empty:
         return None
     found: NDArray[np.bool_] | None = None

@@ -1,7 +1,7 @@
-"""Which changes could let a pod that InterPodAffinity rejected fit (docs/reference/06 §2.8).
+"""Queueing hints of InterPodAffinity (docs/reference/06 §2.8).
 
-Terms are taken as written here: a namespace selector is held against no labels at all, so
-it reaches other namespaces only if it is satisfied by that.
+Hints do not resolve namespace selectors: a selector is matched against an empty set of labels,
+so it selects other namespaces only if it matches that.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kubesched.scheduler.plugins.helpers.hints import expect_or_none, is_placed,
 __all__ = ["AffinityHints"]
 
 _NO_LABELS: Mapping[str, str] = {}
-_PODS_KEPT = 8192
+_MAX_CACHED = 8192
 
 
 class AffinityHints:
-    """Hints on events by the required terms of the pod that waits."""
+    """Decides by the required terms of a pending pod whether an event may help it."""
 
     def __init__(self) -> None:
-        # A pod that waits is asked about for every pod and node that changes. By the id of the
-        # Pod, which the entry keeps alive.
-        self._kept: dict[int, PodInfo] = {}
+        # Each event is checked for every pending pod, so parsed terms are cached by the id of
+        # the Pod. The entry holds a reference to the Pod, so the id stays valid.
+        self._cache: dict[int, PodInfo] = {}
 
     def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Pod, old), expect_or_none(Pod, new)
@@ -60,18 +60,22 @@ class AffinityHints:
             return queue_if(bool(apart) or any(key in labels for key in near))
         labels_before = before.metadata.labels
         return queue_if(
-            # Coming into a domain may help affinity, leaving one may help anti-affinity.
+            # Entering a domain may satisfy affinity, leaving one may satisfy anti-affinity.
             any(key in labels and labels_before.get(key) != labels[key] for key in near)
             or any(key in labels_before and labels.get(key) != labels_before[key] for key in apart)
         )
 
     def _parsed(self, pod: Pod) -> PodInfo:
-        """The pod's terms; a pod whose terms are broken is worth another try."""
-        parsed = self._kept.get(id(pod))
+        """Return the parsed terms.
+
+        Raises:
+            SelectorError: a term is invalid; the queue then requeues the pod.
+        """
+        parsed = self._cache.get(id(pod))
         if parsed is None:
-            if len(self._kept) >= _PODS_KEPT:
-                self._kept.clear()
-            parsed = self._kept[id(pod)] = PodInfo(pod)
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            parsed = self._cache[id(pod)] = PodInfo(pod)
         if parsed.affinity_errors:
             raise SelectorError(", ".join(parsed.affinity_errors))
         return parsed

@@ -1,7 +1,7 @@
-"""The terms of the pod that is being scheduled, with their namespaces spelled out.
+"""The terms of the incoming pod, with their namespace selectors resolved.
 
-docs/reference/06 §2.2. Namespace labels are looked up once, here: afterwards a term is a condition
-on namespace and labels that the pod index can count.
+docs/reference/06 §2.2. Namespace labels are read once, here. The resulting term is a condition on
+namespace and labels that the pod index can count.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kubesched.api import Namespace, Pod
 from kubesched.framework import AffinityTerm, Lister
 from kubesched.framework.pod_query import Condition
 
-__all__ = ["IncomingTerm", "labels_of_namespace", "matches_all", "spell_out"]
+__all__ = ["IncomingTerm", "labels_of_namespace", "matches_all", "resolve_namespaces"]
 
 _NO_LABELS: Mapping[str, str] = {}
 
 
 class IncomingTerm(msgspec.Struct, frozen=True):
-    """A topology key, and which pods must or must not be there."""
+    """A topology key, and a condition on the pods that must or must not be there."""
 
     topology_key: str
     condition: Condition
@@ -33,11 +33,11 @@ class IncomingTerm(msgspec.Struct, frozen=True):
         )
 
 
-def spell_out(term: AffinityTerm, namespaces: Lister[Namespace] | None) -> IncomingTerm:
-    """Replace the namespace selector by the namespaces that it means.
+def resolve_namespaces(term: AffinityTerm, namespaces: Lister[Namespace] | None) -> IncomingTerm:
+    """Replace the namespace selector by the namespaces that it selects.
 
-    As in the reference the selector then still applies to an empty set of labels. One made
-    of NotIn and DoesNotExist alone holds there, and so reaches every namespace.
+    As in the reference, the selector is then also matched against an empty set of labels. A
+    selector of NotIn and DoesNotExist alone matches it, and so selects every namespace.
     """
     selector = term.namespace_selector
     if selector.matches(_NO_LABELS):
@@ -53,11 +53,11 @@ def spell_out(term: AffinityTerm, namespaces: Lister[Namespace] | None) -> Incom
 
 
 def matches_all(terms: Sequence[IncomingTerm], pod: Pod) -> bool:
-    """Whether there are terms and the pod alone satisfies all of them."""
+    """Whether there are terms and the pod matches all of them."""
     return bool(terms) and all(term.matches(pod) for term in terms)
 
 
 def labels_of_namespace(name: str, namespaces: Lister[Namespace] | None) -> Mapping[str, str]:
-    """The namespace's labels; none if it is not known."""
+    """The labels of a namespace; empty if there is no such namespace."""
     found = None if namespaces is None else namespaces.get(name)
     return _NO_LABELS if found is None else found.metadata.labels

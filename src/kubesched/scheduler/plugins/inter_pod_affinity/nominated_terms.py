@@ -1,7 +1,8 @@
-"""Whether pods that wait for room on a node want to be alone there.
+"""Whether nominated pods have required anti-affinity terms.
 
-Room is kept for pods that are nominated to a node. One that wants others to be away keeps them out
-as well: otherwise they would take the place of the victims, be evicted, and come back for ever.
+The scheduler reserves room for a pod that is nominated to a node. A nominated pod with required
+anti-affinity must also repel pods that it does not tolerate. Otherwise they would take the place
+of the victims, be evicted, and come back in a loop.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ __all__ = ["NominatedTerms"]
 
 
 class NominatedTerms:
-    """Follows the nominations; what did not change is not looked at again."""
+    """Tracks nominations; checks only the nodes whose nominations changed."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._position = -1
-        self._nodes: set[str] = set()  # where a nominated pod has required anti-affinity
+        self._nodes: set[str] = set()  # with a nominated pod that has required anti-affinity
 
     def exist(self) -> bool:
         """Whether some nominated pod has a required anti-affinity term."""

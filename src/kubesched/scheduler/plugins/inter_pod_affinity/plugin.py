@@ -1,4 +1,4 @@
-"""InterPodAffinity: pods that want to be near other pods, or away from them.
+"""InterPodAffinity: place pods near other pods, or away from them.
 
 docs/reference/06 §2.
 """
@@ -43,6 +43,8 @@ _PRE_SCORE_KEY = "PreScoreInterPodAffinity"
 
 
 class InterPodAffinity(Plugin):
+    """Filter and score nodes by affinity and anti-affinity terms between pods."""
+
     name = INTER_POD_AFFINITY
     args_type = InterPodAffinityArgs
 
@@ -71,19 +73,19 @@ class InterPodAffinity(Plugin):
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         if pod_info.affinity_errors:
             return Status.unresolvable(f"parsing pod: {_joined(pod_info.affinity_errors)}")
-        if nodes.pods.has_terms or pod_info.has_affinity or self._is_told_of_others():
-            return self._note_required(state, pod_info, nodes)
+        if nodes.pods.has_terms or pod_info.has_affinity or self._has_nominated_terms():
+            return self._write_required(state, pod_info, nodes)
         return SKIP
 
-    def _is_told_of_others(self) -> bool:
+    def _has_nominated_terms(self) -> bool:
         return self._nominated is not None and self._nominated.exist()
 
-    def _note_required(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+    def _write_required(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         terms = RequiredTerms.of(
             pod_info,
             nodes.pods,
             self._namespaces,
-            is_told_of_others=self._is_told_of_others(),
+            has_nominated_terms=self._has_nominated_terms(),
         )
         if terms is None:
             return SKIP
@@ -147,20 +149,20 @@ class InterPodAffinity(Plugin):
 
 def _required_terms(state: CycleState) -> RequiredTerms | Status:
     try:
-        noted = state.read(_PRE_FILTER_KEY)
+        terms = state.read(_PRE_FILTER_KEY)
     except StateNotFoundError as exc:
         return Status.failure(f'error reading "{_PRE_FILTER_KEY}" from cycleState: {exc}')
-    assert isinstance(noted, RequiredTerms)
-    return noted
+    assert isinstance(terms, RequiredTerms)
+    return terms
 
 
 def _preferences(state: CycleState) -> Preferences:
-    noted = state.read(_PRE_SCORE_KEY)
-    assert isinstance(noted, Preferences)
-    return noted
+    preferences = state.read(_PRE_SCORE_KEY)
+    assert isinstance(preferences, Preferences)
+    return preferences
 
 
 def _joined(errors: Sequence[str]) -> str:
-    """Several errors as the reference lists them: each text once, in brackets."""
+    """Format errors as the reference does: each distinct text once, several in brackets."""
     distinct = tuple(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,4 +1,4 @@
-"""Preferred affinity and anti-affinity, both ways (docs/reference/06 §2.5 and §2.6)."""
+"""Preferred affinity and anti-affinity, in both directions (docs/reference/06 §2.5 and §2.6)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from kubesched.framework.pod_index import TermKind
 from kubesched.framework.pod_query import PodQuery
 from kubesched.scheduler.plugins.inter_pod_affinity.incoming_terms import (
     labels_of_namespace,
-    spell_out,
+    resolve_namespaces,
 )
 from kubesched.scheduler.plugins.inter_pod_affinity.topology_counts import weighted_sum
 
 __all__ = ["Preferences", "normalized"]
 
-_LARGEST_LOOKED_UP = 512
+_LARGEST_IN_TABLE = 512
 
 
 class Preferences:
-    """What PreScore notes: per topology key, the counts that add to a node's score."""
+    """The PreScore state: per topology key, the counts that contribute to a node's score."""
 
     __slots__ = ("_parts",)
 
@@ -39,7 +39,7 @@ class Preferences:
         namespaces: Lister[Namespace] | None,
         hard_weight: int,
     ) -> Preferences | None:
-        """Look the cluster up; None if nothing adds to any node's score."""
+        """Read the counts from the index; None if no node's score is affected."""
         found = cls()
         found._add_incoming(pod_info, index, namespaces)
         if index.has_terms:
@@ -49,13 +49,13 @@ class Preferences:
     def _add_incoming(
         self, pod_info: PodInfo, index: PodIndex, namespaces: Lister[Namespace] | None
     ) -> None:
-        """What the pod says about the pods on the nodes."""
+        """Add the counts of pods that the preferred terms of the incoming pod match."""
         for weighted_terms, sign in (
             (pod_info.preferred_affinity_terms, 1),
             (pod_info.preferred_anti_affinity_terms, -1),
         ):
             for weighted in weighted_terms:
-                term = spell_out(weighted.term, namespaces)
+                term = resolve_namespaces(weighted.term, namespaces)
                 domains = index.domains(term.topology_key)
                 counts = index.count(PodQuery((term.condition,))).by_domain(domains)
                 self._add(counts, sign * weighted.weight)
@@ -67,7 +67,7 @@ class Preferences:
         namespaces: Lister[Namespace] | None,
         hard_weight: int,
     ) -> None:
-        """What the pods on the nodes say about the pod."""
+        """Add the counts of pods whose terms match the incoming pod."""
         pod = pod_info.pod
         labels = labels_of_namespace(pod.metadata.namespace, namespaces)
         terms = index.terms_about(pod, labels)
@@ -107,7 +107,7 @@ class Preferences:
 
 
 def normalized(scores: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Stretch the scores from 0 (lowest) to 100 (highest); all 0 if they are equal."""
+    """Scale the scores from 0 (lowest) to 100 (highest); all are 0 if they are equal."""
     if not len(scores):
         return scores
     lowest = int(scores.min())
@@ -115,13 +115,13 @@ def normalized(scores: NDArray[np.int64]) -> NDArray[np.int64]:
     if not spread:
         return np.zeros_like(scores)
     above = scores - lowest if lowest else scores
-    if spread <= _LARGEST_LOOKED_UP:
+    if spread <= _LARGEST_IN_TABLE:
         return _shares_up_to(spread).take(above)
     return _shares(above, spread)
 
 
 def _shares(above: NDArray[np.int64], spread: int) -> NDArray[np.int64]:
-    # The order of these operations decides about the last digit, and is the reference's.
+    # The order of these operations affects the last digit; it is the reference's.
     share = above.astype(np.float64)
     share /= spread
     share *= float(MAX_NODE_SCORE)
@@ -130,5 +130,5 @@ def _shares(above: NDArray[np.int64], spread: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=1024)
 def _shares_up_to(spread: int) -> NDArray[np.int64]:
-    """The share of every score there can be: looking it up is cheaper than dividing."""
+    """The shares of all scores up to `spread`: a table lookup is cheaper than a division."""
     return _shares(np.arange(spread + 1, dtype=np.int64), spread)

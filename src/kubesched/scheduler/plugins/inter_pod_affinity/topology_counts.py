@@ -1,4 +1,4 @@
-"""Pods counted by topology key and label value: the cluster's numbers, and changes to them."""
+"""Pod counts per topology key and value, with the changes that a dry run makes to them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Weighted = Sequence[tuple[DomainCounts, int]]
 
 
 def weighted_sum(parts: Weighted, nodes: NodeView) -> NDArray[np.int64]:
-    """Per node, the weighted counts of its domain. All parts are of one topology key."""
+    """Per node, the weighted counts of its domain; all parts have the same topology key."""
     first = parts[0][0]
     if first.is_per_row:
         return _add_up(parts, [nodes.at(counts.column) for counts, _ in parts])
-    # Few domains, many nodes: add up per domain, then hand out.
+    # Few domains, many nodes: add up per domain, then map domains to nodes.
     per_domain = _add_up(parts, [counts.counts for counts, _ in parts])
     return per_domain.take(nodes.at(first.domains.domain_of), mode="wrap")
 
@@ -35,10 +35,10 @@ def _add_up(parts: Weighted, columns: Sequence[NDArray[np.int64]]) -> NDArray[np
 
 
 class TopologyCounts:
-    """How many pods are in the domains of some topology keys.
+    """The number of pods in each domain of some topology keys.
 
-    The base is what the engine keeps for the cluster as it is. A dry run changes copies of
-    this object: few entries, on top of the shared base.
+    The base counts belong to the engine and describe the cluster. A dry run changes clones: a
+    clone has few entries of its own and shares the base.
     """
 
     __slots__ = ("_base", "_changes", "_total")
@@ -54,12 +54,12 @@ class TopologyCounts:
 
     @property
     def is_empty(self) -> bool:
-        """No pod is counted in any domain."""
+        """Whether no pod is counted in any domain."""
         return not self._total
 
     @property
     def keys(self) -> list[str]:
-        """Topology keys with a count, in a fixed order."""
+        """The topology keys that have counts, in a fixed order."""
         if not self._changes:
             return list(self._base)
         return list(dict.fromkeys((*self._base, *(key for key, _ in self._changes))))
@@ -71,14 +71,14 @@ class TopologyCounts:
         return count
 
     def any_on(self, node: NodeInfo) -> bool:
-        """Whether a pod is counted in a domain of the node."""
+        """Whether a pod is counted in one of the node's domains."""
         if not self._total:
             return False
         labels = node.labels
         return any(key in labels and self.get(key, labels[key]) > 0 for key in self.keys)
 
     def change(self, key: str, node: NodeInfo, step: int) -> None:
-        """Count a pod on the node, if the node has the key."""
+        """Add `step` to the count of the node's domain, if the node has the key."""
         value = node.labels.get(key)
         if value is not None:
             self._changes[key, value] = self._changes.get((key, value), 0) + step
@@ -92,7 +92,7 @@ class TopologyCounts:
         return copy
 
     def positive(self, key: str, nodes: NodeView) -> NDArray[np.bool_] | None:
-        """Per node, whether its domain holds a counted pod; None: that is so nowhere."""
+        """Per node, whether its domain has a counted pod; None if no domain of the key has."""
         parts = self._base.get(key)
         changes = [(value, step) for (k, value), step in self._changes.items() if k == key]
         if parts is None and not changes:

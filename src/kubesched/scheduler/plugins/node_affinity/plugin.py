@@ -67,7 +67,10 @@ _NONE_PREFERRED = PreferredNodeTerms(())
 
 
 class NodeAffinity(Plugin):
-    """The profile's added affinity holds for every pod, on top of the pod's own."""
+    """Filter and score nodes by the pod's node selector and node affinity.
+
+    A profile may add an affinity of its own (`addedAffinity`), which applies to every pod.
+    """
 
     name = NODE_AFFINITY
     args_type = NodeAffinityArgs
@@ -162,7 +165,7 @@ class NodeAffinity(Plugin):
         if self._added_required is not None and not self._added_required.matches_node(after):
             return QueueingHint.SKIP
         if node_selection_excess(pod, _own_affinity(pod)):
-            return QueueingHint.SKIP  # whatever the node is like
+            return QueueingHint.SKIP  # PreFilter rejects the pod for every node
         required = RequiredNodeAffinity.of(pod)
         if not required.check(after.metadata.labels, after.metadata.name):
             return QueueingHint.SKIP
@@ -178,9 +181,9 @@ def _own_affinity(pod: Pod) -> NodeAffinitySpec | None:
 
 
 def _named_nodes(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
-    """The only nodes that can match, if every term names the nodes it is about.
+    """The names of the only nodes that can match, or None if some term names none.
 
-    Values are taken as they are, even where the term cannot be parsed because of them.
+    The values are not validated, even where they make a term invalid.
     """
     union: set[str] = set()
     for term in terms:

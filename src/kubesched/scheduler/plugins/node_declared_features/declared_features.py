@@ -1,6 +1,6 @@
-"""Features that nodes declare, and which of them a pod needs (docs/reference/05 §7.12).
+"""Features that nodes declare and pods require (docs/reference/05 §7.12).
 
-A set of features is a number: bit i stands for the i-th registered name.
+A set of features is an integer: bit i stands for the i-th registered name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _has_host_network_in_user_namespace(spec: PodSpec) -> bool:
     return spec.host_network and spec.host_users is False
 
 
-# In the order of their names, which nodes must keep too.
+# Sorted: `declared_features` relies on the order, in which nodes must list them too.
 _NAMES: Final = (
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -33,7 +33,7 @@ _NAMES: Final = (
     "RestartAllContainersOnContainerExits",
     "UserNamespacesHostNetworkSupport",
 )
-# Those that a pod which is to be placed can need; the others matter to pods that run.
+# Only these features can decide where a pod is placed; the others concern running pods.
 _NEEDED_BY: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
     "RestartAllContainersOnContainerExits": _restarts_all_containers,
     "UserNamespacesHostNetworkSupport": _has_host_network_in_user_namespace,
@@ -42,7 +42,7 @@ _BITS: Final = tuple((1 << _NAMES.index(name), needed) for name, needed in _NEED
 
 
 def required_features(spec: PodSpec) -> int:
-    """The features that a node must have to run the pod."""
+    """Return the features that a node must have to run the pod."""
     required = 0
     for bit, needed in _BITS:
         if needed(spec):
@@ -51,9 +51,9 @@ def required_features(spec: PodSpec) -> int:
 
 
 def declared_features(names: Sequence[str]) -> int:
-    """The known features in a node's list, which should be sorted.
+    """Return the registered features in a node's list, which should be sorted.
 
-    A name that comes after a greater one is lost, as in the reference.
+    A name that follows a greater one is ignored, as in the reference.
     """
     found = bit = 0
     for name in names:
@@ -66,5 +66,5 @@ def declared_features(names: Sequence[str]) -> int:
 
 
 def bit_string(features: int) -> str:
-    """Ones and zeros, the first name leftmost."""
+    """Format a set of features as ones and zeros, the first name leftmost."""
     return "".join("1" if features >> bit & 1 else "0" for bit in range(len(_NAMES)))

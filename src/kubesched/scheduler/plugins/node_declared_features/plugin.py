@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: a node must have the features that a pod needs.
+"""NodeDeclaredFeatures: a node must have the features that a pod requires.
 
 docs/reference/05 §7.12.
 """
@@ -50,7 +50,10 @@ LACKING = Status.unresolvable(
 
 
 class NodeDeclaredFeatures(Plugin):
-    """Without its feature gate the plugin lets everything pass."""
+    """Filter plugin: reject nodes that do not declare a required feature.
+
+    Without its feature gate, the plugin accepts every node.
+    """
 
     name = NODE_DECLARED_FEATURES
     reads = Reads(

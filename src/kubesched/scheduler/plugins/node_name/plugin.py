@@ -1,4 +1,4 @@
-"""NodeName: a pod that names a node fits no other (docs/reference/05 §7.4)."""
+"""NodeName: a pod that names a node fits only that node (docs/reference/05 §7.4)."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ OTHER_NODE = Status.unresolvable(
 
 
 class NodeName(Plugin):
+    """Filter plugin: reject every node but the one in `spec.nodeName`."""
+
     name = NODE_NAME
     reads = Reads(
         pod=PodPart.NODE_SELECTION,
@@ -41,14 +43,14 @@ class NodeName(Plugin):
     )
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        wanted = pod.spec.node_name
-        return SUCCESS if not wanted or wanted == node.name else OTHER_NODE
+        node_name = pod.spec.node_name
+        return SUCCESS if not node_name or node_name == node.name else OTHER_NODE
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-        wanted = pod.spec.node_name
-        if not wanted:
+        node_name = pod.spec.node_name
+        if not node_name:
             return Rejections.none()
-        row = nodes.table.row_of.get(wanted, -1)
+        row = nodes.table.row_of.get(node_name, -1)
         return Rejections.where(np.not_equal(nodes.rows, row), OTHER_NODE)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:

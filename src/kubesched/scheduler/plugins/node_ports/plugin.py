@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be taken once per node (docs/reference/05 §7.7)."""
+"""NodePorts: only one pod of a node can use a host port (docs/reference/05 §7.7)."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ TAKEN = Status.unschedulable(
 
 
 class NodePorts(Plugin):
+    """Filter plugin: reject nodes on which a requested host port is in use."""
+
     name = NODE_PORTS
     reads = Reads(
         pod=PodPart.CONTAINERS | PodPart.HOST,
@@ -60,10 +62,10 @@ class NodePorts(Plugin):
         )
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        wanted = pod_info.host_ports
-        if not wanted:
+        requested = pod_info.host_ports
+        if not requested:
             return SKIP
-        state.write(STATE_KEY, wanted)
+        state.write(STATE_KEY, requested)
         return SUCCESS
 
     def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
@@ -71,17 +73,17 @@ class NodePorts(Plugin):
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         try:
-            wanted = state.read(STATE_KEY)
+            requested = state.read(STATE_KEY)
         except StateNotFoundError as exc:
             return _missing(exc)
-        return TAKEN if node.conflicts_with(wanted) else SUCCESS
+        return TAKEN if node.conflicts_with(requested) else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         try:
-            wanted: tuple[HostPort, ...] = state.read(STATE_KEY)
+            requested: tuple[HostPort, ...] = state.read(STATE_KEY)
         except StateNotFoundError as exc:
             return reject_all(nodes, _missing(exc))
-        taken = _rows_where_taken(wanted, nodes)
+        taken = _rows_where_taken(requested, nodes)
         if not taken:
             return Rejections.none()
         rejected = np.zeros(nodes.table.capacity, dtype=bool)
@@ -105,13 +107,14 @@ class NodePorts(Plugin):
         return queue_if(bool(freed) and ports_conflict(host_ports(pod), freed))
 
 
-def _rows_where_taken(wanted: Sequence[HostPort], nodes: NodeView) -> list[NDArray[np.intp]]:
+def _rows_where_taken(requested: Sequence[HostPort], nodes: NodeView) -> list[NDArray[np.intp]]:
+    """Rows of the nodes on which one of the ports is in use, an array per port and address."""
     taken = []
-    for port in dict.fromkeys(wanted):
+    for port in dict.fromkeys(requested):
         holders = nodes.table.ports.holders(port.protocol, port.port)
         if not holders:
             continue
-        # Looked up by address: there may be many on both sides.
+        # Look up by address instead of comparing: both sides may have many addresses.
         ips = holders if port.ip == WILDCARD_IP else (port.ip, WILDCARD_IP)
         taken += [holders[ip].rows for ip in ips if ip in holders]
     return taken

@@ -1,8 +1,8 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose resources stay in proportion.
 
-The score says whether the pod makes the shares in use of the tracked resources more alike
-(up to 100) or less alike (down to 50) than they are; 75 means no change (docs/reference/05 §6.3,
-§7.9).
+The score compares the shares in use of the tracked resources before and after the pod is added.
+It is above 75 (up to 100) if the pod makes the shares more alike, below 75 (down to 50) if it
+makes them less alike (docs/reference/05 §6.3, §7.9).
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ STATE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
 
 class NodeResourcesBalancedAllocation(Plugin):
+    """Score plugin: prefer nodes on which the shares in use become more alike."""
+
     name = NODE_RESOURCES_BALANCED_ALLOCATION
     args_type = NodeResourcesBalancedAllocationArgs
     reads = Reads(
@@ -72,35 +74,37 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         plain = pod_info.plain_requested
-        wanted = self._requests_of(pod_info.pod) if plain is None else self._tracked.amounts(plain)
-        if not any(wanted):
+        requested = (
+            self._requests_of(pod_info.pod) if plain is None else self._tracked.amounts(plain)
+        )
+        if not any(requested):
             return SKIP
-        state.write(STATE_KEY, wanted)
+        state.write(STATE_KEY, requested)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        wanted = self._wanted(state, pod)
-        return self._score_of(wanted, node) if any(wanted) else 0
+        requested = self._requested(state, pod)
+        return self._score_of(requested, node) if any(requested) else 0
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        wanted = self._wanted(state, pod)
-        if not any(wanted):
+        requested = self._requested(state, pod)
+        if not any(requested):
             return np.zeros(len(nodes), dtype=np.int64)
-        columns = self._tracked.columns(wanted, nodes)
+        columns = self._tracked.columns(requested, nodes)
         if columns is None:
             return np.full(len(nodes), 75, dtype=np.int64)
         scores = kernels.balance_change(columns.allocatable, columns.allocated, columns.wanted)
-        # 50 + (50 + change) // 2. It changes by 50 at most, so nothing here is negative.
+        # 50 + (50 + change) // 2. The change is at most 50 either way, so nothing is negative.
         scores += 150
         scores >>= 1
         return scores
 
-    def _wanted(self, state: CycleState, pod: Pod) -> tuple[int, ...]:
+    def _requested(self, state: CycleState, pod: Pod) -> tuple[int, ...]:
         try:
-            wanted: tuple[int, ...] = state.read(STATE_KEY)
+            requested: tuple[int, ...] = state.read(STATE_KEY)
         except StateNotFoundError:
             return self._requests_of(pod)
-        return wanted
+        return requested
 
     def _requests_of(self, pod: Pod) -> tuple[int, ...]:
         return self._tracked.amounts(pod_requested(pod, self._scored))
@@ -122,7 +126,7 @@ def _fraction(part: int, whole: int) -> float:
 
 
 def _balance(fractions: Sequence[float]) -> int:
-    """As `kernels.balance`, for one node."""
+    """`kernels.balance`, for one node."""
     count = len(fractions)
     if count < 2:
         deviation = 0.0
@@ -136,7 +140,7 @@ def _balance(fractions: Sequence[float]) -> int:
 
 
 def _sum_in_order(numbers: Sequence[float]) -> float:
-    # The built-in sum may compensate for lost digits, and the result is truncated.
+    # The built-in sum may compensate for rounding, which changes the truncated result.
     total = 0.0
     for number in numbers:
         total += number

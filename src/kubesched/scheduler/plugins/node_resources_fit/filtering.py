@@ -1,7 +1,7 @@
-"""Whether a node has room for a pod, and what it lacks if not (docs/reference/05 §7.8.3).
+"""Whether a node has room for a pod, and which resources are short (docs/reference/05 §7.8.3).
 
-Over columns, what a node lacks is a number: one bit per complaint. There are few different
-numbers however many nodes there are, and each becomes a Status once.
+Over columns, the shortages of a node are an integer with one bit per resource. However many nodes
+there are, few integers differ, and each becomes a Status once.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MOST_RESOURCES: Final = 64 - _FIRST_RESOURCE
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What must be free on a node."""
+    """The amounts that must be free on a node for a pod."""
 
-    amounts: tuple[tuple[str, int], ...]  # non-zero, in the order of complaints
-    served_by_devices: frozenset[str] = frozenset()  # where the node itself has none of it
-    # Cpu, memory and ephemeral storage, if that is all that could be asked for.
+    amounts: tuple[tuple[str, int], ...]  # non-zero, in the order of the reasons
+    served_by_devices: frozenset[str] = frozenset()  # by a device class, where a node has 0
+    # Cpu, memory and ephemeral storage, if the pod can request nothing else.
     plain: tuple[int, int, int] | None = None
 
     @classmethod
@@ -48,16 +48,16 @@ class Demand(msgspec.Struct, frozen=True):
         served: Callable[[list[str]], frozenset[str]],
         is_ignored: Callable[[str], bool] = lambda _: False,
     ) -> Demand:
-        """Leave out what is not asked for, and scalar resources that are ignored."""
+        """Create a demand without amounts of zero and without ignored scalar resources."""
         plain = _plain_demand(wanted.milli_cpu, wanted.memory, wanted.ephemeral_storage)
         if not wanted.scalar:
             return plain
-        # Sorted, so that pods that ask for the same are told the same.
+        # Sorted, so that equal requests produce equal statuses.
         scalars = [(n, a) for n, a in sorted(wanted.scalar.items()) if a and not is_ignored(n)]
         return cls((*plain.amounts, *scalars), served([name for name, _ in scalars]))
 
     def is_delegated(self, name: str, allocatable: int) -> bool:
-        """Whether the resource is not the node's to give but a device driver's."""
+        """Whether a device driver provides the resource, because the node itself has 0 of it."""
         return allocatable <= 0 and name in self.served_by_devices
 
 
@@ -75,7 +75,7 @@ def _plain_demand(milli_cpu: int, memory: int, ephemeral_storage: int) -> Demand
 def fit_status(
     demand: Demand, allocatable: Resources, allowed_pods: int, requested: Resources, pods: int
 ) -> Status:
-    """The verdict on one node with these totals."""
+    """Return the verdict on one node with these totals."""
     complaints = [_TOO_MANY_PODS] if pods + 1 > allowed_pods else []
     unresolvable = False
     for name, amount in demand.amounts:
@@ -88,8 +88,8 @@ def fit_status(
 
 
 def node_status(demand: Demand, node: NodeInfo) -> Status:
-    """The verdict on one node as it is."""
-    if demand.plain is not None and _has_room(demand.plain, node):  # as it mostly has
+    """Return the verdict on one node."""
+    if demand.plain is not None and _has_room(demand.plain, node):  # the usual case
         return SUCCESS
     return fit_status(
         demand, node.allocatable, node.allowed_pod_number, node.requested, len(node.pods)
@@ -97,7 +97,7 @@ def node_status(demand: Demand, node: NodeInfo) -> Status:
 
 
 def _has_room(plain: tuple[int, int, int], node: NodeInfo) -> bool:
-    """Whether there is room beyond doubt: no sum is negative, so none can have wrapped."""
+    """Whether there is room for certain: no sum is negative, so none can have wrapped."""
     cpu, memory, ephemeral_storage = plain
     there_is, taken = node.allocatable, node.requested
     return (
@@ -109,7 +109,7 @@ def _has_room(plain: tuple[int, int, int], node: NodeInfo) -> bool:
 
 
 def find_rejections(demand: Demand, nodes: NodeView) -> Rejections:
-    """The verdict on many nodes."""
+    """Return the verdicts on many nodes."""
     if len(demand.amounts) > _MOST_RESOURCES:
         return Rejections.from_statuses(node_status(demand, node) for node in nodes)
     complaints: NDArray[np.unsignedinteger] | None = None
@@ -135,7 +135,8 @@ def _complain(
     lacking: NDArray[np.bool_],
     complaints: NDArray[np.unsignedinteger] | None,
 ) -> NDArray[np.unsignedinteger] | None:
-    """Add what is lacking of each resource; both matrices are [resource, node]."""
+    """Set the bits of the resources that are short; both matrices are [resource, node]."""
+
     for place, (name, amount) in enumerate(demand.amounts):
         there_is, short = allocatable[place], lacking[place]
         if name in demand.served_by_devices:

@@ -1,4 +1,4 @@
-"""When a pod that found no room is worth another try (docs/reference/05 §7.8.6)."""
+"""Queueing hints of NodeResourcesFit: which events may make room (docs/reference/05 §7.8.6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTHING = Resources()
 
 
 def after_pod_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
-    """A pod went away, or asks for less."""
+    """Return QUEUE if a pod was deleted or reduced its requests."""
     before, after = expect(Pod, old), expect_or_none(Pod, new)
     if after is None:
         return queue_if(is_placed(before))
@@ -33,22 +33,22 @@ def after_pod_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
         return QueueingHint.QUEUE
     if not after.spec.node_name:
         return QueueingHint.SKIP
-    wanted = pod_requested(pod, NODE_REQUESTS)
+    requested = pod_requested(pod, NODE_REQUESTS)
     had, has = pod_requested(before, NODE_REQUESTS), pod_requested(after, NODE_REQUESTS)
-    names = (CPU, MEMORY, EPHEMERAL_STORAGE, *wanted.scalar)
+    names = (CPU, MEMORY, EPHEMERAL_STORAGE, *requested.scalar)
     return queue_if(
-        any(wanted.amount(name) and had.amount(name) > has.amount(name) for name in names)
+        any(requested.amount(name) and had.amount(name) > has.amount(name) for name in names)
     )
 
 
 def after_node_change(demand: Demand, old: Any, new: Any) -> QueueingHint:
-    """A node appeared, or has more of something that the pod asks for.
+    """Return QUEUE if a node was added, or grew a resource that the pod requests.
 
-    `demand` knows no ignored resources: whether the pod could fit is asked without them.
+    `demand` ignores no resources: the hint does not apply the plugin's `ignoredResources`.
     """
     before, after = expect_or_none(Node, old), expect(Node, new)
     if len(demand.amounts) > MOST_RESOURCES:
-        return QueueingHint.SKIP  # whatever the node has
+        return QueueingHint.SKIP  # PreFilter rejects the pod for every node
     has = Resources.from_resource_list(after.status.allocatable)
     allowed_pods = Resources.allowed_pods(after.status.allocatable)
     if not fit_status(demand, has, allowed_pods, _NOTHING, 0).is_success:
@@ -65,12 +65,12 @@ def after_node_change(demand: Demand, old: Any, new: Any) -> QueueingHint:
 
 
 def after_device_class_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
-    """A class came to serve something that the pod asks for, even in the amount of zero."""
+    """Return QUEUE if a class now serves a resource in the pod's requests, even of amount 0."""
     before, after = expect_or_none(DeviceClass, old), expect(DeviceClass, new)
     name = after.spec.extended_resource_name or ""
     if before is not None and name == (before.spec.extended_resource_name or ""):
         return QueueingHint.SKIP
-    wanted = pod_requests(pod, FIT_REQUESTS)
-    if before is None and DEVICE_CLASS_PREFIX + after.metadata.name in wanted:
+    requested = pod_requests(pod, FIT_REQUESTS)
+    if before is None and DEVICE_CLASS_PREFIX + after.metadata.name in requested:
         return QueueingHint.QUEUE
-    return queue_if(bool(name) and name in wanted)
+    return queue_if(bool(name) and name in requested)

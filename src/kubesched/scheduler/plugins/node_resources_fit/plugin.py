@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a node must have room; the strategy ranks those that do.
+"""NodeResourcesFit: a node must have room for a pod; score the nodes that have.
 
 docs/reference/05 §7.8.
 """
@@ -55,11 +55,13 @@ __all__ = ["NodeResourcesFit"]
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
 PRE_SCORE_KEY = "PreScoreNodeResourcesFit"
 
-# The scorer never hears of requests of the pod as a whole, as in the reference.
+# Scoring ignores requests on the pod level, as in the reference.
 _SCORED = PodRequestOptions(pod_level=False)
 
 
 class NodeResourcesFit(Plugin):
+    """Filter nodes by free resources; score them by the configured strategy."""
+
     name = NODE_RESOURCES_FIT
     args_type = NodeResourcesFitArgs
     reads = Reads(
@@ -76,27 +78,27 @@ class NodeResourcesFit(Plugin):
         self._ignored_groups = frozenset(config.ignored_resource_groups)
         strategy = config.scoring_strategy
         assert strategy is not None, "validated: there is a strategy"
-        self._strategy = make_resource_scorer(strategy)
+        self._scorer = make_resource_scorer(strategy)
         self._tracked = TrackedResources(strategy.resources, handle, with_defaults=True)
-        self._score_of = self._tracked.scoring_by(self._strategy.score)
+        self._score_of = self._tracked.scoring_by(self._scorer.score)
         self.reads = replace(self.reads, objects=self._tracked.objects_read)
         self._options = PodRequestOptions(pod_level=feature_enabled(handle, "PodLevelResources"))
         self._has_device_classes = feature_enabled(handle, "DRAExtendedResource")
         self._classes = DeviceClassResolver(handle)
-        # Requests without anything that devices might serve, and what must be free for them.
+        # The requests of the previous pod, if no device class can serve any, and their demand.
         self._last_plain: Resources | None = None
         self._last_demand: Demand | None = None
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        wanted = pod_info.plain_requested or pod_requested(pod_info.pod, self._options)
-        if wanted is self._last_plain:  # as one pod after another asks for the same
+        requested = pod_info.plain_requested or pod_requested(pod_info.pod, self._options)
+        if requested is self._last_plain:  # pods of one workload share the object
             state.write(PRE_FILTER_KEY, self._last_demand)
             return SUCCESS
-        demand = Demand.from_resources(wanted, self._classes.served, self._is_ignored)
+        demand = Demand.from_resources(requested, self._classes.served, self._is_ignored)
         if (count := len(demand.amounts)) > MOST_RESOURCES:
             return Status.unresolvable(f"{count} resources, of which {MOST_RESOURCES} are allowed")
-        if not wanted.scalar:
-            self._last_plain, self._last_demand = wanted, demand
+        if not requested.scalar:
+            self._last_plain, self._last_demand = requested, demand
         state.write(PRE_FILTER_KEY, demand)
         return SUCCESS
 
@@ -129,23 +131,23 @@ class NodeResourcesFit(Plugin):
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return self._score_of(self._wanted(state, pod), node)
+        return self._score_of(self._requested(state, pod), node)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        columns = self._tracked.columns(self._wanted(state, pod), nodes)
+        columns = self._tracked.columns(self._requested(state, pod), nodes)
         if columns is None:
             return np.zeros(len(nodes), dtype=np.int64)
-        return self._strategy.score_nodes(columns)
+        return self._scorer.score_nodes(columns)
 
-    def _wanted(self, state: CycleState, pod: Pod) -> tuple[int, ...]:
+    def _requested(self, state: CycleState, pod: Pod) -> tuple[int, ...]:
         try:
-            wanted: tuple[int, ...] = state.read(PRE_SCORE_KEY)
+            requested: tuple[int, ...] = state.read(PRE_SCORE_KEY)
         except StateNotFoundError:
             return self._scored_requests(pod)
-        return wanted
+        return requested
 
     def _scored_requests(self, pod: Pod) -> tuple[int, ...]:
-        """What the pod counts for, in the order of the configured resources."""
+        """The amounts that scoring counts, in the order of the configured resources."""
         cpu, memory = pod_nonzero_requested(pod, _SCORED)
         names = self._tracked.names
         if names == (CPU, MEMORY):
@@ -177,8 +179,8 @@ class NodeResourcesFit(Plugin):
         )
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        wanted = pod_requested(pod, self._options)
-        demand = Demand.from_resources(wanted, self._classes.served)
+        requested = pod_requested(pod, self._options)
+        demand = Demand.from_resources(requested, self._classes.served)
         return hints.after_node_change(demand, old, new)
 
 

@@ -1,8 +1,8 @@
-"""How full a node may be to score well: the three strategies of NodeResourcesFit.
+"""The three scoring strategies of NodeResourcesFit (docs/reference/05 §6.2).
 
-docs/reference/05 §6.2. A strategy sees, for each configured resource, what the node can give and
-what would be requested of it with the pod; a resource the node cannot give (0) does not count. Each
-strategy has a form for one node and one for columns.
+A scorer reads, for each configured resource, the node's allocatable amount and the amount
+requested including the incoming pod. A resource of which the node has 0 does not count. Each
+scorer has a form for one node and a form for columns.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ IntColumn = NDArray[np.int64]
 
 
 class ResourceScorer(Protocol):
-    """Scores from 0 to 100."""
+    """Scores nodes from 0 to 100 by resource usage."""
 
     def score(self, usages: Sequence[ResourceUsage]) -> int:
-        """One node: its resources in the configured order."""
+        """Score one node; the usages are in the configured order."""
         ...
 
     def score_nodes(self, columns: ResourceColumns) -> IntColumn:
-        """Many nodes, and at least one resource."""
+        """Score many nodes; there is at least one resource."""
         ...
 
 
 def make_resource_scorer(config: ScoringStrategy) -> ResourceScorer:
-    """The strategy that validated arguments ask for."""
+    """Create the scorer for validated arguments."""
     return _STRATEGIES[config.type](config)
 
 
 class LeastAllocated:
-    """The more is left, the better."""
+    """The more of each resource stays free, the higher the score."""
 
     def __init__(self, config: ScoringStrategy) -> None:
         pass
@@ -70,7 +70,7 @@ class LeastAllocated:
 
 
 class MostAllocated:
-    """The more is taken, the better."""
+    """The more of each resource is in use, the higher the score."""
 
     def __init__(self, config: ScoringStrategy) -> None:
         pass
@@ -89,13 +89,13 @@ class MostAllocated:
 
 
 class RequestedToCapacityRatio:
-    """A configured function of how much is taken. A resource that scores 0 does not count."""
+    """Score by a configured function of utilization; a resource that scores 0 does not count."""
 
     def __init__(self, config: ScoringStrategy) -> None:
         ratio = config.requested_to_capacity_ratio
         assert ratio is not None, "validated: this type has a shape"
         function = broken_linear(ratio.shape, MAX_NODE_SCORE // _MAX_SHAPE_SCORE)
-        # Utilization is a whole percentage, so a table says it all.
+        # Utilization is a whole percentage, so a table of 101 scores replaces the function.
         self._score_of = [function(percent) for percent in range(_MAX_UTILIZATION + 1)]
         self._table = np.array(self._score_of, dtype=np.int64)
 
@@ -128,7 +128,7 @@ _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], ResourceScorer]] = {
 
 
 def _percent(part: int, whole: int) -> int:
-    # Sums that wrapped would give shares beyond all, and scores that no node may have.
+    # Wrapped sums would give shares outside 0..100, and scores that no node may have.
     return min(max(div_trunc(wrap_int64(part * 100), whole), 0), 100)
 
 

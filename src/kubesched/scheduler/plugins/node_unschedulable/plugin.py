@@ -1,6 +1,6 @@
-"""NodeUnschedulable: a cordoned node takes only pods that tolerate it (docs/reference/05 §7.3).
+"""NodeUnschedulable: a cordoned node accepts tolerating pods only (docs/reference/05 §7.3).
 
-A cordon counts as a taint of its own, whatever taints the node has.
+A cordon counts as a taint, whether or not the node has that taint.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ CORDONED = Status.unresolvable("node(s) were unschedulable", causes=(NodeCordone
 
 
 class NodeUnschedulable(Plugin):
+    """Filter plugin: reject cordoned nodes, unless the pod tolerates the cordon."""
+
     name = NODE_UNSCHEDULABLE
     reads = Reads(
         pod=PodPart.TOLERATIONS,
@@ -61,7 +63,7 @@ class NodeUnschedulable(Plugin):
         cordoned = nodes.unschedulable
         if not cordoned.any() or self._tolerates_cordon(pod):
             return Rejections.none()
-        # A copy, because a verdict may outlive the column it was read from.
+        # A copy, because the caller may store the verdict after the column has changed.
         return Rejections.where(cordoned.copy(), CORDONED)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
@@ -77,7 +79,7 @@ class NodeUnschedulable(Plugin):
         )
 
     def _node_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        # The pod's tolerations are not consulted, as in the reference.
+        # Does not check whether the pod tolerates the cordon, as in the reference.
         before, after = expect_or_none(Node, old), expect(Node, new)
         was_usable = before is not None and not before.spec.unschedulable
         return queue_if(not was_usable and not after.spec.unschedulable)

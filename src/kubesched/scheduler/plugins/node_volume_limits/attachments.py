@@ -1,4 +1,4 @@
-"""VolumeAttachments by node: what is attached there whether or not a pod uses it."""
+"""VolumeAttachments by node: volumes that are attached even if no pod uses them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Attachments"]
 
 
 class Attachments:
-    """Follows VolumeAttachments and their volumes; `on_change` gets the name of a node."""
+    """Indexes VolumeAttachments by node; calls `on_change` with the name of the node."""
 
     def __init__(self, handle: Handle, on_change: Callable[[str], None]) -> None:
         self._volumes = handle.lister(PersistentVolume)
@@ -22,7 +22,7 @@ class Attachments:
         self._volumes.follow(self._volume_changed)
 
     def on_node(self, name: str) -> dict[str, str]:
-        """Volumes attached to the node: `driver/handle`, with the driver."""
+        """Return the volumes attached to a node: `driver/handle` -> driver."""
         attached: dict[str, str] = {}
         for each in self._by_node.get(name, {}).values():
             volume_name = each.spec.source.persistent_volume_name
@@ -36,7 +36,7 @@ class Attachments:
         self, old: VolumeAttachment | None, new: VolumeAttachment | None
     ) -> None:
         if old is not None:
-            self._forget(old)
+            self._remove(old)
             self._on_change(old.spec.node_name)
         if new is not None:
             self._by_node.setdefault(new.spec.node_name, {})[new.metadata.name] = new
@@ -44,7 +44,7 @@ class Attachments:
                 self._nodes_of.setdefault(volume_name, set()).add(new.spec.node_name)
             self._on_change(new.spec.node_name)
 
-    def _forget(self, old: VolumeAttachment) -> None:
+    def _remove(self, old: VolumeAttachment) -> None:
         node, volume_name = old.spec.node_name, old.spec.source.persistent_volume_name
         left = self._by_node.get(node, {})
         left.pop(old.metadata.name, None)

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: CSI drivers attach so many volumes to a node (docs/reference/07 §8)."""
+"""NodeVolumeLimits: CSI drivers limit the volumes of a node (docs/reference/07 §8)."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ Volumes = Mapping[str, str]  # driver/handle -> driver
 
 
 class NodeVolumeLimits(Plugin):
+    """Filter plugin: reject nodes whose drivers cannot attach the pod's volumes."""
+
     name = NODE_VOLUME_LIMITS
     reads = Reads(
         pods_on_node=PodsOnNode.DETAIL,
@@ -120,7 +122,7 @@ class NodeVolumeLimits(Plugin):
             return Status.failure(exc)
 
     def _missing_driver(self, new: Volumes, node: CSINode | None) -> Status | None:
-        """A driver that must be on the node and is not; only with the gate VolumeLimitScaling."""
+        """Return why a required driver is missing; only with the gate VolumeLimitScaling."""
         installed = () if node is None else [driver.name for driver in node.spec.drivers]
         for name in sorted(set(new.values())):
             driver = self._drivers.get(name)
@@ -141,14 +143,14 @@ class NodeVolumeLimits(Plugin):
         codes = np.zeros(len(nodes), dtype=np.uint32)
         statuses: list[Status] = [FULL]
         if isinstance(elsewhere, Status):
-            _tell(codes, statuses, ~registered, elsewhere)
+            _reject(codes, statuses, ~registered, elsewhere)
         if isinstance(new, Status):
-            _tell(codes, statuses, registered, new)
+            _reject(codes, statuses, registered, new)
         elif new and self._usage.has_limits:
             full, errors = self._usage.full_for(new, nodes)
             codes[nodes.at(full)] = 1
             for row, text in errors.items():
-                _tell(codes, statuses, nodes.rows == row, Status.failure(text))
+                _reject(codes, statuses, nodes.rows == row, Status.failure(text))
         return Rejections(codes, tuple(statuses)) if codes.any() else Rejections.none()
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
@@ -181,8 +183,8 @@ class NodeVolumeLimits(Plugin):
 
     def _claim_added(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         added = expect(PersistentVolumeClaim, new).metadata
-        same_home = added.namespace == pod.metadata.namespace
-        return queue_if(same_home and added.name in claim_names(pod))
+        same_namespace = added.namespace == pod.metadata.namespace
+        return queue_if(same_namespace and added.name in claim_names(pod))
 
     def _detached(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         attacher = expect(VolumeAttachment, old).spec.attacher
@@ -192,21 +194,22 @@ class NodeVolumeLimits(Plugin):
             plugin = in_tree_plugin(volume)
             if plugin is not None:
                 if plugin.is_replaced:
-                    volume_handle(plugin, volume, None)  # one that has no name is an error
+                    volume_handle(plugin, volume, None)  # raises if the driver does not support it
                 if plugin.driver == attacher:
                     return QueueingHint.QUEUE
         return QueueingHint.SKIP
 
 
-def _tell(
+def _reject(
     codes: NDArray[np.uint32], statuses: list[Status], where: NDArray[np.bool_], status: Status
 ) -> None:
+    """Set a further status for some of the nodes."""
     statuses.append(status)
     codes[where] = len(statuses)
 
 
 def _limits(node: CSINode) -> dict[str, int]:
-    """Limits as the hint compares them: a driver without one counts as 0."""
+    """The limits for the hint: a driver without a limit counts as 0."""
     return {
         driver.name: driver.allocatable.count or 0 if driver.allocatable is not None else 0
         for driver in node.spec.drivers

@@ -1,4 +1,4 @@
-"""How many volumes of each driver nodes have and may have, as columns."""
+"""Attached volumes and limits per driver and node, as columns."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ __all__ = ["NodeUsage", "VolumeUsage", "limits_of"]
 
 
 class NodeUsage(NamedTuple):
-    """A node with limits: what they are, and which volumes count against them."""
+    """The limits of a node's drivers, and the volumes that count against them."""
 
-    limits: Mapping[str, int]  # by driver
-    attached: Mapping[str, str]  # volumes of its pods, with their drivers
-    counts: Mapping[str, int]  # by driver, with volumes that no pod uses
+    limits: Mapping[str, int]  # driver -> limit
+    attached: Mapping[str, str]  # volume of a pod on the node -> driver
+    counts: Mapping[str, int]  # driver -> number, including volumes that no pod uses
     error: str = ""
 
     def has_room(self, new: Mapping[str, str]) -> bool:
-        """Whether the volumes, of a pod that would come, can all be attached."""
-        wanted = Counter(driver for name, driver in new.items() if name not in self.attached)
+        """Whether the node can attach these volumes of an incoming pod."""
+        added = Counter(driver for name, driver in new.items() if name not in self.attached)
         return all(
             self.counts.get(driver, 0) + number <= self.limits[driver]
-            for driver, number in wanted.items()
+            for driver, number in added.items()
             if driver in self.limits
         )
 
 
 class VolumeUsage:
-    """Usage of nodes, kept for those that have limits and caught up with what changed."""
+    """Caches the usage of nodes that have limits, and updates it when its inputs change."""
 
     def __init__(self, handle: Handle) -> None:
         self._nodes: Lister[CSINode] = handle.lister(CSINode)
-        self._facts: RowFacts[NodeUsage] = RowFacts(self._noted)
+        self._facts: RowFacts[NodeUsage] = RowFacts(self._compute_usage)
         self._limited: set[str] = set()  # nodes with any limit
-        self._registered = NodeNames()  # nodes that drivers are registered at
+        self._registered = NodeNames()  # nodes that have a CSINode
         self._nodes_of_claim: dict[str, set[str]] = {}  # claim -> nodes with pods that use it
         self._changed_nodes: set[str] = set()
         self._all_changed = True
-        # int64[row] by driver: how many are attached, and how many may be (-1: any number).
+        # Driver -> int64[row]: the number of attached volumes, and the limit (-1: no limit).
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._limits: dict[str, NDArray[np.int64]] = {}
         self._drivers_at: dict[int, set[str]] = {}  # row -> drivers with an entry in a column
         self._holders: dict[str, set[int]] = {}  # volume -> rows of pods that use it
-        self._errors: dict[int, str] = {}  # rows whose volumes cannot be told
-        # They tell of what is there already, so all of the above must be.
+        self._errors: dict[int, str] = {}  # rows whose volumes cannot be determined
+        # These call their handlers at once for existing objects, so they come last.
         self.volumes = CsiVolumes(handle, self._claim_changed)
         self._attachments = Attachments(handle, self._node_changed)
         self._nodes.follow(self._csi_node_changed)
@@ -66,16 +66,16 @@ class VolumeUsage:
         return bool(self._limited)
 
     def registered(self, nodes: NodeView) -> NDArray[np.bool_]:
-        """Nodes that CSI drivers are registered at."""
+        """Return the nodes at which CSI drivers are registered."""
         return self._registered.mask(nodes)
 
     def has_errors(self, nodes: NodeView) -> bool:
-        """Whether there are nodes of which it cannot be told what is attached to them."""
+        """Whether the attached volumes of some node cannot be determined."""
         self._refresh(nodes)
         return bool(self._errors)
 
     def of_node(self, node: NodeInfo) -> NodeUsage | None:
-        """What counts on a node as it is given, which may be a dry run's; None: no limits."""
+        """Return the usage of a node, which may belong to a dry run; None: no limits."""
         csi_node = self._nodes.get(node.name) if node.name in self._limited else None
         if csi_node is None:
             return None
@@ -95,7 +95,7 @@ class VolumeUsage:
     def full_for(
         self, new: Mapping[str, str], nodes: NodeView
     ) -> tuple[NDArray[np.bool_], Mapping[int, str]]:
-        """Nodes without room for the volumes (bool[row]), and rows where it cannot be told."""
+        """Return the nodes without room (bool[row]), and the rows with an error."""
         self._refresh(nodes)
         full = np.zeros(nodes.table.capacity, dtype=bool)
         for driver, number in Counter(new.values()).items():
@@ -119,7 +119,8 @@ class VolumeUsage:
         for row, before, after in facts.refresh(nodes):
             self._write(row, before, after, table.capacity)
 
-    def _noted(self, node: NodeInfo) -> NodeUsage | None:
+    def _compute_usage(self, node: NodeInfo) -> NodeUsage | None:
+        """Return the usage of a node, and record which claims it depends on."""
         usage = self.of_node(node)
         if usage is not None:
             for other in node.pods:
@@ -158,17 +159,17 @@ class VolumeUsage:
     def _make_column(self, driver: str, capacity: int) -> None:
         limits = np.full(capacity, -1, dtype=np.int64)
         counts = np.zeros(capacity, dtype=np.int64)
-        known = self._limits.get(driver)
-        if known is not None:
-            limits[: len(known)] = known
-            counts[: len(known)] = self._counts[driver]
+        old = self._limits.get(driver)
+        if old is not None:
+            limits[: len(old)] = old
+            counts[: len(old)] = self._counts[driver]
         self._limits[driver], self._counts[driver] = limits, counts
 
     def _claim_changed(self, key: str | None) -> None:
         if key is None:
             self._all_changed = True
         elif nodes := self._nodes_of_claim.pop(key, None):
-            self._changed_nodes.update(nodes)  # who still uses it is noted again then
+            self._changed_nodes.update(nodes)  # the next refresh records the users again
 
     def _node_changed(self, name: str) -> None:
         self._changed_nodes.add(name)
@@ -188,7 +189,7 @@ class VolumeUsage:
 
 
 def limits_of(node: CSINode) -> dict[str, int]:
-    """How many volumes the drivers of a node attach; those without a limit are not in it."""
+    """Return the limits of a node's drivers, without drivers that have no limit."""
     return {
         driver.name: driver.allocatable.count
         for driver in node.spec.drivers

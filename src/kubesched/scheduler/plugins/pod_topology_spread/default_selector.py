@@ -1,4 +1,4 @@
-"""Which pods belong with a pod, as its services and its controller say (docs/reference/06 §1.3)."""
+"""Selectors for the default constraints, from services and controllers (docs/reference/06 §1.3)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import s
 
 __all__ = ["DefaultSelectors"]
 
-_REMEMBERED = 4096
+_MAX_CACHED = 4096
 
 
 class DefaultSelectors:
-    """Derives selectors from services, replication controllers, replica and stateful sets."""
+    """Derives a pod's selector from its services and its controller, with a cache."""
 
     def __init__(self, handle: Handle) -> None:
         self._services = handle.lister(Service)
         self._replication_controllers = handle.lister(ReplicationController)
         self._replica_sets = handle.lister(ReplicaSet)
         self._stateful_sets = handle.lister(StatefulSet)
-        self._remembered: dict[Hashable, Selector] = {}
+        self._cache: dict[Hashable, Selector] = {}
 
     def selector_for(self, pod: Pod) -> Selector:
-        """A selector over the pods that belong with this one; empty if nothing says so."""
+        """Return a selector for the pods that are spread together; empty if there is none."""
         if not pod.metadata.labels and not pod.metadata.owner_references:
-            return EVERYTHING  # what no service can select
+            return EVERYTHING  # no service can select the pod
         namespace = pod.metadata.namespace
         own_labels = pod.metadata.labels.items()
         labels: dict[str, str] = {}
@@ -52,17 +52,17 @@ class DefaultSelectors:
         if not labels and more is None:
             return EVERYTHING
         key = (frozenset(labels.items()), selector_key(more))
-        selector = self._remembered.get(key)
+        selector = self._cache.get(key)
         if selector is None:
-            if len(self._remembered) >= _REMEMBERED:
-                self._remembered.clear()
-            selector = self._remembered[key] = _combined(labels, more)
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            selector = self._cache[key] = _combined(labels, more)
         return selector
 
     def _of_controller(
         self, owner: OwnerReference, namespace: str, labels: dict[str, str]
     ) -> LabelSelector | None:
-        """The controller's selector; one that is a plain map goes straight into `labels`."""
+        """Return the controller's selector; add it to `labels` if it is a plain map."""
         kind = (owner.api_version, owner.kind)
         if kind == ("v1", "ReplicationController"):
             controller = self._replication_controllers.get(owner.name, namespace)
@@ -84,4 +84,4 @@ def _combined(labels: dict[str, str], more: LabelSelector | None) -> Selector:
     try:
         return selector.add(*Selector.from_label_selector(more).requirements)
     except SelectorError:
-        return selector  # a controller with a broken selector adds nothing
+        return selector  # a controller with an invalid selector adds nothing

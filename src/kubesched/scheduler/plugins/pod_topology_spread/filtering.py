@@ -1,4 +1,4 @@
-"""Hard constraints: no domain may be too far ahead of the emptiest.
+"""Hard constraints: no domain may have too many pods more than the emptiest one.
 
 docs/reference/06 §1.4 and §1.5.
 """
@@ -28,12 +28,12 @@ LABEL_MISSING = Status.unresolvable(
 _STATUSES = (LABEL_MISSING, TOO_SKEWED)
 _LABEL_MISSING_CODE, _TOO_SKEWED_CODE = 1, 2
 
-# A dry run changes few domains, so the minimum is almost always among this many.
+# A dry run changes few domains, so the minimum is almost always among the emptiest 16.
 _EMPTIEST_KEPT = 16
 
 
 class _Standing:
-    """Where one constraint stands in the cluster as it is. Shared by dry runs."""
+    """The counts of one constraint in the cluster. Dry runs share it and do not change it."""
 
     __slots__ = ("_emptiest", "_minimum", "constraint", "counts", "inclusion", "labelled", "slack")
 
@@ -43,18 +43,18 @@ class _Standing:
         key = constraint.topology_key
         self.constraint = constraint
         self.inclusion = inclusion
-        self.labelled = index.domains(key)  # of all nodes, whether they count or not
+        self.labelled = index.domains(key)  # of all nodes, whether or not they count
         self.labelled.refresh()
         domains = index.domains(key, inclusion.rule(constraint))
         self.counts = index.count(constraint.query).by_domain(domains)
-        # How far above the minimum a domain may be before the pod comes.
+        # How far a domain may exceed the minimum before the pod is added.
         self.slack = constraint.max_skew - constraint.selector.matches(pod.metadata.labels)
         self._minimum: int | None = None
         self._emptiest: list[tuple[int, int]] | None = None
 
     @property
     def has_too_few_domains(self) -> bool:
-        """Then some domain is missing, and counts as empty."""
+        """Whether there are fewer than `minDomains`; the minimum is then 0."""
         return len(self.counts.domains.present) < self.constraint.min_domains
 
     def minimum(self) -> int:
@@ -63,7 +63,7 @@ class _Standing:
         return self._minimum
 
     def minimum_with(self, changes: Mapping[int, int]) -> int:
-        """The minimum if domains had so many pods more or fewer."""
+        """Return the minimum after adding these changes to the counts of domains."""
         if self.has_too_few_domains:
             return 0
         counts = self.counts.counts
@@ -82,7 +82,7 @@ class _Standing:
         return int(changed[self.counts.domains.present].min())
 
     def _few_emptiest(self) -> list[tuple[int, int]]:
-        """Count and number of some domains, emptiest first."""
+        """Count and number of the emptiest domains, emptiest first."""
         if self._emptiest is None:
             present = self.counts.domains.present
             counts = self.counts.counts[present]
@@ -95,13 +95,13 @@ class _Standing:
 
 
 class _Spread:
-    """One constraint, and what a dry run changed about it."""
+    """One constraint, with the changes that a dry run made."""
 
     __slots__ = ("_changes", "_limit", "standing")
 
     def __init__(self, standing: _Standing, changes: dict[int, int], limit: int | None) -> None:
         self.standing = standing
-        self._changes = changes  # domain -> pods more, or fewer
+        self._changes = changes  # domain -> added minus removed pods
         self._limit = limit
 
     def clone(self) -> _Spread:
@@ -119,7 +119,7 @@ class _Spread:
 
     @property
     def limit(self) -> int:
-        """The largest count with which a domain may still take the pod."""
+        """The largest count at which a domain can still accept the pod."""
         if self._limit is None:
             standing, changes = self.standing, self._changes
             minimum = standing.minimum_with(changes) if changes else standing.minimum()
@@ -127,14 +127,14 @@ class _Spread:
         return self._limit
 
     def is_too_full(self, value: str) -> bool:
-        """Whether the domain with this value cannot take the pod."""
+        """Whether the domain with this value cannot accept the pod."""
         count = self.standing.counts.of_value(value)
         if self._changes:
             count += self._changes.get(self.standing.labelled.number_of(value), 0)
         return count > self.limit
 
     def codes(self, nodes: NodeView) -> NDArray[np.uint8] | None:
-        """Per node what is wrong with it; None: nothing with any."""
+        """Return the code of each node's problem; None if no node has one."""
         limit, changes = self.limit, self._changes
         counts, labelled = self.standing.counts, self.standing.labelled
         if counts.is_per_row and not changes:
@@ -151,7 +151,7 @@ class _Spread:
 
 
 class HardSpread:
-    """What PreFilter notes: the pod's hard constraints and where they stand."""
+    """The PreFilter state: the pod's hard constraints and their counts."""
 
     __slots__ = ("_keys", "_spreads")
 
@@ -179,17 +179,17 @@ class HardSpread:
         return HardSpread([spread.clone() for spread in self._spreads], self._keys)
 
     def concerns(self, pod: Pod, other: PodInfo) -> bool:
-        """Whether it makes a difference where `other` is."""
+        """Whether adding or removing `other` can change a verdict."""
         metadata = other.pod.metadata
         return metadata.namespace == pod.metadata.namespace and any(
             spread.standing.constraint.selector.matches(metadata.labels) for spread in self._spreads
         )
 
     def change(self, pod: Pod, other: PodInfo, node: NodeInfo, step: int) -> None:
-        """Count `other` on the node (`step` 1), or no longer (-1).
+        """Add `other` to the counts of its node (`step` 1), or remove it (-1).
 
-        Whether it was counted before is not asked: one that terminates was not, and is still
-        taken off, as in the reference.
+        Does not check whether `other` was counted: removing a terminating pod, which is not
+        counted, still lowers the count, as in the reference.
         """
         if other.pod.metadata.namespace != pod.metadata.namespace:
             return

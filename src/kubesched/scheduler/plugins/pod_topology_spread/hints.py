@@ -1,4 +1,4 @@
-"""Which changes could let a pod that PodTopologySpread rejected fit (docs/reference/06 §1.9)."""
+"""Queueing hints of PodTopologySpread (docs/reference/06 §1.9)."""
 
 from __future__ import annotations
 
@@ -15,36 +15,26 @@ __all__ = ["SpreadHints"]
 
 
 class SpreadHints:
-    """Hints on events by the hard constraints of the pod that waits."""
+    """Decides by the hard constraints of a pending pod whether an event may help it."""
 
     def __init__(self, hard_constraints: Callable[[Pod], Sequence[SpreadConstraint]]) -> None:
         self._hard_constraints = hard_constraints
 
     def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Pod, old), expect_or_none(Pod, new)
-        if not all(_is_involved(pod, each) for each in (after, before) if each is not None):
+        if not all(_may_matter(pod, each) for each in (after, before) if each is not None):
             return QueueingHint.SKIP
         if spread_excess(pod):
-            return QueueingHint.SKIP  # whoever is where
+            return QueueingHint.SKIP  # PreFilter rejects the pod for every node
         constraints = self._hard_constraints(pod)
         if before is None or after is None:
             changed = before or after
             assert changed is not None
             labels = changed.metadata.labels
             return queue_if(any(each.selector.matches(labels) for each in constraints))
-        if (
-            same_pod(pod, after)
-            and before.spec.tolerations != after.spec.tolerations
-            and any(each.honors_taints for each in constraints)
-        ):
-            return QueueingHint.QUEUE
-        labels_before, labels = before.metadata.labels, after.metadata.labels
         return queue_if(
-            labels_before != labels
-            and any(
-                each.selector.matches(labels_before) != each.selector.matches(labels)
-                for each in constraints
-            )
+            _tolerates_differently(pod, before, after, constraints)
+            or _counts_differently(before, after, constraints)
         )
 
     def after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
@@ -67,9 +57,30 @@ class SpreadHints:
         )
 
 
-def _is_involved(pod: Pod, other: Pod) -> bool:
+def _may_matter(pod: Pod, other: Pod) -> bool:
+    """Whether `other` is the pending pod itself, or can count in its constraints."""
     return same_pod(pod, other) or (
         is_placed(other) and other.metadata.namespace == pod.metadata.namespace
+    )
+
+
+def _tolerates_differently(
+    pod: Pod, before: Pod, after: Pod, constraints: Sequence[SpreadConstraint]
+) -> bool:
+    """Whether the pending pod's own tolerations changed, and a constraint reads them."""
+    return (
+        same_pod(pod, after)
+        and before.spec.tolerations != after.spec.tolerations
+        and any(each.honors_taints for each in constraints)
+    )
+
+
+def _counts_differently(before: Pod, after: Pod, constraints: Sequence[SpreadConstraint]) -> bool:
+    """Whether new labels changed which constraints count the pod."""
+    old_labels, new_labels = before.metadata.labels, after.metadata.labels
+    return old_labels != new_labels and any(
+        each.selector.matches(old_labels) != each.selector.matches(new_labels)
+        for each in constraints
     )
 
 

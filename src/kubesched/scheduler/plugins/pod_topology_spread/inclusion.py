@@ -1,4 +1,4 @@
-"""Which nodes count for a constraint (docs/reference/06 §1.4, inclusion policies)."""
+"""Which nodes count for a spread constraint (docs/reference/06 §1.4, inclusion policies)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Inclusion"]
 
 
 class Inclusion:
-    """The rules by which a pod's constraints count nodes.
+    """The rules that decide which nodes count for a pod's constraints.
 
-    `keys` are the labels that a node must have, all of them, to count at all.
+    A node must have all labels in `keys` to count.
     """
 
     __slots__ = ("_affinity", "_comparing", "_keys", "_tolerations")
@@ -35,7 +35,7 @@ class Inclusion:
         self._comparing = comparing  # tolerations may use Lt and Gt
 
     def accepts(self, constraint: SpreadConstraint, node: NodeInfo) -> bool:
-        """Whether the constraint's policies count a node. The keys are not looked at."""
+        """Whether the constraint's policies include a node; does not check the keys."""
         assert node.node is not None
         if (
             constraint.honors_affinity
@@ -43,12 +43,12 @@ class Inclusion:
             and not self._affinity.matches(node.labels, node.name)
         ):
             return False
-        return not constraint.honors_taints or _is_open(
+        return not constraint.honors_taints or _tolerates_all(
             node.node.spec.taints, self._tolerations, self._comparing
         )
 
     def rule(self, constraint: SpreadConstraint) -> _Rule | None:
-        """The same for all rows; None: every node with the constraint's own key counts."""
+        """Return the same rule for all rows; None: every node with the topology key counts."""
         keys = self._keys - {constraint.topology_key}
         affinity = self._affinity if constraint.honors_affinity else None
         tolerations = self._tolerations if constraint.honors_taints else None
@@ -58,7 +58,7 @@ class Inclusion:
 
 
 class _Rule(msgspec.Struct, frozen=True):
-    """Labels that must be there, node affinity, and tolerations if taints matter."""
+    """Required labels, node affinity, and tolerations if taints matter."""
 
     keys: frozenset[str]
     affinity: RequiredNodeAffinity | None
@@ -70,7 +70,7 @@ class _Rule(msgspec.Struct, frozen=True):
 
 
 class _IncludedRows:
-    """The rows of a table that a rule lets count, and how to notice that they change."""
+    """The rows that a rule includes, with a version that changes when they may."""
 
     __slots__ = (
         "_columns",
@@ -88,7 +88,7 @@ class _IncludedRows:
         self._columns = list(self._key_columns)
         self._names: list[str] = []
         if rule.affinity is not None:
-            keys, names = _looked_at(rule.affinity)
+            keys, names = _read_by(rule.affinity)
             self._columns += [table.label_column(key) for key in sorted(keys)]
             self._names = sorted(names)
 
@@ -109,17 +109,17 @@ class _IncludedRows:
             live = table.live_rows
             mask[live] &= match_required(rule.affinity, NodeView(self._index, (), live))
         if rule.tolerations is not None:
-            # Many nodes share one list of taints: decide per list.
-            is_open = [
-                _is_open(taints, rule.tolerations, rule.comparing)
+            # Many nodes share one list of taints: evaluate each list once.
+            is_tolerated = [
+                _tolerates_all(taints, rule.tolerations, rule.comparing)
                 for taints in table.taint_sets.values
             ]
-            mask &= np.asarray(is_open, dtype=bool).take(table.taint_set)
+            mask &= np.asarray(is_tolerated, dtype=bool).take(table.taint_set)
         return mask
 
 
-def _looked_at(required: RequiredNodeAffinity) -> tuple[set[str], set[str]]:
-    """The labels, and the node names, that decide whether a node matches."""
+def _read_by(required: RequiredNodeAffinity) -> tuple[set[str], set[str]]:
+    """The label keys, and the node names, that the affinity depends on."""
     terms = () if required.affinity is None else required.affinity.terms
     selectors = [term.selector for term in terms]
     if required.selector is not None:
@@ -128,5 +128,7 @@ def _looked_at(required: RequiredNodeAffinity) -> tuple[set[str], set[str]]:
     return keys, {field.value for term in terms for field in term.fields}
 
 
-def _is_open(taints: Sequence[Taint], tolerations: Sequence[Toleration], comparing: bool) -> bool:
+def _tolerates_all(
+    taints: Sequence[Taint], tolerations: Sequence[Toleration], comparing: bool
+) -> bool:
     return first_untolerated(taints, tolerations, comparison_operators=comparing) is None

@@ -1,4 +1,4 @@
-"""PodTopologySpread: pods of a kind spread over zones, nodes or other domains.
+"""PodTopologySpread: spread pods evenly over zones, nodes or other domains.
 
 docs/reference/06 §1.
 """
@@ -61,6 +61,8 @@ SYSTEM_DEFAULTS = (
 
 
 class PodTopologySpread(Plugin):
+    """Filter nodes by hard spread constraints, and score them by soft ones."""
+
     name = POD_TOPOLOGY_SPREAD
     args_type = PodTopologySpreadArgs
 
@@ -110,7 +112,7 @@ class PodTopologySpread(Plugin):
         )
 
     def _constraints(self, pod: Pod, action: str) -> tuple[SpreadConstraint, ...]:
-        """The pod's own constraints with this action, or else the defaults."""
+        """Return the pod's own constraints with this action, or the default ones."""
         own = pod.spec.topology_spread_constraints
         if own:
             return self._reader.read(pod, own, action)
@@ -185,7 +187,7 @@ class PodTopologySpread(Plugin):
             )
         if not constraints:
             return SKIP
-        # Only with the built-in defaults may a node lack a label and still take part.
+        # Only with the built-in defaults can a node without the labels get a score.
         require_all = bool(pod.spec.topology_spread_constraints) or not self._system_defaulted
         keys = [each.topology_key for each in constraints] if require_all else []
         inclusion = Inclusion(pod, keys, self._comparing)
@@ -206,14 +208,14 @@ class PodTopologySpread(Plugin):
 
 def _hard_spread(state: CycleState) -> HardSpread | Status:
     try:
-        noted = state.read(_PRE_FILTER_KEY)
+        spread = state.read(_PRE_FILTER_KEY)
     except StateNotFoundError as exc:
         return Status.failure(f'reading "{_PRE_FILTER_KEY}" from cycleState: {exc}')
-    assert isinstance(noted, HardSpread)
-    return noted
+    assert isinstance(spread, HardSpread)
+    return spread
 
 
 def _soft_spread(state: CycleState) -> SoftSpread:
-    noted = state.read(_PRE_SCORE_KEY)
-    assert isinstance(noted, SoftSpread)
-    return noted
+    spread = state.read(_PRE_SCORE_KEY)
+    assert isinstance(spread, SoftSpread)
+    return spread

@@ -1,4 +1,4 @@
-"""Soft constraints: the emptier a node's domains, the better (docs/reference/06 §1.6 and §1.7)."""
+"""Soft constraints: prefer nodes in emptier domains (docs/reference/06 §1.6 and §1.7)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["HOSTNAME", "SoftSpread"]
 
 HOSTNAME = "kubernetes.io/hostname"
 
-_LARGEST_LOOKED_UP = 1024
+_LARGEST_IN_TABLE = 1024
 
 Mask = NDArray[np.bool_]
 S = TypeVar("S", bound=np.generic)
 
 
 class _Spread:
-    """One constraint: what the matching pods in a node's domain weigh."""
+    """One constraint: the weighted number of matching pods in each domain."""
 
     __slots__ = ("_base", "_constraint", "_domains", "_pods", "_weight", "per_domain")
 
@@ -39,11 +39,11 @@ class _Spread:
         counts: DomainCounts | None,
     ) -> None:
         self._constraint = constraint
-        self._domains = domains  # of all nodes, whether they count or not
+        self._domains = domains  # of all nodes, whether or not they count
         self._pods = pods
         self._weight = math.log(size + 2)
         self._base = float(constraint.max_skew - 1)
-        # float64[domain], or None for hostname: there each node is looked at for itself.
+        # float64[domain]; None for hostname, where each node is its own domain.
         self.per_domain: NDArray[np.float64] | None = None
         if counts is not None:
             per_domain = counts.counts * np.float64(self._weight)
@@ -62,22 +62,22 @@ class _Spread:
 
     def scores(self, nodes: NodeView) -> NDArray[np.float64]:
         if self.per_domain is not None:
-            return self.hand_out(self.per_domain, nodes)
+            return self.per_node(self.per_domain, nodes)
         scores: NDArray[np.float64] = nodes.at(self._pods.column) * np.float64(self._weight)
         scores += self._base
         if not self._domains.covers_table:
             scores[nodes.at(self._domains.domain_of) < 0] = 0.0
         return scores
 
-    def hand_out(self, per_domain: NDArray[S], nodes: NodeView) -> NDArray[S]:
-        """Give each node what its domain has."""
+    def per_node(self, per_domain: NDArray[S], nodes: NodeView) -> NDArray[S]:
+        """Return the value of each node's domain."""
         return per_domain.take(nodes.at(self._domains.domain_of), mode="wrap")
 
 
 class SoftSpread:
-    """What PreScore notes: the pod's soft constraints and where they stand.
+    """The PreScore state: the pod's soft constraints and their counts.
 
-    With `require_all`, nodes that lack one of the topology keys take no part.
+    With `require_all`, nodes that lack one of the topology keys are ignored: they score 0.
     """
 
     __slots__ = ("_incomplete", "_keys", "_spreads")
@@ -113,7 +113,7 @@ class SoftSpread:
             self._spreads.append(_Spread(constraint, domains, size, pods, counts))
 
     def _ignored(self, nodes: NodeView) -> Mask | None:
-        """Per node, whether it takes no part; None if all do."""
+        """Per node, whether it is ignored; None if no node is."""
         ignored: Mask | None = None
         for domains in self._incomplete:
             lacking = nodes.at(domains.domain_of) < 0
@@ -132,8 +132,8 @@ class SoftSpread:
     def scores(self, nodes: NodeView) -> NDArray[np.int64]:
         first, *others = self._spreads
         if not others and first.per_domain is not None:
-            # Few domains, many nodes: round per domain, then hand out.
-            scores = first.hand_out(_rounded(first.per_domain), nodes)
+            # Few domains, many nodes: round per domain, then map domains to nodes.
+            scores = first.per_node(_rounded(first.per_domain), nodes)
         else:
             total = first.scores(nodes)
             for spread in others:
@@ -145,55 +145,55 @@ class SoftSpread:
         return scores
 
     def normalized(self, nodes: NodeView, scores: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Turn the scores around: the emptiest node gets 100, one that takes no part 0."""
+        """Reverse the scores: the emptiest node gets 100, an ignored node 0."""
         ignored = self._ignored(nodes)
-        taking_part = scores if ignored is None else scores[~ignored]
-        if not len(taking_part):
+        counted = scores if ignored is None else scores[~ignored]
+        if not len(counted):
             return np.zeros_like(scores)
-        lowest, highest = int(taking_part.min()), int(taking_part.max())
-        if highest <= _LARGEST_LOOKED_UP:
-            turned = _turned_up_to(highest, lowest).take(scores, mode="clip")
+        lowest, highest = int(counted.min()), int(counted.max())
+        if highest <= _LARGEST_IN_TABLE:
+            reversed_scores = _reversed_up_to(highest, lowest).take(scores, mode="clip")
         else:
-            turned = _turned(scores, highest, lowest)
+            reversed_scores = _reversed(scores, highest, lowest)
         if ignored is not None:
-            turned[ignored] = 0
-        return turned
+            reversed_scores[ignored] = 0
+        return reversed_scores
 
 
 def _domains_among(nodes: NodeView, domains: Domains, ignored: Mask | None) -> int:
-    """How many domains the nodes that take part are in; lacking the label is one, too."""
+    """The number of domains of the nodes that are not ignored; no label counts as a domain."""
     if ignored is None and len(nodes) == len(nodes.table) and domains.covers_table:
         return len(domains.present)
     domain_of = nodes.at(domains.domain_of)
     if ignored is not None:
         domain_of = domain_of[~ignored]
-    found = np.bincount(domain_of + 1, minlength=1)  # those without the label at place 0
+    found = np.bincount(domain_of + 1, minlength=1)  # nodes without the label at index 0
     number = int(np.count_nonzero(found))
     empty = domains.number_of("") + 1
     if found[0] and 0 < empty < len(found) and found[empty]:
-        number -= 1  # no label and a label with an empty value are the same domain
+        number -= 1  # an absent label and an empty value are the same domain
     return number
 
 
-def _turned(scores: NDArray[np.int64], highest: int, lowest: int) -> NDArray[np.int64]:
+def _reversed(scores: NDArray[np.int64], highest: int, lowest: int) -> NDArray[np.int64]:
     if highest == 0:
         return np.full_like(scores, MAX_NODE_SCORE)
-    turned = (highest + lowest) - scores
-    turned *= MAX_NODE_SCORE
-    turned //= highest
-    return turned
+    result = (highest + lowest) - scores
+    result *= MAX_NODE_SCORE
+    result //= highest
+    return result
 
 
 @lru_cache(maxsize=1024)
-def _turned_up_to(highest: int, lowest: int) -> NDArray[np.int64]:
-    """What becomes of every score there can be: looking it up is cheaper than dividing."""
-    return _turned(np.arange(highest + 1, dtype=np.int64), highest, lowest)
+def _reversed_up_to(highest: int, lowest: int) -> NDArray[np.int64]:
+    """The results for all scores up to `highest`: a table lookup is cheaper than a division."""
+    return _reversed(np.arange(highest + 1, dtype=np.int64), highest, lowest)
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Round half up: half to even would differ from the reference.
+    """Round half up, as the reference does; NumPy rounds half to even.
 
-    Values are 0 or at least ln 3, so that adding a half never reaches the next whole number
-    by an error of its own, as it would for the largest number below one half.
+    Values are 0 or at least ln 3. Adding a half would round up wrongly only for the largest float
+    below one half.
     """
     return (values + 0.5).astype(np.int64)

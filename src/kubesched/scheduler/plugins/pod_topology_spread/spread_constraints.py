@@ -1,7 +1,6 @@
 """Spread constraints in the form that filtering and scoring use (docs/reference/06 §1.2).
 
-Pods of one workload bring the same constraints again and again, so what was made of them is
-remembered by content.
+Pods of one workload have equal constraints, so parsed constraints are cached by content.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ SCHEDULE_ANYWAY = "ScheduleAnyway"
 _HONOR = "Honor"
 _IGNORE = "Ignore"
 
-_REMEMBERED = 4096
+_MAX_CACHED = 4096
 
-# An empty selector matches every pod but is counted as if there were none.
+# An empty selector matches every pod, but the rule counts no pods for it.
 _NO_PODS = PodQuery([(frozenset(), NOTHING)])
 
 
 class SpreadConstraint:
-    """One constraint of a pod. Equal constraints of equal pods are one object."""
+    """One constraint of a pod; equal constraints of equal pods are the same object."""
 
     __slots__ = (
         "honors_affinity",
@@ -46,86 +45,88 @@ class SpreadConstraint:
         "topology_key",
     )
 
-    def __init__(self, given: TopologySpreadConstraint, selector: Selector, namespace: str) -> None:
-        self.max_skew = given.max_skew
-        self.topology_key = given.topology_key
-        self.min_domains = 1 if given.min_domains is None else given.min_domains
-        self.honors_affinity = (given.node_affinity_policy or _HONOR) == _HONOR
-        self.honors_taints = (given.node_taints_policy or _IGNORE) == _HONOR
+    def __init__(
+        self, source: TopologySpreadConstraint, selector: Selector, namespace: str
+    ) -> None:
+        self.max_skew = source.max_skew
+        self.topology_key = source.topology_key
+        self.min_domains = 1 if source.min_domains is None else source.min_domains
+        self.honors_affinity = (source.node_affinity_policy or _HONOR) == _HONOR
+        self.honors_taints = (source.node_taints_policy or _IGNORE) == _HONOR
         self.selector = selector
-        self.query = _NO_PODS  # which pods on the nodes count
+        self.query = _NO_PODS  # selects the pods that count
         if not selector.is_empty:
             condition = (frozenset({namespace}), selector)
             self.query = PodQuery([condition], with_terminating=False)
 
     def count_on(self, node: NodeInfo) -> int:
-        """How many pods on one node count."""
+        """Return how many pods on one node count."""
         return sum(map(self.query.matches_pod, (pod_info.pod for pod_info in node.pods)))
 
 
 class SpreadConstraintReader:
-    """Makes constraints of what pods say."""
+    """Parses the spread constraints of pods, with a cache."""
 
     def __init__(self, merges_match_label_keys: bool = True) -> None:
         self._merges = merges_match_label_keys
-        self._remembered: dict[Hashable, tuple[SpreadConstraint, ...]] = {}
+        self._cache: dict[Hashable, tuple[SpreadConstraint, ...]] = {}
 
     def read(
-        self, pod: Pod, given: Sequence[TopologySpreadConstraint], action: str
+        self, pod: Pod, constraints: Sequence[TopologySpreadConstraint], action: str
     ) -> tuple[SpreadConstraint, ...]:
-        """The constraints with this action (`whenUnsatisfiable`), in order.
+        """Parse the constraints with this action (`whenUnsatisfiable`), in order.
 
         Raises:
-            SelectorError: a label selector cannot be built.
+            SelectorError: a label selector is invalid.
         """
-        wanted = [each for each in given if each.when_unsatisfiable == action]
-        if not wanted:
+        selected = [each for each in constraints if each.when_unsatisfiable == action]
+        if not selected:
             return ()
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        key = (namespace, *(self._key(each, labels) for each in wanted))
-        made = self._remembered.get(key)
-        if made is None:
-            made = tuple(
-                SpreadConstraint(each, self._selector(each, labels), namespace) for each in wanted
+        key = (namespace, *(self._key(each, labels) for each in selected))
+        parsed = self._cache.get(key)
+        if parsed is None:
+            parsed = tuple(
+                SpreadConstraint(each, self._selector(each, labels), namespace) for each in selected
             )
-            self._remember(key, made)
-        return made
+            self._store(key, parsed)
+        return parsed
 
     def read_defaults(
-        self, pod: Pod, given: tuple[TopologySpreadConstraint, ...], selector: Selector
+        self, pod: Pod, defaults: tuple[TopologySpreadConstraint, ...], selector: Selector
     ) -> tuple[SpreadConstraint, ...]:
-        """The given constraints, all over the pods that the selector selects.
+        """Parse the default constraints, all with this selector.
 
-        The same tuple must be given each time: it is remembered by identity.
+        Pass the same tuple each time: the cache uses its identity.
         """
         namespace = pod.metadata.namespace
-        key = (namespace, selector, id(given))
-        made = self._remembered.get(key)
-        if made is None:
-            made = tuple(SpreadConstraint(each, selector, namespace) for each in given)
-            self._remember(key, made)
-        return made
+        key = (namespace, selector, id(defaults))
+        parsed = self._cache.get(key)
+        if parsed is None:
+            parsed = tuple(SpreadConstraint(each, selector, namespace) for each in defaults)
+            self._store(key, parsed)
+        return parsed
 
-    def _remember(self, key: Hashable, made: tuple[SpreadConstraint, ...]) -> None:
-        if len(self._remembered) >= _REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key] = made
+    def _store(self, key: Hashable, parsed: tuple[SpreadConstraint, ...]) -> None:
+        if len(self._cache) >= _MAX_CACHED:
+            self._cache.clear()
+        self._cache[key] = parsed
 
-    def _key(self, given: TopologySpreadConstraint, labels: dict[str, str]) -> Hashable:
+    def _key(self, constraint: TopologySpreadConstraint, labels: dict[str, str]) -> Hashable:
         return (
-            given.max_skew,
-            given.topology_key,
-            selector_key(given.label_selector),
-            given.min_domains,
-            given.node_affinity_policy,
-            given.node_taints_policy,
-            tuple((key, labels.get(key)) for key in given.match_label_keys),
+            constraint.max_skew,
+            constraint.topology_key,
+            selector_key(constraint.label_selector),
+            constraint.min_domains,
+            constraint.node_affinity_policy,
+            constraint.node_taints_policy,
+            tuple((key, labels.get(key)) for key in constraint.match_label_keys),
         )
 
-    def _selector(self, given: TopologySpreadConstraint, labels: dict[str, str]) -> Selector:
-        selector = Selector.from_label_selector(given.label_selector)
+    def _selector(self, constraint: TopologySpreadConstraint, labels: dict[str, str]) -> Selector:
+        selector = Selector.from_label_selector(constraint.label_selector)
         if self._merges:
-            same = {key: labels[key] for key in given.match_label_keys if key in labels}
+            same = {key: labels[key] for key in constraint.match_label_keys if key in labels}
             if same:
                 selector = _narrowed(selector, same)
         return selector
@@ -138,7 +139,7 @@ def _narrowed(selector: Selector, labels: dict[str, str]) -> Selector:
 
 
 def selector_key(selector: LabelSelector | None) -> Hashable:
-    """A hashable stand-in for a label selector."""
+    """Return a hashable key for a label selector."""
     if selector is None:
         return None
     return frozenset(selector.match_labels.items()), selector.match_expressions

@@ -1,4 +1,4 @@
-"""PrioritySort: pods of higher priority first, then those that wait longest.
+"""PrioritySort: pods of higher priority first, then the pods that have waited longest.
 
 docs/reference/05 §7.1.
 """
@@ -12,6 +12,8 @@ __all__ = ["PrioritySort"]
 
 
 class PrioritySort(Plugin):
+    """QueueSort plugin: order the active queue by priority, then by time."""
+
     name = PRIORITY_SORT
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, int]:

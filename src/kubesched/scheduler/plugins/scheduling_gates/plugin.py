@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod that still has gates stays out of the queue (docs/reference/05 §7.2)."""
+"""SchedulingGates: a pod with gates does not enter the queue (docs/reference/05 §7.2)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ __all__ = ["SchedulingGates"]
 
 
 class SchedulingGates(Plugin):
+    """PreEnqueue plugin: reject pods that have scheduling gates."""
+
     name = SCHEDULING_GATES
 
     def pre_enqueue(self, pod: Pod) -> Status:

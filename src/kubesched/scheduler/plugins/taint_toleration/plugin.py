@@ -1,7 +1,7 @@
-"""TaintToleration: tainted nodes are for pods that tolerate the taints (docs/reference/05 §7.5).
+"""TaintToleration: a tainted node accepts tolerating pods only (docs/reference/05 §7.5).
 
-Many nodes share few lists of taints. The form for many nodes tries each list once and
-looks the verdicts up.
+Many nodes share few distinct lists of taints. The many-node form evaluates each list once and
+looks the verdict of each node up.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)", causes=(Un
 
 
 class TaintToleration(Plugin):
+    """Filter nodes by their taints; score by the number of untolerated soft taints."""
+
     name = TAINT_TOLERATION
     reads = Reads(
         pod=PodPart.TOLERATIONS,
@@ -65,14 +67,15 @@ class TaintToleration(Plugin):
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
         super().__init__(args, handle)
         self._comparison_operators = feature_enabled(handle, COMPARISON_OPERATORS)
-        self._last_given: tuple[Toleration, ...] = ()
+        # The tolerations of the previous pod, and those of them that PreScore uses.
+        self._last_tolerations: tuple[Toleration, ...] = ()
         self._last_relevant: tuple[Toleration, ...] = ()
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         assert node.node is not None
         if (count := len(pod.spec.tolerations)) > MOST_TOLERATIONS:
             return _too_many(count)
-        return UNTOLERATED if self._is_kept_away(pod, node.node.spec.taints) else SUCCESS
+        return UNTOLERATED if self._has_untolerated(pod, node.node.spec.taints) else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         if (count := len(pod.spec.tolerations)) > MOST_TOLERATIONS:
@@ -80,29 +83,29 @@ class TaintToleration(Plugin):
         taint_set = nodes.taint_set
         if not np.count_nonzero(taint_set):
             return Rejections.none()
-        verdicts = [self._is_kept_away(pod, taints) for taints in nodes.taint_sets]
+        verdicts = [self._has_untolerated(pod, taints) for taints in nodes.taint_sets]
         if not any(verdicts):
             return Rejections.none()
         return Rejections.where(np.array(verdicts).take(taint_set), UNTOLERATED)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        given = pod_info.pod.spec.tolerations
-        if given is not self._last_given:  # as it mostly is: pods come with one spec after another
-            self._last_given = given
-            self._last_relevant = tuple([each for each in given if each.effect in _RELEVANT])
+        tolerations = pod_info.pod.spec.tolerations
+        if tolerations is not self._last_tolerations:  # pods of one workload share the spec
+            self._last_tolerations = tolerations
+            self._last_relevant = tuple([each for each in tolerations if each.effect in _RELEVANT])
         state.write(STATE_KEY, self._last_relevant)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         assert node.node is not None
-        return self._count_unwelcoming(_relevant_tolerations(state), node.node.spec.taints)
+        return self._count_soft_taints(_relevant_tolerations(state), node.node.spec.taints)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         tolerations = _relevant_tolerations(state)
         taint_set = nodes.taint_set
         if not np.count_nonzero(taint_set):
             return np.zeros(len(nodes), dtype=np.int64)
-        counts = [self._count_unwelcoming(tolerations, taints) for taints in nodes.taint_sets]
+        counts = [self._count_soft_taints(tolerations, taints) for taints in nodes.taint_sets]
         return np.array(counts, dtype=np.int64).take(taint_set)
 
     def normalize_score(
@@ -113,9 +116,9 @@ class TaintToleration(Plugin):
     def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
         taint_sets = nodes.taint_sets
         if len(taint_sets) > _FEW_TAINT_SETS:
-            return None  # looking through them for every pod would cost more than it saves
+            return None  # evaluating them for every pod would cost more than it saves
         for taints in taint_sets:
-            if taints and self._count_unwelcoming(_relevant_tolerations(state), taints):
+            if taints and self._count_soft_taints(_relevant_tolerations(state), taints):
                 return None
         return MAX_NODE_SCORE
 
@@ -133,13 +136,14 @@ class TaintToleration(Plugin):
 
     def _node_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Node, old), expect(Node, new)
-        was_away = before is None or self._is_kept_away(pod, before.spec.taints)
-        return queue_if(was_away and not self._is_kept_away(pod, after.spec.taints))
+        was_rejected = before is None or self._has_untolerated(pod, before.spec.taints)
+        return queue_if(was_rejected and not self._has_untolerated(pod, after.spec.taints))
 
     def _tolerations_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         return queue_if(same_pod(pod, expect(Pod, new)))
 
-    def _is_kept_away(self, pod: Pod, taints: Sequence[Taint]) -> bool:
+    def _has_untolerated(self, pod: Pod, taints: Sequence[Taint]) -> bool:
+        """Whether a NoSchedule or NoExecute taint rejects the pod."""
         if len(pod.spec.tolerations) > MOST_TOLERATIONS:
             return True
         found = first_untolerated(
@@ -147,7 +151,8 @@ class TaintToleration(Plugin):
         )
         return found is not None
 
-    def _count_unwelcoming(self, tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:
+    def _count_soft_taints(self, tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:
+        """How many PreferNoSchedule taints the tolerations do not cover."""
         return sum(
             taint.effect == PREFER_NO_SCHEDULE
             and not is_tolerated(

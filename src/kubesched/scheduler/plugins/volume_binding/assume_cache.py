@@ -1,7 +1,7 @@
-"""Objects as they will be once what was decided has been written (docs/reference/07 §6).
+"""Objects as they will be once pending writes are done (docs/reference/07 §6).
 
-An overlay over what the informer shows. An assumed object stands in for the stored one only
-while both have the same version: whatever else happens to the object ends the assumption.
+The cache is an overlay over an informer. An assumed object replaces the stored one only while
+both have the same resource version: any other change of the object ends the assumption.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
 
 class AssumeCache(Generic[T]):
-    """`plural` is how messages call the kind; `on_change` is told what `get` says of a name."""
+    """Assumed objects of one kind over a lister.
+
+    `plural` is the name of the kind in error messages. The cache calls `on_change` with a name
+    and the result of `get` after each change.
+    """
 
     def __init__(
         self,
@@ -34,11 +38,11 @@ class AssumeCache(Generic[T]):
         lister.follow(self._follow)
 
     def __len__(self) -> int:
-        """How many objects are assumed to be other than they are."""
+        """The number of objects with an assumption."""
         return len(self._assumed)
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """The object as it is assumed to be."""
+        """Return the assumed object, or the stored one without an assumption."""
         stored = self._lister.get(name, namespace)
         if stored is None or not self._assumed:
             return stored
@@ -48,14 +52,14 @@ class AssumeCache(Generic[T]):
         return stored
 
     def stored(self, name: str, namespace: str = "") -> T | None:
-        """The object as the informer shows it."""
+        """Return the object as the informer has it."""
         return self._lister.get(name, namespace)
 
     def assume(self, changed: T) -> None:
-        """Take the object to be like this from now on.
+        """Return this object from `get` from now on.
 
         Raises:
-            VolumeError: it is gone, or is no longer the one that was changed.
+            VolumeClaimError: the object was deleted, or has another resource version.
         """
         metadata = changed.metadata
         stored = self._lister.get(metadata.name, metadata.namespace)
@@ -67,17 +71,17 @@ class AssumeCache(Generic[T]):
                 f"(stored: {_version(stored)}, assume: {_version(changed)})"
             )
         self._assumed[metadata.namespace, metadata.name] = changed
-        self._tell(metadata)
+        self._notify(metadata)
 
     def restore(self, changed: T) -> None:
-        """End an assumption that was made about this version of the object."""
+        """Drop the assumption about this version of the object."""
         metadata = changed.metadata
         key = (metadata.namespace, metadata.name)
         assumed = self._assumed.get(key)
         if assumed is None or _version(assumed) != _version(changed):
             return
         del self._assumed[key]
-        self._tell(metadata)
+        self._notify(metadata)
 
     def not_found(self, name: str, namespace: str = "") -> str:
         return f'{self._plural} "{_name(name, namespace)}" not found'
@@ -89,13 +93,13 @@ class AssumeCache(Generic[T]):
         key = (metadata.namespace, metadata.name)
         assumed = self._assumed.get(key)
         if assumed is not None:
-            # What is stored counts, not what the event says: it may be late.
+            # Compare with the stored object, not the event's: the event may be late.
             stored = self._lister.get(metadata.name, metadata.namespace)
             if stored is None or _version(stored) != _version(assumed):
                 del self._assumed[key]
-        self._tell(metadata)
+        self._notify(metadata)
 
-    def _tell(self, metadata: ObjectMeta) -> None:
+    def _notify(self, metadata: ObjectMeta) -> None:
         if self._on_change is not None:
             self._on_change(metadata.name, self.get(metadata.name, metadata.namespace))
 

@@ -78,7 +78,7 @@ class FreeVolumes:
         index.listeners.append(self._changed)
 
     def counts(self, claim: PersistentVolumeClaim, nodes: NodeView) -> NDArray[np.int32]:
-        """Raises VolumeError if the claim's selector is not valid."""
+        """Raises VolumeClaimError if the claim's selector is not valid."""
         request = _Request.of(claim)
         if not self._is_current(nodes):
             self._forget(nodes)

@@ -1,4 +1,4 @@
-"""When a pod that waits for its volumes is worth another try (docs/reference/07 §5.10)."""
+"""Queueing hints of VolumeBinding (docs/reference/07 §5.10)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _class_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:  # noqa: ARG00
 
 def _claim_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:  # noqa: ARG001  a hint takes all
     changed = expect(PersistentVolumeClaim, new).metadata
-    same_home = changed.namespace == pod.metadata.namespace
-    return queue_if(same_home and changed.name in claim_names(pod))
+    same_namespace = changed.namespace == pod.metadata.namespace
+    return queue_if(same_namespace and changed.name in claim_names(pod))
 
 
 def _csi_node_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:  # noqa: ARG001  a hint takes all
@@ -50,7 +50,7 @@ def _csi_node_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:  # noqa: AR
 
 def _driver_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:
     before, after = expect(CSIDriver, old), expect(CSIDriver, new)
-    # As in the reference, only pods that name the driver themselves are looked at.
+    # As in the reference, only pods whose inline volumes name the driver are checked.
     is_named = any(
         volume.csi is not None and volume.csi.driver == after.metadata.name
         for volume in pod.spec.volumes
@@ -67,7 +67,7 @@ def _capacity_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:  # noqa: AR
     return queue_if(most is not None and (least is None or most > least))
 
 
-# Volumes and nodes without a hint: any of them may be what the pod waits for.
+# Volumes and nodes have no hint: any of them can be the one that the pod needs.
 EVENTS = (
     ClusterEventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, _APPEARS), _class_changed),
     ClusterEventWithHint(

@@ -1,4 +1,4 @@
-"""Bound volumes of in-tree plugins, on nodes that have handed them to a CSI driver.
+"""In-tree volumes on nodes that use a CSI driver for them.
 
 The rules are in docs/reference/07 §4.
 """
@@ -25,7 +25,7 @@ __all__ = ["Migration", "replaced_plugin", "translate"]
 
 
 class Migration:
-    """Knows which nodes have which plugins migrated."""
+    """Tracks which in-tree plugins each node has migrated to CSI drivers."""
 
     def __init__(self, nodes: Lister[CSINode]) -> None:
         self._nodes = nodes
@@ -33,10 +33,10 @@ class Migration:
         nodes.follow(self._changed)
 
     def translated(self, volume: PersistentVolume, node_name: str) -> PersistentVolume:
-        """The volume as it is on the node.
+        """Return the volume as the node's plugin or driver sees it.
 
         Raises:
-            VolumeError: the CSI driver has no such volume.
+            VolumeClaimError: the CSI driver does not support the volume.
         """
         plugin = replaced_plugin(volume)
         if plugin is None or not is_migrated_on(plugin, self._nodes.get(node_name)):
@@ -44,9 +44,9 @@ class Migration:
         return translate(plugin, volume)
 
     def migrated(self, plugin: InTreePlugin, nodes: NodeView) -> NDArray[np.bool_]:
-        """Nodes that have handed the plugin's volumes to the driver."""
-        known = self._migrated.get(plugin.name)
-        return np.zeros(len(nodes), dtype=bool) if known is None else known.mask(nodes)
+        """Return the nodes that use the CSI driver for the plugin's volumes."""
+        names = self._migrated.get(plugin.name)
+        return np.zeros(len(nodes), dtype=bool) if names is None else names.mask(nodes)
 
     def _changed(self, old: CSINode | None, new: CSINode | None) -> None:
         before, after = _plugins(old), _plugins(new)
@@ -57,7 +57,7 @@ class Migration:
 
 
 def replaced_plugin(volume: PersistentVolume) -> InTreePlugin | None:
-    """The in-tree plugin of the volume, if the scheduler knows its CSI counterpart."""
+    """Return the in-tree plugin of a volume, if the scheduler supports its migration."""
     if volume.spec.csi is not None:
         return None
     plugin = in_tree_plugin(volume.spec)
@@ -65,7 +65,8 @@ def replaced_plugin(volume: PersistentVolume) -> InTreePlugin | None:
 
 
 def translate(plugin: InTreePlugin, volume: PersistentVolume) -> PersistentVolume:
-    """The volume in terms of the CSI driver. Raises VolumeError if there is none."""
+    """Translate the volume for the CSI driver; raise VolumeClaimError if that is impossible."""
+
     try:
         return with_csi_topology(plugin, volume)
     except MigrationError as exc:

@@ -52,8 +52,8 @@ from kubesched.scheduler.plugins.volume_binding.migration import Migration
 from kubesched.scheduler.plugins.volume_binding.pod_claims import (
     PodClaims,
     are_all_bound,
-    claims_of,
     claims_problem,
+    group_claims,
 )
 from kubesched.scheduler.plugins.volume_binding.scoring import StorageScore
 from kubesched.scheduler.plugins.volume_binding.volume_binder import VolumeBinder, VolumeReservation
@@ -145,7 +145,7 @@ class VolumeBinding(Plugin):
             state.write(STATE_KEY, _State())
             return SKIP
         try:
-            claims = claims_of(pod, self._claims, self._classes)
+            claims = group_claims(pod, self._claims, self._classes)
         except VolumeClaimError as exc:
             return Status.failure(exc)
         if claims.immediate:

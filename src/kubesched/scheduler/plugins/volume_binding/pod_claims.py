@@ -1,4 +1,4 @@
-"""The claims of a pod, by what is left to do for them (docs/reference/07 §5.2)."""
+"""The claims of a pod, grouped by the work that is left (docs/reference/07 §5.2)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from kubesched.scheduler.plugins.helpers.volume_claims import (
 )
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
 
-__all__ = ["PodClaims", "are_all_bound", "claims_of", "claims_problem"]
+__all__ = ["PodClaims", "are_all_bound", "claims_problem", "group_claims"]
 
 
 class PodClaims(NamedTuple):
-    """In the order of the pod's volumes; a claim that two volumes name is there twice."""
+    """A pod's claims in the order of its volumes; one named by two volumes occurs twice."""
 
     bound: tuple[PersistentVolumeClaim, ...]
-    delayed: tuple[PersistentVolumeClaim, ...]  # bound once the pod has a node
-    immediate: tuple[PersistentVolumeClaim, ...]  # somebody else must bind them first
+    delayed: tuple[PersistentVolumeClaim, ...]  # bound after the pod has a node
+    immediate: tuple[PersistentVolumeClaim, ...]  # a controller must bind them first
 
 
 def claims_problem(pod: Pod, claims: Lister[PersistentVolumeClaim]) -> tuple[str, bool]:
-    """Why the pod cannot use its claims, empty if it can; and whether it has claims at all."""
+    """Return why the pod cannot use its claims (or ""), and whether it has claims."""
     has_claims = False
     for volume in pod.spec.volumes:
         name = claim_name(pod, volume)
@@ -37,10 +37,10 @@ def claims_problem(pod: Pod, claims: Lister[PersistentVolumeClaim]) -> tuple[str
             continue
         has_claims = True
         claim = claims.get(name, pod.metadata.namespace)
-        is_made_for_it = volume.ephemeral is not None
+        is_ephemeral = volume.ephemeral is not None
         if claim is None:
             missing = not_found(PersistentVolumeClaim, name)
-            if is_made_for_it:
+            if is_ephemeral:
                 wanted = missing.removesuffix(" not found")
                 missing = f"waiting for ephemeral volume controller to create the {wanted}"
             return missing, True
@@ -52,18 +52,18 @@ def claims_problem(pod: Pod, claims: Lister[PersistentVolumeClaim]) -> tuple[str
             )
         if claim.metadata.deletion_timestamp is not None:
             return f'persistentvolumeclaim "{name}" is being deleted', True
-        if is_made_for_it and (problem := ownership_problem(pod, claim)):
+        if is_ephemeral and (problem := ownership_problem(pod, claim)):
             return problem, True
     return "", has_claims
 
 
-def claims_of(
+def group_claims(
     pod: Pod, claims: AssumeCache[PersistentVolumeClaim], classes: Lister[StorageClass]
 ) -> PodClaims:
-    """Sort out the claims, as they are assumed to be.
+    """Group the pod's claims, including assumed changes.
 
     Raises:
-        VolumeError: a claim is gone, or its class does not say when to bind.
+        VolumeClaimError: a claim does not exist, or its class has no binding mode.
     """
     bound, delayed, immediate = [], [], []
     namespace = pod.metadata.namespace
@@ -82,7 +82,7 @@ def claims_of(
 
 
 def are_all_bound(pod: Pod, claims: AssumeCache[PersistentVolumeClaim]) -> bool:
-    """Whether nothing is left to do; a claim that is gone is not bound."""
+    """Whether every claim of the pod exists and is bound."""
     for name in claim_names(pod):
         claim = claims.get(name, pod.metadata.namespace)
         if claim is None or not is_fully_bound(claim):

@@ -35,7 +35,7 @@ def find_match(
     """The volume for the claim on a node with these labels.
 
     Raises:
-        VolumeError: the claim's selector is not valid.
+        VolumeClaimError: the claim's selector is not valid.
     """
     selector = claim_selector(claim)
     reserved = reserved_volume(claim, index, excluded)
@@ -55,7 +55,7 @@ def claim_selector(claim: PersistentVolumeClaim) -> Selector | None:
     """What the claim asks of a volume's labels.
 
     Raises:
-        VolumeError: the selector is not valid.
+        VolumeClaimError: the selector is not valid.
     """
     if claim.spec.selector is None:
         return None

@@ -73,7 +73,7 @@ class VolumeBinder:
         """Take volumes and claims to be as they will be once PreBind is done.
 
         Raises:
-            VolumeError: one of them is not as it was; nothing is assumed then.
+            VolumeClaimError: one of them is not as it was; nothing is assumed then.
         """
         reservation = VolumeReservation(node_name)
         assumed_volumes: list[PersistentVolume] = []
@@ -112,7 +112,7 @@ class VolumeBinder:
 
         Raises:
             ApiError: the server refused a change.
-            VolumeError: it cannot or did not happen.
+            VolumeClaimError: it cannot or did not happen.
         """
         written = await self._write(reservation)
         await self._wait(reservation, written, pod)

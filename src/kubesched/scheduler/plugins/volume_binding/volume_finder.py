@@ -100,7 +100,7 @@ class VolumeFinder:
         self._migration = migration
 
     def find(self, claims: PodClaims, node_name: str, labels: Mapping[str, str]) -> VolumeFinding:
-        """Raises VolumeError if it cannot be told."""
+        """Raises VolumeClaimError if it cannot be told."""
         problems = self._bound_problem(claims.bound, node_name, labels)
         if not claims.delayed:
             return VolumeFinding(problems)

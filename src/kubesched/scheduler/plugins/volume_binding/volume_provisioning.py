@@ -126,7 +126,7 @@ class Provisioners:
         """What decides whether a volume can be made for the claim.
 
         Raises:
-            VolumeError: its class is not known.
+            VolumeClaimError: its class is not known.
         """
         class_name = claim_class(claim)
         if not class_name:

@@ -1,4 +1,4 @@
-"""Disks that pods name without a claim, and when two pods cannot share one.
+"""Disks that pods use without a claim, and when two pods cannot share one.
 
 The rules are in docs/reference/07 §7.3.
 """
@@ -11,24 +11,24 @@ from kubesched.api import Volume
 
 __all__ = ["DiskUse", "disk_use", "share_a_disk"]
 
+# Disks of the four relevant kinds -> whether a pod needs the disk exclusively.
 DiskUse = Mapping[tuple[str, ...], bool]
-"""Disks of the four kinds that are looked at, and whether one that is shared must not be."""
 
 _NONE: DiskUse = {}
 
 
 def disk_use(volumes: Iterable[Volume]) -> DiskUse:
-    """What these volumes use, under names by which others would use it too."""
+    """Return the disks that these volumes use, by keys that other pods' volumes share."""
     use: dict[tuple[str, ...], bool] = {}
     for volume in volumes:
         if (gce := volume.gce_persistent_disk) is not None:
             _note(use, ("gce", gce.pd_name), written=not gce.read_only)
         if (ebs := volume.aws_elastic_block_store) is not None:
-            _note(use, ("ebs", ebs.volume_id), written=True)  # also of those that only read
+            _note(use, ("ebs", ebs.volume_id), written=True)  # even if it is only read
         if (iscsi := volume.iscsi) is not None:
             _note(use, ("iscsi", iscsi.iqn), written=not iscsi.read_only)
         if (rbd := volume.rbd) is not None:
-            for monitor in rbd.monitors:  # one in common is enough
+            for monitor in rbd.monitors:  # sharing one monitor is enough
                 name = ("rbd", monitor, rbd.pool, rbd.image)
                 _note(use, name, written=not rbd.read_only)
     return use or _NONE
@@ -39,9 +39,10 @@ def _note(use: dict[tuple[str, ...], bool], name: tuple[str, ...], *, written: b
 
 
 def share_a_disk(wanted: DiskUse, used: DiskUse) -> bool:
-    """Whether a disk is among both, and cannot be used twice at a time.
+    """Whether both use a disk that at least one of them needs exclusively.
 
-    Looked up, for either may name thousands.
+    Iterates the smaller mapping, for either may have thousands of disks.
     """
+
     few, many = (wanted, used) if len(wanted) <= len(used) else (used, wanted)
     return any(name in many and (written or many[name]) for name, written in few.items())

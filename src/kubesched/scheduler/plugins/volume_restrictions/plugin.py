@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks and claims that only one pod may use (docs/reference/07 §7)."""
+"""VolumeRestrictions: disks and claims that only one pod can use (docs/reference/07 §7)."""
 
 from __future__ import annotations
 
@@ -48,24 +48,26 @@ CLAIM_TAKEN = Status.unschedulable(
 _ONE_POD = "ReadWriteOncePod"
 
 
-class _Wanted(msgspec.Struct, gc=False):
-    """What the pod wants for itself alone."""
+class _ExclusiveUse(msgspec.Struct, gc=False):
+    """The disks and claims that the pod cannot share with other pods."""
 
     disks: DiskUse
-    claims: frozenset[str]  # names of claims that one pod may use
-    conflicts: int  # how many of them others use; a dry run counts up and down
+    claims: frozenset[str]  # names of ReadWriteOncePod claims
+    conflicts: int  # how many of the claims other pods use; a dry run counts up and down
 
-    def clone(self) -> _Wanted:
-        return _Wanted(self.disks, self.claims, self.conflicts)
+    def clone(self) -> _ExclusiveUse:
+        return _ExclusiveUse(self.disks, self.claims, self.conflicts)
 
     def uses(self, pod: Pod) -> int:
-        """How often a pod names one of the claims; its namespace is not looked at."""
+        """How often a pod names one of the claims; does not compare the namespace."""
         if not self.claims or not pod.spec.volumes:
             return 0
         return sum(name in self.claims for name in named_claims(pod))
 
 
 class VolumeRestrictions(Plugin):
+    """Filter plugin: reject nodes on which a pod uses a disk or claim exclusively."""
+
     name = VOLUME_RESTRICTIONS
     reads = Reads(pods_on_node=PodsOnNode.SPECS, objects=(PersistentVolumeClaim,))
 
@@ -100,7 +102,7 @@ class VolumeRestrictions(Plugin):
             in_use = sum(snapshot.has_pvc_in_use(key) for key in keys)
         if not disks and not in_use:
             return SKIP
-        state.write(STATE_KEY, _Wanted(disks, frozenset(alone), in_use))
+        state.write(STATE_KEY, _ExclusiveUse(disks, frozenset(alone), in_use))
         return SUCCESS
 
     def _claim(self, name: str, namespace: str) -> PersistentVolumeClaim | None:
@@ -113,41 +115,41 @@ class VolumeRestrictions(Plugin):
         return self._count(state, removed, -1)
 
     def _count(self, state: CycleState, other: PodInfo, step: int) -> Status:
-        wanted = _wanted(state)
-        if isinstance(wanted, Status):
-            return wanted
-        wanted.conflicts += step * wanted.uses(other.pod)
+        exclusive = _read_state(state)
+        if isinstance(exclusive, Status):
+            return exclusive
+        exclusive.conflicts += step * exclusive.uses(other.pod)
         return SUCCESS
 
     def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
         if not other.pod.spec.volumes:
             return True
-        wanted = _wanted(state)
+        exclusive = _read_state(state)
         return (
-            not isinstance(wanted, Status)
-            and not wanted.uses(other.pod)
-            and not share_a_disk(wanted.disks, disk_use(other.pod.spec.volumes))
+            not isinstance(exclusive, Status)
+            and not exclusive.uses(other.pod)
+            and not share_a_disk(exclusive.disks, disk_use(other.pod.spec.volumes))
         )
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         disks = disk_use(pod.spec.volumes)
         if disks and any(share_a_disk(disks, disk_use(o.pod.spec.volumes)) for o in node.pods):
             return DISK_TAKEN
-        wanted = _wanted(state)
-        if isinstance(wanted, Status):
-            return wanted
-        return CLAIM_TAKEN if wanted.conflicts > 0 else SUCCESS
+        exclusive = _read_state(state)
+        if isinstance(exclusive, Status):
+            return exclusive
+        return CLAIM_TAKEN if exclusive.conflicts > 0 else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-        wanted = _wanted(state)
-        if isinstance(wanted, Status):
-            return reject_all(nodes, wanted)
-        codes = np.full(len(nodes), 2 if wanted.conflicts > 0 else 0, dtype=np.uint8)
-        if wanted.disks:
+        exclusive = _read_state(state)
+        if isinstance(exclusive, Status):
+            return reject_all(nodes, exclusive)
+        codes = np.full(len(nodes), 2 if exclusive.conflicts > 0 else 0, dtype=np.uint8)
+        if exclusive.disks:
             self._disks.refresh(nodes)
             taken = np.zeros(nodes.table.capacity, dtype=bool)
             for row, used in self._disks.facts.items():
-                taken[row] = share_a_disk(wanted.disks, used)
+                taken[row] = share_a_disk(exclusive.disks, used)
             codes[nodes.at(taken)] = 1
         return Rejections(codes, (DISK_TAKEN, CLAIM_TAKEN))
 
@@ -166,26 +168,26 @@ class VolumeRestrictions(Plugin):
     def _pod_deleted(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         deleted = expect(Pod, old)
         if deleted.metadata.namespace != pod.metadata.namespace:
-            return QueueingHint.SKIP  # also if it had a disk that the pod wants
+            return QueueingHint.SKIP  # even if the deleted pod used a disk of this pod
         if share_a_disk(disk_use(pod.spec.volumes), disk_use(deleted.spec.volumes)):
             return QueueingHint.QUEUE
         return queue_if(not set(named_claims(pod)).isdisjoint(named_claims(deleted)))
 
     def _claim_added(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         added = expect(PersistentVolumeClaim, new).metadata
-        same_home = added.namespace == pod.metadata.namespace
-        return queue_if(same_home and added.name in named_claims(pod))
+        same_namespace = added.namespace == pod.metadata.namespace
+        return queue_if(same_namespace and added.name in named_claims(pod))
 
 
-def _wanted(state: CycleState) -> _Wanted | Status:
+def _read_state(state: CycleState) -> _ExclusiveUse | Status:
     try:
-        wanted: _Wanted = state.read(STATE_KEY)
+        exclusive: _ExclusiveUse = state.read(STATE_KEY)
     except StateNotFoundError:
         return Status.failure(f'cannot read "{STATE_KEY}" from cycleState')
-    return wanted
+    return exclusive
 
 
 def _disks_on(node: NodeInfo) -> DiskUse | None:
-    """The disks that pods on a node use; None if there are none."""
+    """The disks that the pods on a node use, or None if there are none."""
     volumes = [volume for other in node.pods for volume in other.pod.spec.volumes]
     return disk_use(volumes) or None

@@ -1,4 +1,4 @@
-"""VolumeZone: zone and region labels of bound volumes against those of nodes.
+"""VolumeZone: a node must match the zone and region labels of bound volumes.
 
 The rules are in docs/reference/07 §9.
 """
@@ -57,7 +57,7 @@ _SUCCESSOR = {ZONE_BETA: ZONE, REGION_BETA: REGION}
 
 
 class _Topology(NamedTuple):
-    """A label that a node needs because of a volume, with the values that will do."""
+    """A label that a volume requires of a node, with the accepted values."""
 
     volume: str
     key: str
@@ -65,6 +65,8 @@ class _Topology(NamedTuple):
 
 
 class VolumeZone(Plugin):
+    """Filter plugin: reject nodes outside the zones of the pod's volumes."""
+
     name = VOLUME_ZONE
     reads = Reads(
         pods_on_node=PodsOnNode.NOTHING,
@@ -94,8 +96,8 @@ class VolumeZone(Plugin):
         return SUCCESS
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...] | Status:
-        """What the bound volumes of the pod ask of nodes, or why nobody can tell."""
-        wanted: list[_Topology] = []
+        """Return the labels that the pod's bound volumes require, or why that is unknown."""
+        required: list[_Topology] = []
         for name in named_claims(pod):
             if not name:
                 return _unusable("PersistentVolumeClaim had no name")
@@ -111,11 +113,11 @@ class VolumeZone(Plugin):
             volume = self._volumes.get(volume_name)
             if volume is None:
                 return _unusable(not_found(PersistentVolume, volume_name))
-            wanted += _topologies_of(volume)
-        return tuple(wanted)
+            required += _topologies_of(volume)
+        return tuple(required)
 
     def _unbound_problem(self, claim: PersistentVolumeClaim) -> str:
-        """Why a claim without a volume cannot be ignored; empty if it can."""
+        """Return why a claim without a volume is a problem, or an empty string."""
         class_name = claim_class(claim)
         if not class_name:
             return "PersistentVolumeClaim had no pv name and storageClass name"
@@ -131,13 +133,13 @@ class VolumeZone(Plugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         if not pod.spec.volumes:
             return SUCCESS
-        wanted = self._wanted(state, pod)
-        if isinstance(wanted, Status):
-            return wanted
+        required = self._required(state, pod)
+        if isinstance(required, Status):
+            return required
         labels = node.labels
         if not any(key in labels for key in _KEYS):
-            return SUCCESS  # a cluster that is in one place
-        for _, key, values in wanted:
+            return SUCCESS  # a node without any of the labels is in no zone
+        for _, key, values in required:
             value = labels.get(key)
             if value is None:
                 value = labels.get(_SUCCESSOR.get(key, ""))
@@ -148,23 +150,23 @@ class VolumeZone(Plugin):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         if not pod.spec.volumes:
             return Rejections.none()
-        wanted = self._wanted(state, pod)
-        if isinstance(wanted, Status):
-            return reject_all(nodes, wanted)
+        required = self._required(state, pod)
+        if isinstance(required, Status):
+            return reject_all(nodes, required)
         is_placed = np.zeros(len(nodes), dtype=bool)
         for key in _KEYS:
             is_placed |= nodes.has_label(key)
         fits = np.ones(len(nodes), dtype=bool)
-        for _, key, values in wanted:
+        for _, key, values in required:
             fits &= _has_value(nodes, key, values)
         return Rejections.where(is_placed & ~fits, ELSEWHERE)
 
-    def _wanted(self, state: CycleState, pod: Pod) -> tuple[_Topology, ...] | Status:
+    def _required(self, state: CycleState, pod: Pod) -> tuple[_Topology, ...] | Status:
         try:
-            wanted: tuple[_Topology, ...] = state.read(STATE_KEY)
+            required: tuple[_Topology, ...] = state.read(STATE_KEY)
         except StateNotFoundError:
             return self._topologies(pod)
-        return wanted
+        return required
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         appears = ActionType.ADD | ActionType.UPDATE
@@ -189,8 +191,8 @@ class VolumeZone(Plugin):
 
     def _claim_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         changed = expect(PersistentVolumeClaim, new).metadata
-        same_home = changed.namespace == pod.metadata.namespace
-        return queue_if(same_home and changed.name in named_claims(pod))
+        same_namespace = changed.namespace == pod.metadata.namespace
+        return queue_if(same_namespace and changed.name in named_claims(pod))
 
     def _volume_changed(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         changed = expect(PersistentVolume, new)
@@ -205,12 +207,12 @@ def _topologies_of(volume: PersistentVolume) -> Iterable[_Topology]:
     for key in _KEYS:
         if key in labels:
             values = frozenset(part.strip() for part in labels[key].split("__"))
-            if "" not in values:  # a label with an empty part says nothing
+            if "" not in values:  # a label with an empty part is ignored
                 yield _Topology(volume.metadata.name, key, values)
 
 
 def _has_value(nodes: NodeView, key: str, values: frozenset[str]) -> NDArray[np.bool_]:
-    """Nodes whose label, or the label that succeeded it, has one of the values."""
+    """Return the nodes whose label, or the label that replaced it, has one of the values."""
     matched = _is_among(nodes, key, values)
     successor = _SUCCESSOR.get(key)
     if successor is not None:
