@@ -23,7 +23,7 @@ from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.config import default_configuration
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.runtime.framework import Framework
-from kubesched.scheduler.search.full_search import NoNodesError
+from kubesched.scheduler.search.schedule_result import NoNodesError
 from kubesched.scheduler.search.verification import VerifyingSearch
 from kubesched.testing import FakeHandle, make_meta, random_cluster, random_node, random_pod
 

@@ -22,6 +22,7 @@ from kubesched.scheduler.config.types import KubeSchedulerProfile, PluginRef, Pl
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.search.cached_search import CachedSearch
+from kubesched.scheduler.search.fit_checks import FitChecks
 
 __all__ = ["EmptyLister", "FixedNominator", "World", "plugin_class"]
 
@@ -142,6 +143,7 @@ class World:
         registry = {cls.name: cls for cls in everything}
         self.framework = Framework(profile, registry, self.services)
         self.search = CachedSearch(self.cache.snapshot, random.Random(0), percentage)
+        self.fit_checks = FitChecks(self.cache.snapshot, self.search.filtering)
 
     def schedule(self, pod: Pod, state: CycleState | None = None) -> Any:
         self.cache.update_snapshot()

@@ -29,7 +29,7 @@ from kubesched.framework import (
 )
 from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION
 from kubesched.scheduler.runtime.framework import Framework
-from kubesched.scheduler.search.full_search import NoNodesError, ScheduleResult
+from kubesched.scheduler.search.schedule_result import NoNodesError, ScheduleResult
 from tests.conformance.comparison import Step, compare
 from tests.conformance.expectations import expectation, missing_plugins
 from tests.conformance.goldens import read_lines

@@ -28,6 +28,7 @@ from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.search.cached_search import CachedSearch
+from kubesched.scheduler.search.fit_checks import FitChecks
 from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator
 from tests.conformance.volume_controller import VolumeController
 
@@ -85,17 +86,18 @@ class World:
         # Recordings without a value of their own were made with 100.
         percentage = configuration.percentage_of_nodes_to_score or 100
         self.search = CachedSearch(self.cache.snapshot, rng, percentage)
+        self.fit_checks = FitChecks(self.cache.snapshot, self.search.filtering)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work, name=name))
 
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
-        return self.search.fits_now(self.frameworks[profile], pod_info, since)
+        return self.fit_checks.fits_now(self.frameworks[profile], pod_info, since)
 
     def _fits_without(
         self, profile: str, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]
     ) -> bool:
-        return self.search.fits_without(self.frameworks[profile], pod_info, node_name, gone)
+        return self.fit_checks.fits_without(self.frameworks[profile], pod_info, node_name, gone)
 
     async def finish_work(self) -> None:
         """Wait for what plugins do beside an attempt."""

@@ -138,7 +138,7 @@ class Pair:
         profile = with_plugins(profile, (*extra, *profile.plugins.multi_point.enabled))
         self.framework = Framework(profile, registry, self.services)
 
-    def outcome(self, kind: type[FullSearch], pod: Pod) -> dict[str, Any]:
+    def outcome(self, kind: type[CachedSearch | FullSearch], pod: Pod) -> dict[str, Any]:
         search = kind(self.cache.snapshot, random.Random(0))
         try:
             result = search.schedule_pod(self.framework, CycleState(), PodInfo(pod))

@@ -249,7 +249,9 @@ class World:
         best: list[str] = full.get("best", [])
         return best
 
-    def outcome(self, kind: type[FullSearch], pod: Pod, *, in_depth: bool = True) -> dict[str, Any]:
+    def outcome(
+        self, kind: type[CachedSearch | FullSearch], pod: Pod, *, in_depth: bool = True
+    ) -> dict[str, Any]:
         search = kind(self.cache.snapshot, random.Random(0))
         try:
             result = search.schedule_pod(self.framework, CycleState(), PodInfo(pod))

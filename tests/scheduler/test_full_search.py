@@ -21,7 +21,8 @@ from kubesched.framework import (
     Reads,
     Status,
 )
-from kubesched.scheduler.search.full_search import NoNodesError, nodes_to_find
+from kubesched.scheduler.search.node_sampling import nodes_to_find
+from kubesched.scheduler.search.schedule_result import NoNodesError
 from kubesched.testing import make_node, make_pod
 from tests.support import World, plugin_class
 
@@ -76,7 +77,7 @@ ROOM: dict[str, tuple[World, bool]] = {
 def test_fits_now(world: World, want: bool) -> None:
     since = world.framework.dry_run.version
     world.cache.update_snapshot()
-    assert world.search.fits_now(world.framework, PodInfo(make_pod("p")), since) is want
+    assert world.fit_checks.fits_now(world.framework, PodInfo(make_pod("p")), since) is want
 
 
 LABELLED = plugin_class(
@@ -90,12 +91,12 @@ def test_room_is_looked_for_where_something_changed() -> None:
     world = World(LABELLED, nodes=nodes("a", "b"))
     world.cache.update_snapshot()
     pod_info, since = PodInfo(make_pod("p")), world.framework.dry_run.version
-    assert not world.search.fits_now(world.framework, pod_info, since)
+    assert not world.fit_checks.fits_now(world.framework, pod_info, since)
     world.cache.update_node(make_node("b", labels={"x": "y"}))
     world.cache.update_snapshot()
-    assert world.search.fits_now(world.framework, pod_info, since)
+    assert world.fit_checks.fits_now(world.framework, pod_info, since)
     # From here on nothing has changed any more: whoever fitted nowhere still does not.
-    assert not world.search.fits_now(world.framework, pod_info, world.framework.dry_run.version)
+    assert not world.fit_checks.fits_now(world.framework, pod_info, world.framework.dry_run.version)
 
 
 def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
@@ -108,7 +109,7 @@ def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
     since = world.framework.dry_run.version
     world.cache.add_node(make_node("c"))
     world.cache.update_snapshot()
-    assert world.search.fits_now(world.framework, PodInfo(make_pod("p")), since)
+    assert world.fit_checks.fits_now(world.framework, PodInfo(make_pod("p")), since)
 
 
 def test_other_objects_may_change_every_mind() -> None:
@@ -123,9 +124,9 @@ def test_other_objects_may_change_every_mind() -> None:
     since = world.framework.dry_run.version
     open_now.add("now")
     pod_info = PodInfo(make_pod("p"))
-    assert not world.search.fits_now(world.framework, pod_info, since)
+    assert not world.fit_checks.fits_now(world.framework, pod_info, since)
     world.services.object_versions.changed(Service)
-    assert world.search.fits_now(world.framework, pod_info, since)
+    assert world.fit_checks.fits_now(world.framework, pod_info, since)
 
 
 FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {
@@ -309,7 +310,9 @@ def test_the_search_rotates_through_the_nodes() -> None:
         result = world.schedule(make_pod(f"p{number}"))
         assert len(result.feasible) == 150
         assert result.evaluated_nodes == 150
-        starts.append(min(result.feasible.names) if number != 3 else world.search.start_index)
+        starts.append(
+            min(result.feasible.names) if number != 3 else world.search.sampling.start_index
+        )
     assert starts == ["n000", "n150", "n300", 100]
 
 
@@ -393,7 +396,7 @@ def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
     result = world.schedule(make_pod("p", nominated_node_name="b"))
     assert result.node_name == "b"
     assert [name for name, _ in CountingFilter.calls] == ["b"]
-    assert world.search.start_index == 0
+    assert world.search.sampling.start_index == 0
 
 
 def test_a_nominated_node_that_does_not_fit_costs_one_more_look() -> None:

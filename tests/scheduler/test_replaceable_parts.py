@@ -35,7 +35,7 @@ from kubesched.scheduler.config import KubeSchedulerProfile
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.scheduler.search.full_search import ScheduleResult
+from kubesched.scheduler.search.schedule_result import ScheduleResult
 from kubesched.testing import make_node, make_pod
 
 

@@ -128,7 +128,7 @@ class Copies:
             if not others <= state.skip_filter:
                 return
             passing = framework.filter_by(
-                framework.filter_plugins, state, info.pod, passing, diagnosis=None
+                framework.filter_plugins, state, info.pod, passing, rejected=None
             )
             if not len(passing):
                 return

@@ -31,7 +31,7 @@ from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_set import Registry
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.search.cached_search import CachedSearch
-from kubesched.scheduler.search.full_search import NoNodesError, ScheduleResult
+from kubesched.scheduler.search.schedule_result import NoNodesError, ScheduleResult
 
 __all__ = ["Change", "ClusterModel", "ExplainError", "Removal", "SearchOutcome"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kubesched.explain.model import ExplainError
 from kubesched.explain.results import NodeGroup, NodeScore, PluginScore, Versus, VersusPoint
 from kubesched.scheduler.runtime.framework import Framework
-from kubesched.scheduler.search.full_search import ScheduleResult
+from kubesched.scheduler.search.schedule_result import ScheduleResult
 
 __all__ = ["ScoreTable"]
 

@@ -38,7 +38,6 @@ class CycleState:
         "adjust_assumed",
         "asks_every_node",
         "cached_answers",
-        "filter_answers",
         "plugin_timer",
         "pods_to_activate",
         "skip_filter",
@@ -50,8 +49,6 @@ class CycleState:
         self._values: dict[str, Any] = {}
         self.plugin_timer: Any = None  # the runtime's, of attempts whose plugins are timed
         self.cached_answers: object = None  # the runtime's entry for pods like this one
-        # The runtime's: what filters said a moment ago, for a search that begins anew.
-        self.filter_answers: dict[str, Any] = {}
         # A plugin's Filter fails on some node, or may: then the attempt must not leave one out.
         self.asks_every_node = False
         # A plugin's: the pod as it will be on a node, where that differs from what it is.
@@ -89,7 +86,6 @@ class CycleState:
         }
         copy.plugin_timer = self.plugin_timer
         copy.cached_answers = None
-        copy.filter_answers = {}  # they are about another state
         copy.asks_every_node = self.asks_every_node
         copy.adjust_assumed = self.adjust_assumed
         copy.skip_filter = self.skip_filter

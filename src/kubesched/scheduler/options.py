@@ -36,7 +36,7 @@ from kubesched.scheduler.extenders.building import TransportOf
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.runtime.plugin_set import Registry
-from kubesched.scheduler.search.full_search import SchedulePod
+from kubesched.scheduler.search.schedule_result import SchedulePod
 
 __all__ = [
     "DEFAULT_OPTIONS",

@@ -64,6 +64,7 @@ from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_registry import Registry, plugin_type_of
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.search.cached_search import CachedSearch
+from kubesched.scheduler.search.fit_checks import FitChecks
 from kubesched.scheduler.search.verification import EngineMismatchError, VerifyingSearch
 
 __all__ = ["Scheduler"]
@@ -134,8 +135,9 @@ class Scheduler:
             self.cache.snapshot,
             derive(seed, "ties"),
             configuration.percentage_of_nodes_to_score,
-            others_choose=self._extenders is not None and self._extenders.narrow_or_rank,
+            extenders_choose=self._extenders is not None and self._extenders.narrow_or_rank,
         )
+        self._fit_checks = FitChecks(self.cache.snapshot, self._search.filtering)
         self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status")), options)
         self._add_handlers()
 
@@ -213,7 +215,14 @@ class Scheduler:
         self._extender_tasks: ExtenderTasks | None = None
         if self._extenders is not None and self._documents is not None:
             context = ExtenderContext(
-                cache, self._search, self._extenders, self._documents, pods, refused={}
+                cache,
+                self._search.filtering,
+                self._search.scoring,
+                self._fit_checks,
+                self._extenders,
+                self._documents,
+                pods,
+                refused={},
             )
             cycle = ExtenderCycle(context, self._scheduling, queue, broken, clock)
             self._extender_tasks = ExtenderTasks(context, cycle, self._bind, self._ready.set)
@@ -419,13 +428,13 @@ class Scheduler:
         # Not within a step of an attempt: this is asked by other tasks.
         self.cache.update_snapshot()
         refused = () if self._extender_tasks is None else self._extender_tasks.refused(pod_info)
-        return self._search.fits_now(self.profiles[profile], pod_info, since, refused)
+        return self._fit_checks.fits_now(self.profiles[profile], pod_info, since, refused)
 
     def _fits_without(
         self, profile: str, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]
     ) -> bool:
         self.cache.update_snapshot()
-        return self._search.fits_without(self.profiles[profile], pod_info, node_name, gone)
+        return self._fit_checks.fits_without(self.profiles[profile], pod_info, node_name, gone)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._steady.now_ns())

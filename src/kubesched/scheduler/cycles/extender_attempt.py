@@ -36,7 +36,10 @@ from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome
-from kubesched.scheduler.search.full_search import FullSearch
+from kubesched.scheduler.search.fit_checks import FitChecks
+from kubesched.scheduler.search.node_filtering import NodeFiltering
+from kubesched.scheduler.search.node_scoring import NodeScoring
+from kubesched.scheduler.search.search_attempt import SearchAttempt
 
 __all__ = ["ExtenderAttempt", "ExtenderContext", "PodGoneError"]
 
@@ -62,7 +65,9 @@ class ExtenderContext(NamedTuple):
     """What attempts that ask extenders work with."""
 
     cache: Cache
-    search: FullSearch
+    filtering: NodeFiltering
+    scoring: NodeScoring
+    fit_checks: FitChecks
     extenders: Extenders
     documents: DocumentKeeper
     pods: Lister[Pod]
@@ -84,12 +89,17 @@ class ExtenderAttempt:
         self._framework = framework
         self._queued = queued
         self.extenders = extenders
-        self.state = CycleState()
+        self._search = SearchAttempt(framework, CycleState(), queued.pod_info)
         # Whether it failed only because others were quicker, time and again.
         self.is_overtaken = False
         self._version: ClusterVersion | None = None
         self._with_bodies = any(extender.is_sent_nodes for extender in extenders)
         self._body = b""
+
+    @property
+    def state(self) -> CycleState:
+        """The state of the plugins' latest calls."""
+        return self._search.state
 
     @property
     def pod_info(self) -> PodInfo:
@@ -132,13 +142,13 @@ class ExtenderAttempt:
                 return nominated
             if self._renew():
                 outcome = self._pre_filter(diagnosis)
-        start_index = context.search.start_index
+        start_index = context.filtering.sampling.start_index
         with framework.point_metrics.timing("Filter"):
-            feasible = context.search.find(framework, self.state, self.pod_info, outcome, diagnosis)
+            feasible = context.filtering.find_enough(self._search, outcome, diagnosis)
         if not len(feasible):
             raise self._unfit(diagnosis)
         diagnosis.settle()
-        asked = self._nodes(context.search.as_listed(feasible, start_index))
+        asked = self._nodes(context.filtering.sampling.in_search_order(feasible, start_index))
         left = await self._ask(asked, diagnosis)
         known, unknown = self._known(left, asked)
         if len(left) != len(asked) or not known:
@@ -151,19 +161,16 @@ class ExtenderAttempt:
         return known[0].name
 
     def _pre_filter(self, diagnosis: Diagnosis) -> PreFilterOutcome:
-        context = self._context
-        outcome = context.search.pre_filter(self._framework, self.state, self.pod_info)
+        filtering = self._context.filtering
+        outcome = filtering.pre_filter(self._search)
         if not outcome.status.is_success:
-            context.search.reject_all(outcome, diagnosis)
+            filtering.reject_all(outcome, diagnosis)
             raise self._unfit(diagnosis)
         return outcome
 
     async def _nominated_node(self, diagnosis: Diagnosis) -> str:
         """The node the pod is nominated to, if it fits and nobody objects; else nothing."""
-        context = self._context
-        nominated = context.search.nominated_node(
-            self._framework, self.state, self.pod_info, diagnosis
-        )
+        nominated = self._context.filtering.nominated_node(self._search, diagnosis)
         if nominated is None:
             return ""
         asked = self._nodes(nominated)
@@ -201,16 +208,13 @@ class ExtenderAttempt:
             totals = self._scores(feasible, nodes)
         extra = np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
         names = [node.name for node in nodes]
-        return names[self._context.search.choose(self._framework, totals + extra, names)]
+        return self._context.scoring.choose_named(self._framework, totals + extra, names)
 
     def _scores(self, feasible: NodeView, nodes: Sequence[AskedNode]) -> NDArray[np.int64]:
         infos: list[NodeInfo] | None = None
         if any(node.is_returned for node in nodes):
             infos = [node.info() or info for node, info in zip(nodes, feasible, strict=True)]
-        scores = self._context.search.prioritize(
-            self._framework, self.state, self.pod_info, feasible, infos
-        )
-        return scores.total
+        return self._context.scoring.score(self._search, feasible, infos).total
 
     def _nodes(self, view: NodeView) -> list[AskedNode]:
         if not self._with_bodies:
@@ -285,9 +289,7 @@ class ExtenderAttempt:
         left = list(by_name)
         if self._renew():
             again = Diagnosis(diagnosis.names)
-            fitting = context.search.look_again(
-                self._framework, self.state, self.pod_info, again, by_name
-            )
+            fitting = context.fit_checks.feasible_now(self._search, again, by_name)
             if not len(fitting):
                 again.settle()
                 diagnosis.merge(again)
@@ -310,7 +312,7 @@ class ExtenderAttempt:
         if not self._renew():
             raise self._unfit(diagnosis)
         again = Diagnosis(diagnosis.names)
-        fitting = context.search.look_again(self._framework, self.state, self.pod_info, again)
+        fitting = context.fit_checks.feasible_now(self._search, again)
         is_new = not set(fitting.names) <= set(refused)
         told = diagnosis.node_statuses()
         for name in fitting.names:
@@ -326,9 +328,13 @@ class ExtenderAttempt:
         if version == self._version:
             return False
         self._version = version
-        self.state = CycleState()
-        self.state.plugin_timer = self._framework.point_metrics.sample()
+        self._search = self._new_search()
         return True
+
+    def _new_search(self) -> SearchAttempt:
+        state = CycleState()
+        state.plugin_timer = self._framework.point_metrics.sample()
+        return SearchAttempt(self._framework, state, self.pod_info)
 
     def _unfit(self, diagnosis: Diagnosis) -> FitError:
         return FitError(len(self._context.cache.snapshot), diagnosis)

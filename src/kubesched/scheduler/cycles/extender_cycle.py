@@ -161,9 +161,11 @@ class _Review:
         context = self._context
         context.cache.update_snapshot()
         refused = context.refused.get(self._pod_info.uid, frozenset())
-        return context.search.fits_now(self._framework, self._pod_info, self._no_room_at, refused)
+        return context.fit_checks.fits_now(
+            self._framework, self._pod_info, self._no_room_at, refused
+        )
 
     def fits_without(self, node_name: str, victims: Collection[PodInfo]) -> bool:
         context = self._context
         context.cache.update_snapshot()
-        return context.search.fits_without(self._framework, self._pod_info, node_name, victims)
+        return context.fit_checks.fits_without(self._framework, self._pod_info, node_name, victims)

@@ -28,7 +28,7 @@ from kubesched.scheduler.cycles.decision_watch import DecisionWatcher
 from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_calls import failure_of
-from kubesched.scheduler.search.full_search import NoNodesError, SchedulePod, ScheduleResult
+from kubesched.scheduler.search.schedule_result import NoNodesError, SchedulePod, ScheduleResult
 from kubesched.scheduler.search.verification import EngineMismatchError
 
 __all__ = ["SchedulingCycle", "about_node", "pod_on_node", "skip_reason", "status_of"]

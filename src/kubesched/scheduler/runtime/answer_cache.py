@@ -28,7 +28,6 @@ from kubesched.framework import (
     MAX_NODE_SCORE,
     ClusterVersion,
     CycleState,
-    Diagnosis,
     NodeInfo,
     NodeView,
     Plugin,
@@ -193,23 +192,6 @@ class AnswerCache:
         # Mostly few: sorting a set then beats starting up NumPy.
         alive = rows[table.is_live[rows]].tolist()
         return np.array(sorted({*alive, *table.rows_of(nodes).tolist()}), dtype=np.intp)
-
-    def filter(
-        self,
-        entry: CachedAnswers,
-        state: CycleState,
-        pod: Pod,
-        nodes: NodeView,
-        diagnosis: Diagnosis,
-    ) -> NodeView:
-        """Those of all nodes that the cached filters let pass; the others are noted."""
-        self.refresh_verdicts(entry, state, pod, nodes)
-        codes = nodes.at(entry.codes)
-        if not entry.statuses or not np.count_nonzero(codes):
-            return nodes
-        rejected = codes != 0
-        diagnosis.add_verdicts(nodes.rows[rejected], codes[rejected], tuple(entry.statuses))
-        return nodes.subset(~rejected)
 
     def refresh_verdicts(
         self, entry: CachedAnswers, state: CycleState, pod: Pod, nodes: NodeView

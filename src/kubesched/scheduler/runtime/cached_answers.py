@@ -21,6 +21,7 @@ from kubesched.api import Pod, PodSpec
 from kubesched.foundation.util.recently_seen import RecentlySeen
 from kubesched.framework import (
     ClusterVersion,
+    Diagnosis,
     NodeView,
     Plugin,
     PodPart,
@@ -210,6 +211,15 @@ class CachedAnswers:
             return nodes  # none was ever rejected
         codes = nodes.at(self.codes)
         return nodes.subset(codes == 0) if np.count_nonzero(codes) else nodes
+
+    def record_rejections(self, nodes: NodeView, diagnosis: Diagnosis) -> NodeView:
+        """Return the nodes that the cached filters let pass; record the others."""
+        codes = nodes.at(self.codes)
+        if not self.statuses or not np.count_nonzero(codes):
+            return nodes
+        rejected = codes != 0
+        diagnosis.add_verdicts(nodes.rows[rejected], codes[rejected], tuple(self.statuses))
+        return nodes.subset(~rejected)
 
     def is_passing(self, row: int) -> bool:
         """Whether the cached filters let the node in a row pass."""

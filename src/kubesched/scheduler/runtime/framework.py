@@ -45,7 +45,6 @@ from kubesched.framework import (
     PodInfo,
     PostFilterResult,
     QueuedPodInfo,
-    Rejections,
     SharedState,
     Snapshot,
     Status,
@@ -72,7 +71,7 @@ from kubesched.scheduler.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.scheduler.runtime.point_metrics import PointMetrics
 from kubesched.scheduler.runtime.post_filtering import run_post_filter
 from kubesched.scheduler.runtime.queue_order import sort_key_of
-from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome, Scores
+from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome, RejectionSink, Scores
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.runtime.ties import FirstByName, Ties
 from kubesched.scheduler.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
@@ -329,27 +328,19 @@ class Framework:
         state: CycleState,
         pod: Pod,
         nodes: NodeView,
-        diagnosis: Diagnosis | None,
+        rejected: RejectionSink | None,
     ) -> NodeView:
-        """As `run_filter`, with some of the filters.
-
-        Without a diagnosis the answers are kept for a call with one: a search that finds no node
-        from the cache begins anew, and must not ask everybody again.
-        """
+        """Run some of the filters as `run_filter` does; `rejected` takes the rejections."""
         for plugin in plugins:
             if not len(nodes):
                 break
             if plugin.name in state.skip_filter:
                 continue
-            rejections = _answered(state, plugin, nodes) if diagnosis is not None else None
-            if rejections is None:
-                self.point_metrics.filters[plugin.name].value += len(nodes)
-                rejections = call_filter(plugin, state, pod, nodes)
-                if diagnosis is None:
-                    state.filter_answers[plugin.name] = (nodes.rows, rejections)
+            self.point_metrics.filters[plugin.name].value += len(nodes)
+            rejections = call_filter(plugin, state, pod, nodes)
             if rejections.codes is not None and np.count_nonzero(rejections.codes):
-                if diagnosis is not None:
-                    diagnosis.add_rejections(plugin.name, nodes.rows, rejections)
+                if rejected is not None:
+                    rejected.add_rejections(plugin.name, nodes.rows, rejections)
                 nodes = nodes.subset(rejections.codes == 0)
         return nodes
 
@@ -428,12 +419,3 @@ def _none_left(narrowing: set[str]) -> Status:
         return Status.unresolvable(f"node(s) didn't satisfy plugin {next(iter(narrowing))}")
     names = format_slice(sorted(narrowing))
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) {names} simultaneously")
-
-
-def _answered(state: CycleState, plugin: Plugin, nodes: NodeView) -> Rejections | None:
-    """What the plugin said of the same nodes in this attempt; None if it was not asked."""
-    answer = state.filter_answers.pop(plugin.name, None)
-    if answer is None:
-        return None
-    rows, rejections = answer
-    return rejections if np.array_equal(rows, nodes.rows) else None

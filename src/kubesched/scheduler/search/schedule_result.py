@@ -1,4 +1,4 @@
-"""What a search came to: a node, and what it was chosen from."""
+"""What a search returns or raises, and the type of a function that searches."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.framework import Diagnosis, NodeView
+from kubesched.errors import KubeschedError
+from kubesched.framework import CycleState, Diagnosis, NodeView, PodInfo
+from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.search_outcomes import Scores
 
-__all__ = ["Ranking", "ScheduleResult", "ranking"]
+__all__ = ["NoNodesError", "Ranking", "SchedulePod", "ScheduleResult", "ranking"]
 
+# Names of nodes with their total scores, the highest first.
 Ranking = list[tuple[str, int]]
-"""Names of nodes with their totals, the best first."""
+
+
+class NoNodesError(KubeschedError):
+    """The cluster has no nodes."""
+
+    def __init__(self) -> None:
+        super().__init__("no nodes available to schedule pods")
 
 
 class ScheduleResult(msgspec.Struct, eq=False):
-    """The chosen node, and what it was chosen from, worked out if someone asks.
+    """The chosen node, and how the search arrived at it.
 
-    Valid until the cluster changes, like every view of its nodes.
+    Scores and the diagnosis are computed when they are read. They are valid until the cluster
+    changes, like every view of its nodes.
     """
 
     node_name: str
@@ -28,11 +38,11 @@ class ScheduleResult(msgspec.Struct, eq=False):
     evaluated_nodes: int
     _score: Callable[[], Scores | None]
     _diagnose: Callable[[], Diagnosis]
-    # Finds some of the best nodes without scoring all, if there is such a way.
+    # Returns some of the best nodes without scoring all; None if the search cannot.
     _rank: Callable[[int], Ranking] | None = None
 
     def best(self, count: int) -> Ranking:
-        """The nodes with the highest totals; empty when there was only one to choose."""
+        """Return the nodes with the highest totals; empty if only one node was feasible."""
         if self._rank is not None:
             return self._rank(count)
         scores = self._score()
@@ -40,7 +50,7 @@ class ScheduleResult(msgspec.Struct, eq=False):
 
     @property
     def scores(self) -> Scores | None:
-        """Scores of the feasible nodes; None when there was only one to choose."""
+        """The scores of the feasible nodes; None if only one node was feasible."""
         return self._score()
 
     @property
@@ -49,11 +59,15 @@ class ScheduleResult(msgspec.Struct, eq=False):
         return self._diagnose()
 
 
+# Chooses a node for a pod, or raises as `FullSearch.schedule_pod` does.
+SchedulePod = Callable[[Framework, CycleState, PodInfo], ScheduleResult]
+
+
 def ranking(total: NDArray[np.signedinteger], nodes: NodeView, count: int) -> Ranking:
-    """The nodes of a view with the highest totals."""
-    places = np.arange(len(total))
+    """Return the nodes of a view with the highest totals."""
+    indices = np.arange(len(total))
     if len(total) > count:
-        places = np.argpartition(-total, count)[:count]
-    best = sorted(zip(total[places].tolist(), places.tolist(), strict=True), reverse=True)
+        indices = np.argpartition(-total, count)[:count]
+    best = sorted(zip(total[indices].tolist(), indices.tolist(), strict=True), reverse=True)
     names = nodes.table.names
-    return [(names[nodes.rows[place]], value) for value, place in best]
+    return [(names[nodes.rows[index]], value) for value, index in best]

@@ -15,7 +15,8 @@ from kubesched.framework.pod_groups import enter_group_cycle, group_cycle_of
 from kubesched.scheduler.backend.snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.search.cached_search import CachedSearch
-from kubesched.scheduler.search.full_search import FullSearch, ScheduleResult
+from kubesched.scheduler.search.full_search import FullSearch
+from kubesched.scheduler.search.schedule_result import ScheduleResult
 
 __all__ = ["EngineMismatchError", "VerifyingSearch"]
 
@@ -26,8 +27,8 @@ class EngineMismatchError(KubeschedError):
     """Cached and full search disagree: a bug in kubesched, or in what a plugin declares."""
 
 
-class VerifyingSearch(CachedSearch):
-    """Decides as `CachedSearch` does, and checks that `FullSearch` would have done the same."""
+class VerifyingSearch:
+    """Decides as `CachedSearch` does, and checks that `FullSearch` decides the same."""
 
     def __init__(
         self,
@@ -35,22 +36,31 @@ class VerifyingSearch(CachedSearch):
         rng: random.Random,
         percentage: int | None = None,
         *,
-        others_choose: bool = False,
+        extenders_choose: bool = False,
     ) -> None:
-        super().__init__(snapshot, rng, percentage, others_choose=others_choose)
-        self._full = FullSearch(snapshot, random.Random(0), percentage, others_choose=others_choose)
+        """Arguments are those of `FullSearch`."""
+        self._cached = CachedSearch(snapshot, rng, percentage, extenders_choose=extenders_choose)
+        self._full = FullSearch(
+            snapshot, random.Random(0), percentage, extenders_choose=extenders_choose
+        )
+        self.sampling = self._cached.sampling
+        self.filtering = self._cached.filtering
+        self.scoring = self._cached.scoring
 
     def schedule_pod(
         self, framework: Framework, state: CycleState, pod_info: PodInfo
     ) -> ScheduleResult:
-        """Choose a node.
+        """Choose a node for the pod.
 
         Raises:
-            EngineMismatchError: a full search comes to another result.
+            EngineMismatchError: the full search decides otherwise.
+            NoNodesError: there is no node.
+            FitError: no node fits; carries the diagnosis.
+            PluginError: a plugin failed.
         """
-        self._full.start_index = self.start_index
+        self._full.sampling.start_index = self.sampling.start_index
         try:
-            result = super().schedule_pod(framework, state, pod_info)
+            result = self._cached.schedule_pod(framework, state, pod_info)
         except FitError as error:
             self._compare(framework, state, pod_info, _failure(error))
             raise
