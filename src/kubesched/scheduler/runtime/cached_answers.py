@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod, PodSpec
-from kubesched.foundation.util.recently_seen import RecentlySeen
+from kubesched.foundation.util.identity_cache import IdentityCache
 from kubesched.framework import (
     ClusterVersion,
     Diagnosis,
@@ -291,7 +291,7 @@ def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
     plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
     others = [get for part, get in _COMPUTED.items() if part in parts]
     by_spec_alone = all(name.startswith("spec.") for name in fields)
-    known: RecentlySeen[PodSpec, bytes] = RecentlySeen()
+    known: IdentityCache[PodSpec, bytes] = IdentityCache()
 
     def key(pod: Pod) -> bytes | None:
         status, spec = pod.status, pod.spec
@@ -304,7 +304,7 @@ def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
         computed = [get(pod) for get in others] if spec.affinity or spec.volumes else ()
         made = _encode((plain(pod), computed) if any(computed) else plain(pod))
         if by_spec_alone:
-            known.keep(spec, made)
+            known.store(spec, made)
         return made
 
     return key

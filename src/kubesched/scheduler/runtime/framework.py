@@ -22,9 +22,9 @@ from kubesched.foundation.metrics.instruments import CounterMetric
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import format_slice
+from kubesched.foundation.util.identity_cache import IdentityCache
 from kubesched.foundation.util.interrupts import pass_on_interrupt
 from kubesched.foundation.util.logging import get_logger
-from kubesched.foundation.util.recently_seen import RecentlySeen
 from kubesched.framework import (
     SKIP,
     SUCCESS,
@@ -122,7 +122,7 @@ class Framework:
         self._pre_filters = _with_counters(self.pre_filter_plugins, metrics.pre_filters)
         self._pre_scores = _with_counters(self.pre_score_plugins, metrics.pre_scores)
         self._everybody: tuple[_Asked, Collection[str]] = (self._pre_filters, ())
-        self._concerned: RecentlySeen[PodSpec, tuple[_Asked, Collection[str]]] = RecentlySeen()
+        self._concerned: IdentityCache[PodSpec, tuple[_Asked, Collection[str]]] = IdentityCache()
         self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
         self._dry_run = ProfileDryRun(
@@ -302,7 +302,7 @@ class Framework:
         spec = pod.spec
         known = self._concerned.get(spec)
         if known is None:
-            self._concerned.keep(spec, self._everybody)
+            self._concerned.store(spec, self._everybody)
             return self._everybody
         if pod.status.container_statuses:  # which may say more of its requests than its spec does
             return self._everybody
@@ -310,7 +310,7 @@ class Framework:
             concerned = [each for each in self._pre_filters if each[0].concerns(spec)]
             spared = [each[1] for each in self._pre_filters if each not in concerned]
             known = concerned, spared
-            self._concerned.keep(spec, known)
+            self._concerned.store(spec, known)
         return known
 
     def run_filter(

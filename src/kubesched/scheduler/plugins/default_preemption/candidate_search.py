@@ -26,7 +26,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.scheduler.plugins.default_preemption.disruption_budgets import DisruptionBudgets
-from kubesched.scheduler.plugins.default_preemption.known_rows import KnownRows
+from kubesched.scheduler.plugins.default_preemption.dry_run_cache import CachedDryRuns
 from kubesched.scheduler.plugins.default_preemption.pod_columns import NOT_STARTED, PodColumns
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
     NEGATED_START,
@@ -68,14 +68,14 @@ class CandidateSearch:
         preemptor: PodInfo,
         columns: PodColumns,
         budgets: DisruptionBudgets,
-        known: KnownRows | None = None,
+        cached: CachedDryRuns | None = None,
     ) -> None:
-        """`known` is what still holds of what was found for pods like the preemptor."""
+        """`cached` has the results of dry runs for pods of the preemptor's kind."""
         self._handle = handle
         self._state = state
         self._preemptor = preemptor
-        # Budgets change with every eviction, and then nothing that is known would hold.
-        self._known = None if budgets else known
+        # Budgets change with every eviction, which would invalidate every cached result.
+        self._cached = None if budgets else cached
         self._priority = pod_priority(preemptor.pod)
         self._budgets = budgets
         self._now_ns = handle.clock.now_ns()
@@ -96,8 +96,8 @@ class CandidateSearch:
         One that breaks no budget must be among them, if there is any.
         """
         rows = self._with_victims(rows)
-        if self._known is not None:
-            candidates = self._search_known(self._known, rows, wanted)
+        if self._cached is not None:
+            candidates = self._search_cached(self._cached, rows, wanted)
             # If there are none, it has to be said why.
             if len(candidates):
                 return CandidateSearchResult(candidates, self._diagnosis, ())
@@ -126,29 +126,29 @@ class CandidateSearch:
         self._note(without, Rejections(np.ones(len(without), dtype=np.uint8), (NO_VICTIMS,)))
         return rows[has_victims]
 
-    def _search_known(
-        self, known: KnownRows, rows: NDArray[np.intp], wanted: int
+    def _search_cached(
+        self, cached: CachedDryRuns, rows: NDArray[np.intp], wanted: int
     ) -> PreemptionCandidates:
-        """The first `wanted` candidates; none also if what is known does not help to find them."""
+        """Return the first `wanted` candidates; none if some row cannot be cached."""
         found: list[NDArray[np.intp]] = []
         start, missing = 0, wanted
         while start < len(rows) and missing > 0:
             size = min(max(missing + missing // 4, _FEWEST_AT_A_TIME), _MOST_AT_A_TIME)
             chunk = rows[start : start + size]
             start += size
-            new = chunk[~known.is_known[chunk]]
-            if len(new) and not self._get_to_know(known, new):
+            new = chunk[~cached.is_cached[chunk]]
+            if len(new) and not self._fill_cache(cached, new):
                 return PreemptionCandidates.of((), self._now_ns)
-            found.append(chunk[known.is_candidate[chunk]][:missing])
+            found.append(chunk[cached.is_candidate[chunk]][:missing])
             missing -= len(found[-1])
         chosen = np.concatenate(found) if found else rows[:0]
-        costs = known.costs[:, chosen]
+        costs = cached.costs[:, chosen]
         started = costs[NEGATED_START]
         started[started == -NOT_STARTED] = -self._now_ns
 
-        return PreemptionCandidates(costs, lambda number: known.candidate(int(chosen[number])))
+        return PreemptionCandidates(costs, lambda number: cached.candidate(int(chosen[number])))
 
-    def _get_to_know(self, known: KnownRows, rows: NDArray[np.intp]) -> bool:
+    def _fill_cache(self, cached: CachedDryRuns, rows: NDArray[np.intp]) -> bool:
         """Look at rows and note what there is; False if they have to be looked at one by one."""
         if not self._calm(rows).all():
             return False
@@ -159,7 +159,7 @@ class CandidateSearch:
                 candidates, places = self._select(rows)
         except PluginError:
             return False
-        known.note(rows, places, candidates)
+        cached.store(rows, places, candidates)
         return True
 
     def _select(self, rows: NDArray[np.intp]) -> tuple[PreemptionCandidates, NDArray[np.intp]]:

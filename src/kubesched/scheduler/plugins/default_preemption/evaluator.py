@@ -37,13 +37,13 @@ from kubesched.scheduler.plugins.default_preemption.candidate_search import (
     calculate_num_candidates,
 )
 from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
+from kubesched.scheduler.plugins.default_preemption.dry_run_cache import DryRunCache
 from kubesched.scheduler.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Evictions,
     is_awaited,
 )
-from kubesched.scheduler.plugins.default_preemption.known_rows import Knowledge
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
     PreemptionCandidate,
@@ -77,7 +77,7 @@ class Evaluator:
         self._evictions = evictions
         self._pods = handle.lister(Pod)
         self._budgets = BudgetReader(handle.lister(PodDisruptionBudget))
-        self._knowledge = Knowledge(handle)
+        self._dry_run_cache = DryRunCache(handle)
         self._columns: PodColumns | None = None
 
     def preempt(
@@ -207,8 +207,8 @@ class Evaluator:
         if columns is None or columns.table is not table:
             columns = self._columns = PodColumns(table)
         columns.tidy()
-        known = self._knowledge.about(state, preemptor, columns)
-        run = CandidateSearch(self._handle, state, preemptor, columns, self._budgets.read(), known)
+        cached = self._dry_run_cache.entry_of(state, preemptor, columns)
+        run = CandidateSearch(self._handle, state, preemptor, columns, self._budgets.read(), cached)
         return run.search(np.roll(rows, -offset), wanted)
 
     def _potential_rows(self, diagnosis: Diagnosis) -> NDArray[np.intp]:

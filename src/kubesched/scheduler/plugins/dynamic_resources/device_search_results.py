@@ -34,7 +34,7 @@ from kubesched.scheduler.plugins.dynamic_resources.device_search import (
 )
 from kubesched.scheduler.plugins.dynamic_resources.device_selectors import DeviceSelectors
 
-__all__ = ["AnswerCache", "DeviceSearchResult", "DeviceVerdict", "NodeVerdicts"]
+__all__ = ["DeviceSearchCache", "DeviceSearchResult", "DeviceVerdict", "NodeVerdicts"]
 
 _ANSWERS_KEPT = 65_536
 _CACHES_KEPT = 64
@@ -178,8 +178,8 @@ class _Searching:
         return self.inventory.allocated.usage(view.pool.pool_id)
 
 
-class AnswerCache:
-    """Answers by what the claims ask for; the least recently used are dropped."""
+class DeviceSearchCache:
+    """Search results by the specs of the claims; the least recently used are evicted."""
 
     def __init__(
         self, inventory: DeviceInventory, features: DeviceFeatures, late_after: LateAfter

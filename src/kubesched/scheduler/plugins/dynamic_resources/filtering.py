@@ -20,7 +20,7 @@ from kubesched.scheduler.plugins.dynamic_resources.allocation_results import all
 from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
 from kubesched.scheduler.plugins.dynamic_resources.device_search import SearchTimeoutError
 from kubesched.scheduler.plugins.dynamic_resources.device_search_results import (
-    AnswerCache,
+    DeviceSearchCache,
     DeviceSearchResult,
     DeviceVerdict,
     NodeVerdicts,
@@ -71,7 +71,7 @@ class Variant(NamedTuple):
 class DeviceFilter:
     """Filter for pods with claims. Facts of an attempt are in `PodDevices`."""
 
-    def __init__(self, devices: DeviceState, answers: AnswerCache) -> None:
+    def __init__(self, devices: DeviceState, answers: DeviceSearchCache) -> None:
         self._devices = devices
         self._answers = answers
         self.node_allocatable: NodeAllocatable | None = None

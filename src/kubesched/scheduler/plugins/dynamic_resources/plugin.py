@@ -43,7 +43,7 @@ from kubesched.scheduler.plugins.dynamic_resources.claim_deallocation import Cla
 from kubesched.scheduler.plugins.dynamic_resources.claim_reservation import ClaimReservation
 from kubesched.scheduler.plugins.dynamic_resources.claim_writing import ClaimWriter
 from kubesched.scheduler.plugins.dynamic_resources.device_features import DeviceFeatures
-from kubesched.scheduler.plugins.dynamic_resources.device_search_results import AnswerCache
+from kubesched.scheduler.plugins.dynamic_resources.device_search_results import DeviceSearchCache
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from kubesched.scheduler.plugins.dynamic_resources.hints import ClaimHints
@@ -83,7 +83,7 @@ class DynamicResources(Plugin):
         timeout_ns = config.binding_timeout_ns or _BINDING_TIMEOUT_NS
         self._filter_timeout_ns = (config.filter_timeout_ns or 0) if features.filter_timeout else 0
         self.devices = DeviceState.of(handle, features)
-        answers = AnswerCache(self.devices.inventory, features, self._late_after)
+        answers = DeviceSearchCache(self.devices.inventory, features, self._late_after)
         self.filtering = DeviceFilter(self.devices, answers)
         writer = ClaimWriter(handle, self.devices)
         self._placing = ClaimReservation(handle, self.devices, self.filtering, writer, timeout_ns)

@@ -1,4 +1,4 @@
-"""What is known from one preemptor helps the next, and only as long as it holds."""
+"""The dry-run cache: results of one preemptor serve the next until their rows change."""
 
 from __future__ import annotations
 

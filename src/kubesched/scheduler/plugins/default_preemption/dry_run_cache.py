@@ -1,8 +1,7 @@
-"""What dry runs found out about rows, kept for the next preemptor of the same kind.
+"""A cache of dry-run results by row, for the next preemptor of the same kind.
 
-Often many pods that are alike have to fight for their places, one after the other, and between
-two of them little happens: some pods go, some nominations come. Only the rows that this was
-about have to be looked at again.
+Often many similar pods preempt one after another, and little changes between two of them: some
+pods terminate, some nominations are added. Only the rows that changed need another dry run.
 """
 
 from __future__ import annotations
@@ -23,55 +22,56 @@ from kubesched.scheduler.plugins.default_preemption.preemption_candidates import
     PreemptionCandidates,
 )
 
-__all__ = ["Knowledge", "KnownRows"]
+__all__ = ["CachedDryRuns", "DryRunCache"]
 
 _MOST_KINDS: Final = 8  # each takes some 200 bytes per row
 
 
-class KnownRows:
-    """For preemptors of one kind: which rows were looked at, and what victims there would cost."""
+class CachedDryRuns:
+    """Dry-run results for preemptors of one kind: the candidate rows and their victims' costs."""
 
     def __init__(self, columns: PodColumns, version: ClusterVersion) -> None:
         self._columns = columns
         self._restarts = columns.restarts
         self._version = version
         table = columns.table
-        self.is_known = np.zeros(table.capacity, dtype=bool)
+        # bool[row]: the result is cached and up to date, and there is a candidate.
+        self.is_cached = np.zeros(table.capacity, dtype=bool)
         self.is_candidate = np.zeros(table.capacity, dtype=bool)
         self._sources: list[tuple[PreemptionCandidates, int] | None] = [None] * table.capacity
         self.costs = np.zeros((COSTS, table.capacity), dtype=np.int64)
 
-    def is_about(self, columns: PodColumns) -> bool:
-        """Whether the places in the columns still mean what they meant."""
+    def matches(self, columns: PodColumns) -> bool:
+        """Whether the columns are those that the results were computed from."""
         is_same = columns is self._columns and columns.restarts == self._restarts
-        return is_same and len(self.is_known) == columns.table.capacity
+        return is_same and len(self.is_cached) == columns.table.capacity
 
     def candidate(self, row: int) -> PreemptionCandidate:
-        """Whom to evict there; the row is a candidate."""
+        """Return the victims on a row that is a candidate."""
         source = self._sources[row]
-        assert source is not None, "candidates are kept with their costs"
+        assert source is not None, "a candidate is stored with its costs"
         candidates, number = source
         return candidates[number]
 
-    def catch_up(self, handle: Handle) -> None:
-        """Forget the rows that something happened to."""
+    def invalidate_changed(self, handle: Handle) -> None:
+        """Invalidate the rows that changed since the last call."""
         before, now, table = self._version, handle.dry_run.version, self._columns.table
         changed = table.changes.since(before.rows)
         replaced = table.pod_changes.since(before.pods)
         nominated = handle.nominator.changes_since(before.nominations)
         if changed is None or replaced is None or nominated is None:
-            self.is_known[:] = False
+            self.is_cached[:] = False
         else:
-            self.is_known[changed] = False
-            self.is_known[replaced] = False
-            self.is_known[table.rows_of(nominated)] = False
+            self.is_cached[changed] = False
+            self.is_cached[replaced] = False
+            self.is_cached[table.rows_of(nominated)] = False
         self._version = now
 
-    def note(
+    def store(
         self, rows: NDArray[np.intp], places: NDArray[np.intp], candidates: PreemptionCandidates
     ) -> None:
-        """These rows were looked at; the candidates are those at `places`."""
-        self.is_known[rows] = True
+        """Store the results of these rows; the candidates are `rows[places]`."""
+        self.is_cached[rows] = True
         self.is_candidate[rows] = False
         found = rows[places]
         self.is_candidate[found] = True
@@ -80,27 +80,29 @@ class KnownRows:
             self._sources[row] = candidates, number
 
 
-class Knowledge:
-    """What is known for the kinds of preemptors that were there last."""
+class DryRunCache:
+    """Dry-run results for the most recent kinds of preemptors."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._kinds: OrderedDict[Hashable, KnownRows] = OrderedDict()
+        self._kinds: OrderedDict[Hashable, CachedDryRuns] = OrderedDict()
 
-    def about(self, state: CycleState, preemptor: PodInfo, columns: PodColumns) -> KnownRows | None:
-        """What is known for pods like this one and still holds; None: there are none like it."""
+    def entry_of(
+        self, state: CycleState, preemptor: PodInfo, columns: PodColumns
+    ) -> CachedDryRuns | None:
+        """Return the entry for pods of this kind, up to date; None if the pod is not cached."""
         handle = self._handle
         key = handle.dry_run.cache_key(state)
         if key is None or not handle.dry_run.reads_totals_only(state):
             return None
         if handle.nominator.node_of(preemptor.uid):
-            return None  # it alone need not leave room for itself there
+            return None  # other pods of this kind leave room for it there; it need not
         kind = key, pod_priority(preemptor.pod)
-        known = self._kinds.get(kind)
-        if known is None or not known.is_about(columns):
-            known = self._kinds[kind] = KnownRows(columns, handle.dry_run.version)
-        known.catch_up(handle)
+        entry = self._kinds.get(kind)
+        if entry is None or not entry.matches(columns):
+            entry = self._kinds[kind] = CachedDryRuns(columns, handle.dry_run.version)
+        entry.invalidate_changed(handle)
         self._kinds.move_to_end(kind)
         while len(self._kinds) > _MOST_KINDS:
             self._kinds.popitem(last=False)
-        return known
+        return entry
