@@ -8,7 +8,7 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help torture fuzz soak run ui screenshots test lint types format bench million conformance clean
+.PHONY: help faults torture fuzz soak run ui screenshots test lint types format bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,8 +63,10 @@ ui:  ## Build the page from ui/ into the package (needs Node.js)
 screenshots: $(READY)  ## Pictures of the page for the documents (needs Chromium)
 	@$(BIN)/python -m benchmarks.screenshots docs/images
 
-torture: $(READY)  ## Storms from seeds, in virtual time [SEEDS=1000 FROM=50000 JOBS=2]
-	@$(BIN)/python -m tests.torture --seeds $(or $(SEEDS),300) --from $(or $(FROM),0) $(if $(JOBS),--jobs $(JOBS))
+faults: $(READY)  ## Fault injection from seeds, in virtual time [SEEDS=1000 FROM=50000 JOBS=2]
+	@$(BIN)/python -m tests.fault_injection --seeds $(or $(SEEDS),300) --from $(or $(FROM),0) $(if $(JOBS),--jobs $(JOBS))
+
+torture: faults  ## Another name for faults
 
 fuzz: $(READY)  ## Hostile inputs, new ones every time [MINUTES=10]
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)

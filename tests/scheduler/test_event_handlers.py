@@ -169,7 +169,7 @@ def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(world: World) 
 
 
 def test_a_pod_that_is_deleted_before_its_binding_was_told_leaves_the_queue(world: World) -> None:
-    """A watch may go from a pod that waits to its end. Found by tests.torture, seed 1373."""
+    """A watch may go from a pod that waits to its end. Found by fault injection, seed 1373."""
     pod = make_pod("p")
     world.handlers.add_pod(pod)
     world.handlers.delete_pod(replace(pod, spec=replace(pod.spec, node_name="n")))

@@ -80,7 +80,7 @@ def test_lists_then_watches_from_the_lists_version() -> None:
 def test_events_from_before_what_is_known_are_passed_over() -> None:
     """A watch that begins too early would bring back what is gone, and take pods off their nodes.
 
-    Found by tests.torture, seed 13: the scheduler ended with a corrupted cache.
+    Found by tests.fault_injection, seed 13: the scheduler ended with a corrupted cache.
     """
 
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:

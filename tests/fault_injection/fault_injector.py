@@ -1,0 +1,284 @@
+"""The storm: what happens to requests, watches, the server, and the machines of the schedulers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse, TransportError
+from kubesched.foundation.util.clock import MILLISECOND, SECOND
+from tests.fault_injection.plan import Step
+from tests.fault_injection.replica import Replica
+from tests.foundation.client.wire_network import Mangled, Network, Trouble
+
+__all__ = ["FaultInjector"]
+
+_LOST = "connection lost"
+_GARBAGE = (b"<html>502 Bad Gateway</html>", b'{"kind":"Pod","metad', b"[]", b"\xff\xfe\x00")
+_GARBAGE_LINES = (b"<html>\n", b'{"type":"MODIFIED","object":{"kind":"Po\n', b"\x00\xff\n", b"7\n")
+
+
+class FaultInjector:
+    """One kind of trouble at a time for the network; machines have theirs besides."""
+
+    def __init__(
+        self,
+        network: Network,
+        replicas: Sequence[Replica],
+        restart: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`restart` starts the server again from its file, if it has one."""
+        self._network, self._replicas, self._restart = network, replicas, restart
+        self._ending_at_write: dict[
+            int, str
+        ] = {}  # replica -> what becomes of it at its next write
+        self.faults: Counter[str] = Counter()  # how often each was really in somebody's way
+        self._pausing_at_write: dict[
+            int, float
+        ] = {}  # replica -> for how long it stops at its next write
+
+    def stop_faults(self) -> None:
+        self._clear()
+        self._ending_at_write.clear()
+        self._pausing_at_write.clear()
+        if not self._network.is_up:
+            self._network.come_up()
+        for replica in self._replicas:
+            replica.clock.awake.set()
+
+    def _clear(self) -> None:
+        network = self._network
+        network.trouble = lambda _: None
+        network.mangle = lambda _, lines: lines
+        network.skips, network.replays = False, 0
+
+    def refuse(self, method: str, count: int) -> None:
+        """The next so many such requests about pods fail, and all else goes well."""
+        left = count
+
+        def refused(request: OutgoingRequest) -> Trouble | None:
+            nonlocal left
+            if left <= 0 or request.method != method or "/pods/" not in request.target:
+                return None
+            left -= 1
+            trouble = _refusal(random.Random(left), "server errors", request)
+            # A binding is thought about for a while before it is refused.
+            late_ns = 2 * SECOND if request.target.endswith("/binding") else 0
+            return None if trouble is None else msgspec.structs.replace(trouble, answer_ns=late_ns)
+
+        self._network.trouble = refused
+
+    async def change(self, step: Step) -> None:
+        rng, network = random.Random(step.number), self._network
+        if step.what.startswith("replica") or step.what.startswith("clock"):
+            self._inject_machine_fault(self._choose_replica(rng), step.what, rng)
+            return
+        self._clear()
+        if step.what.startswith("watches"):
+            self._inject_watch_fault(step.what, rng)
+        elif step.what == "history gone":
+            self.faults[step.what] += network.watches
+            network.compact()
+            network.break_streams()
+        elif step.what == "server down":
+            self.faults[step.what] += 1
+            network.go_down()
+            await asyncio.sleep(step.pause_s)
+            if self._restart is not None:
+                await self._restart()
+            network.come_up(forgetful=rng.random() < 0.3)
+        else:
+            network.trouble = self._counted(step.what, _request_fault(step.what, rng))
+
+    def _counted(
+        self, what: str, trouble: Callable[[OutgoingRequest], Trouble | None]
+    ) -> Callable[[OutgoingRequest], Trouble | None]:
+        def counted(request: OutgoingRequest) -> Trouble | None:
+            given = trouble(request)
+            self.faults[what] += given is not None
+            return given
+
+        return counted
+
+    # Machines
+
+    def _choose_replica(self, rng: random.Random) -> Replica:
+        """Mostly the one that leads: there is more to be lost."""
+        leaders = [each for each in self._replicas if each.process and each.process.is_leading]
+        return rng.choice(leaders if leaders and rng.random() < 0.7 else self._replicas)
+
+    def _inject_machine_fault(self, replica: Replica, what: str, rng: random.Random) -> None:
+        loop = asyncio.get_running_loop()
+        self.faults[what] += 1
+        if what == "clock jumps":
+            seconds = rng.choice([-3600, -60, -5, -1, 5, 60, 3600])
+            replica.clock.wall_offset_ns += seconds * SECOND
+        elif what == "replica pauses":
+            self._pause(replica, rng.choice([0.5, 12, 40, 90, 180]))
+        elif what == "replica pauses at a write":
+            seconds = replica.lease_s * rng.choice([0.8, 1.4, 1.7, 3])
+            self._pausing_at_write[self._replicas.index(replica)] = seconds
+        elif what == "replica ends at a write":
+            self._clear()
+            longest_s = replica.lease_s * rng.uniform(0.1, 0.6)
+            self._network.trouble = self._counted(what, _slow_writes(rng, longest_s))
+            self._ending_at_write[self._replicas.index(replica)] = "ends"
+        elif what == "replica ends":
+            loop.call_later(rng.choice([0, 0.5, 3]), replica.end)
+        else:
+            when = rng.choice(["now", "soon", "sent", "applied"])
+            if when == "now":
+                replica.crash()
+            elif when == "soon":
+                loop.call_later(rng.uniform(0, 3), replica.crash)
+            else:
+                self._ending_at_write[self._replicas.index(replica)] = when
+
+    def _pause(self, replica: Replica, seconds: float) -> None:
+        replica.clock.awake.clear()
+        asyncio.get_running_loop().call_later(seconds, replica.clock.awake.set)
+
+    def on_connecting_request(self, name: str, request: OutgoingRequest) -> None:
+        """A request waits for a connection: perhaps its machine stops right now."""
+        if not self._pausing_at_write or request.method == "GET" or name.startswith("lease "):
+            return
+        number = int(name.partition("-")[0])
+        if (seconds := self._pausing_at_write.pop(number, 0)) > 0:
+            self._pause(self._replicas[number], seconds)
+
+    def on_request(self, name: str, request: OutgoingRequest, when: str) -> None:
+        """A request was sent, or took effect: perhaps the last thing that its sender did."""
+        number = name.partition("-")[0]
+        if not self._ending_at_write or request.method == "GET" or name.startswith("lease "):
+            return
+        ending = self._ending_at_write.get(int(number))
+        if ending == when:
+            del self._ending_at_write[int(number)]
+            self._replicas[int(number)].crash()
+        elif ending == "ends" and when == "sent":
+            del self._ending_at_write[int(number)]
+            self._replicas[int(number)].end()
+
+    # Watches
+
+    def _inject_watch_fault(self, what: str, rng: random.Random) -> None:
+        network = self._network
+        if what in ("watches break", "watches end", "watches stall"):
+            self.faults[what] += network.watches
+        if what == "watches break":
+            network.break_streams()
+        elif what == "watches end":
+            network.end_streams()
+        elif what == "watches stall":
+            network.stall_streams()
+        elif what == "watches skip":
+            network.skips = True
+            network.break_streams()
+        elif what == "watches replay":
+            network.replays = rng.choice([1, 5, 50])
+            network.break_streams()
+        elif what == "watches cut":
+            network.mangle = lambda _, lines: self._counted_mangling(what, lines, _cut(lines, rng))
+        else:
+            network.mangle = lambda _, lines: self._counted_mangling(
+                what, lines, _garbled(lines, rng)
+            )
+
+    def _counted_mangling(self, what: str, lines: bytes, mangled: Mangled) -> Mangled:
+        self.faults[what] += mangled is not lines
+        return mangled
+
+
+def _cut(lines: bytes, rng: random.Random) -> Mangled:
+    """The connection breaks, perhaps in the middle of a line."""
+    roll = rng.random()
+    if roll > 0.3:
+        return lines
+    error = TransportError(_LOST, "reset")
+    return error if roll < 0.1 else (lines[: rng.randrange(len(lines))] or b"\n", error)
+
+
+def _garbled(lines: bytes, rng: random.Random) -> Mangled:
+    """Something comes between the lines that belongs to nobody, and the connection breaks."""
+    if rng.random() > 0.2:
+        return lines
+    whole = lines.splitlines(keepends=True)
+    place = rng.randrange(len(whole) + 1)
+    text = b"".join(whole[:place]) + rng.choice(_GARBAGE_LINES)
+    return text, TransportError(_LOST, "reset")
+
+
+# Requests
+
+
+def _request_fault(what: str, rng: random.Random) -> Callable[[OutgoingRequest], Trouble | None]:
+    share = rng.choice([0.1, 0.3, 0.6])
+
+    def some(
+        trouble: Callable[[OutgoingRequest], Trouble | None],
+    ) -> Callable[[OutgoingRequest], Trouble | None]:
+        return lambda request: trouble(request) if rng.random() < share else None
+
+    if what == "requests lost":
+        return some(lambda _: Trouble(lost=rng.random() < 0.5, answer_lost=True))
+    if what == "requests slow":
+        longest = rng.randint(1, 20)
+        return lambda _: Trouble(
+            travel_ns=rng.randint(1, 500) * MILLISECOND,
+            server_ns=rng.randint(0, longest) * SECOND,
+            answer_ns=rng.randint(0, longest) * SECOND,
+        )
+    if what == "requests hang":
+        return some(lambda _: Trouble(stalls=True, lost=rng.random() < 0.5))
+    if what == "requests repeated":
+        return some(lambda _: Trouble(again_ns=rng.randint(1, 800) * MILLISECOND))
+    if what == "requests reordered":
+        return lambda _: Trouble(
+            queued_ns=rng.randint(0, 500) * MILLISECOND,
+            travel_ns=rng.randint(1, 1500) * MILLISECOND,
+            answer_ns=rng.randint(0, 500) * MILLISECOND,
+        )
+    if what == "wrong content":
+        return some(lambda _: _wrong_content(rng))
+    return some(lambda request: _refusal(rng, what, request))
+
+
+def _slow_writes(
+    rng: random.Random, longest_s: float
+) -> Callable[[OutgoingRequest], Trouble | None]:
+    """The server takes its time about everything but leases, which change hands meanwhile."""
+
+    def slow(request: OutgoingRequest) -> Trouble | None:
+        if request.method == "GET" or "/leases" in request.target:
+            return None
+        return Trouble(server_ns=int(longest_s * rng.uniform(0.5, 1) * SECOND))
+
+    return slow
+
+
+def _wrong_content(rng: random.Random) -> Trouble:
+    garbage = rng.choice(_GARBAGE)
+    if rng.random() < 0.5:
+        return Trouble(garbled=garbage)
+    return Trouble(answer=ServerResponse(200, garbage))
+
+
+def _refusal(rng: random.Random, what: str, request: OutgoingRequest) -> Trouble | None:
+    code, reason, headers = 500, "InternalError", {}
+    if what == "too many requests":
+        code, reason = 429, "TooManyRequests"
+        headers = {"Retry-After": rng.choice(["1", "1", "3", "soon", "0"])}
+    elif what == "conflicts":
+        if request.method in ("GET", "POST"):
+            return None
+        code, reason = 409, "Conflict"
+    elif rng.random() < 0.5:
+        code, reason = rng.choice([(503, "ServiceUnavailable"), (504, "Timeout"), (502, "")])
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
+    text = json.dumps({**body, "reason": reason, "message": "stormy"}).encode()
+    return Trouble(answer=ServerResponse(code, text, headers))

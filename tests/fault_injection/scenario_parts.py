@@ -1,0 +1,212 @@
+"""What puzzles are made of: a node that nobody else may use, a pod for it, an obstacle."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from kubesched.api import (
+    DeviceClass,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodGroup,
+    ResourceClaim,
+    StorageClass,
+)
+from kubesched.cluster.apiserver import LocalApi
+from kubesched.cluster.controllers.device_driver import DEVICES
+from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
+from tests.fault_injection.generated_objects import DRIVER, FOO, HOSTNAME
+
+__all__ = ["ASKS_EXTENDER", "CLOSED", "GATES", "ONE_DEVICE", "ScenarioParts"]
+
+Json = dict[str, Any]
+ONE_DEVICE = {DEVICES: json.dumps([{"driver": DRIVER, "count": 1}])}
+ASKS_EXTENDER = {"resources": {"requests": {FOO: "1"}, "limits": {FOO: "1"}}}
+GATES = [{"name": "example.com/later"}]
+CLOSED = {"key": "maintenance", "effect": "NoSchedule"}
+
+
+class ScenarioParts:
+    """The parts of one puzzle, named by its number."""
+
+    def __init__(
+        self,
+        api: LocalApi,
+        number: int,
+        rng: random.Random,
+        refuse: Callable[[str, int], None],
+    ) -> None:
+        """`refuse` has the server refuse the next so many requests of a method about pods."""
+        self.api, self.rng, self.refuse = api, rng, refuse
+        self.spared: list[str] = []
+        """Pods of which no more than `victims` may be gone at the end."""
+        self.victims = 0
+        self.node, self.pod = f"n{number}", f"p{1000 + number}"
+        self.filler = f"p{2000 + number}"
+        self.labels = {"scenario": str(number)}
+        self._taint = {"key": "scenario", "value": str(number), "effect": "NoSchedule"}
+
+    # What there is
+
+    async def add_node(
+        self, *, labels: Json | None = None, taints: Any = (), suffix: str = "", **more: Any
+    ) -> None:
+        """A node that only this puzzle's pods tolerate."""
+        amounts = {"cpu": "4", "memory": "8Gi", "pods": "10", **more.pop("amounts", {})}
+        name = self.node + suffix
+        labels = self.labels if labels is None else labels
+        document = {
+            "metadata": {
+                "name": name,
+                "labels": {HOSTNAME: name, **labels},
+                "annotations": more.pop("annotations", {}),
+            },
+            "spec": {"taints": [self._taint, *taints], **more},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+        await self.api.create_document(Node, None, document)
+
+    def _pod(self, name: str, cpu: str, spec: Json, labels: Json | None = None) -> Json:
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        container |= spec.pop("container", {})
+        metadata: Json = {"name": name, "labels": labels or {}}
+        metadata["annotations"] = spec.pop("annotations", {})
+        metadata["finalizers"] = spec.pop("finalizers", [])
+        tolerates = {"key": "scenario", "operator": "Equal", "value": self.labels["scenario"]}
+        spec = {"terminationGracePeriodSeconds": 0, "containers": [container], **spec}
+        spec.setdefault("tolerations", [tolerates])
+        return {"metadata": metadata, "spec": spec}
+
+    async def add_pod(self, cpu: str = "500m", labels: Json | None = None, **spec: Any) -> None:
+        """The pod that is to be placed, on a node of its own unless it selects another."""
+        spec.setdefault("nodeSelector", self.labels)
+        document = self._pod(self.pod, cpu, spec, labels)
+        await self.api.create_document(Pod, "default", document)
+
+    async def add_filler(
+        self, cpu: str = "10m", labels: Json | None = None, suffix: str = "", **spec: Any
+    ) -> None:
+        """A pod that a user puts on the node."""
+        spec.setdefault("nodeName", self.node)
+        document = self._pod(self.filler + suffix, cpu, spec, labels)
+        await self.api.create_document(Pod, "default", document)
+
+    # What is done
+
+    async def remove_filler(self) -> None:
+        await self.api.delete(Pod, self.filler, "default", grace_period_seconds=0)
+
+    async def until_nominated(self) -> None:
+        """Wait until the filler was chosen a node, for a few seconds."""
+        for _ in range(20):
+            pod = await self.api.get(Pod, self.filler, "default")
+            if pod.status.nominated_node_name == self.node:
+                return
+            await asyncio.sleep(0.2)
+
+    async def open_gate(self) -> None:
+        await self.change(Pod, self.pod, {"spec": {"schedulingGates": None}})
+
+    async def change(self, kind: type[Any], name: str, patch: Json, subresource: str = "") -> None:
+        namespace = None if kind is Node else "default"
+        more = {"subresource": subresource} if subresource else {}
+        await self.api.patch(kind, name, namespace, patch, patch_type="merge", **more)
+
+    async def allow(self, **amounts: str) -> None:
+        patch = {"status": {"allocatable": amounts, "capacity": amounts}}
+        await self.change(Node, self.node, patch, "status")
+
+    async def open(self) -> None:
+        await self._write_taints(self.node, [self._taint])
+
+    async def _write_taints(self, node: str, taints: list[Json]) -> None:
+        await self.change(Node, node, {"spec": {"taints": taints}})
+
+    async def close_others(self) -> None:
+        """Taint all other nodes, so that nothing but taints keeps the pod from them."""
+        for node in (await self.api.list(Node)).items:
+            if node.metadata.name == self.node:
+                continue
+            await self._write_taints(node.metadata.name, [*_taints(node), CLOSED])
+
+    async def open_others(self) -> None:
+        for node in (await self.api.list(Node)).items:
+            left = [each for each in _taints(node) if each["key"] != CLOSED["key"]]
+            if len(left) < len(node.spec.taints):
+                await self._write_taints(node.metadata.name, left)
+
+    async def add_claim(self, storage_class: str = "local", mode: str = "ReadWriteOnce") -> None:
+        spec = {
+            "accessModes": [mode],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        document = {"metadata": {"name": self.pod}, "spec": spec}
+        await self.api.create_document(PersistentVolumeClaim, "default", document)
+
+    async def add_class(self, name: str = "") -> None:
+        document = {**STORAGE_CLASSES[0], "metadata": {"name": name or self.pod}}
+        await self.api.create_document(StorageClass, None, document)
+
+    async def add_volume(self, mode: str = "ReadWriteOnce") -> None:
+        term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [self.node]}]}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": [mode],
+            "storageClassName": "local",
+            "local": {"path": "/disk"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        }
+        document = {"metadata": {"name": f"disk-{self.node}"}, "spec": spec}
+        await self.api.create_document(PersistentVolume, None, document)
+
+    async def add_group(self, count: int) -> None:
+        spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+        document = {"metadata": {"name": self.pod}, "spec": spec}
+        await self.api.create_document(PodGroup, "default", document)
+
+    @property
+    def alone(self) -> Json:
+        """A term about pods of the puzzle's labels on the same node."""
+        selector = {"matchLabels": self.labels}
+        term = {"topologyKey": HOSTNAME, "labelSelector": selector}
+        return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+    @property
+    def in_group(self) -> Json:
+        return {"schedulingGroup": {"podGroupName": self.pod}}
+
+    @property
+    def with_claim(self) -> Json:
+        claim = {"persistentVolumeClaim": {"claimName": self.pod}}
+        return {"volumes": [{"name": "disk", **claim}]}
+
+    def with_device(self, **reference: str) -> Json:
+        return {
+            "container": {"resources": {"claims": [{"name": "gpu"}]}},
+            "resourceClaims": [{"name": "gpu", **reference}],
+        }
+
+    async def add_device_class(self, resource: str) -> None:
+        """A class whose devices are had by asking for a resource."""
+        selectors = [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]
+        spec = {"selectors": selectors, "extendedResourceName": resource}
+        document = {"metadata": {"name": self.pod}, "spec": spec}
+        await self.api.create_document(DeviceClass, None, document)
+
+    async def add_device_claim(self) -> None:
+        requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
+        document = {"metadata": {"name": self.pod}, "spec": {"devices": {"requests": requests}}}
+        await self.api.create_document(ResourceClaim, "default", document)
+
+
+def _taints(node: Node) -> list[Json]:
+    return [
+        {"key": each.key, "value": each.value, "effect": each.effect} for each in node.spec.taints
+    ]

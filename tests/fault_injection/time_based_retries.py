@@ -1,0 +1,26 @@
+"""Pods that the reference, too, only tries again because much time has passed.
+
+Who wants to be near pods like itself may be anywhere as soon as there is none. That the last of
+them has ended is no event for it (docs/reference/06 §2.8), so it waits for the flush after five
+minutes, which most plans do without.
+"""
+
+from __future__ import annotations
+
+from kubesched.api import Pod
+from kubesched.api.pod_facts import pod_key
+from kubesched.framework import PodInfo
+from kubesched.scheduler.scheduler import Scheduler
+
+__all__ = ["retry_self_affine_pods"]
+
+
+def retry_self_affine_pods(scheduler: Scheduler) -> None:
+    """Have those tried again, and nobody else."""
+    waiting = scheduler.queue.pending_pods()[0]
+    scheduler.services.activate({pod_key(pod): pod for pod in waiting if _wants_its_like(pod)})
+
+
+def _wants_its_like(pod: Pod) -> bool:
+    terms = PodInfo(pod).required_affinity_terms
+    return bool(terms) and all(term.matches(pod, {}) for term in terms)
